@@ -174,7 +174,7 @@ def run(
 
     Args:
         overrides: Hydra overrides as typed on the command line, as one text or as a list:
-            `"model=simulated defense=none,agentsys limit=3"`.
+            `"model=simulated defense=none,agentsys limit_per_suite=3"`.
         config_dirs: Config folders of your own (defense/, attack/, model/, ...).
         plugin_paths: Folders that your own modules are imported from.
         again: Whether finished cases are run anew; their old records are kept aside.

@@ -84,7 +84,11 @@ class Measured:
 def ours(threads: int, cases: int, suites: Sequence[str] = SUITES) -> Runner:
     """`agentsys run` with so many threads, on cases spread over the suites."""
     chosen = ["model=served", "model.base_url=URL", "defense=none", f"attack={ATTACK}", "logdir=FOLDER/runs"]
-    chosen += [f"benchmark.version={VERSION}", f"executor.workers={threads}", f"limit={cases // len(suites)}"]
+    chosen += [
+        f"benchmark.version={VERSION}",
+        f"executor.workers={threads}",
+        f"limit_per_suite={cases // len(suites)}",
+    ]
     chosen += [f"benchmark.suites=[{','.join(suites)}]"]
     return Runner(f"`agentsys run`, {threads} threads", [*AGENTSYS, "run", *chosen, "--quiet"], threads)
 

@@ -8,7 +8,7 @@ trap 'rm -rf "$new"' EXIT
 # Everything above the mark is written by hand.
 head="$(sed '/^<!-- Below:/q' "$page")"
 agentsys guards add all
-agentsys guards score all --texts "$texts" --jobs 2 --format markdown --out "$new/score.md"
+agentsys guards score all --texts "$texts" --format markdown --out "$new/score.md"
 agentsys guards replay all --format markdown --out "$new/replay.md"
 { printf '%s\n\n' "$head"; cat "$new/score.md"; echo; cat "$new/replay.md"; } > "$new/page.md"
 cp "$new/page.md" "$page"

@@ -102,12 +102,7 @@ def test_lowest_and_newest_versions_install_and_run(tmp_path: Path, version: str
     wanted = [lowest(one) if which == "lowest" else str(one) for one in declared()]
     own = environment(tmp_path, version, wanted)
     # melon counts hashed n-grams: its arrays are what an old numpy refused.
-    sweep = [
-        "model=simulated",
-        "defense=none,agentsys,melon",
-        "attack=none,important_instructions",
-        "limit=1",
-    ]
+    sweep = ["defense=none,agentsys,melon", "attack=none,important_instructions", "limit_per_suite=1"]
     done = run([own, "-m", "agentsys", "run", *sweep, f"logdir={tmp_path / 'runs'}"], tmp_path, 400)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "24 cases" in done.stdout

@@ -98,7 +98,7 @@ def test_a_run_as_shown_composes(line: Shown, tmp_path: Path, monkeypatch: pytes
 @pytest.mark.slow
 @pytest.mark.parametrize("line", OFFLINE, ids=str)
 def test_a_run_that_needs_no_key_runs_as_shown(line: Shown, tmp_path: Path) -> None:
-    words = [*shlex.split(line.rest, comments=True), "limit=1", f"logdir={tmp_path}"]
+    words = [*shlex.split(line.rest, comments=True), "limit_per_suite=1", f"logdir={tmp_path}"]
     result = CliRunner().invoke(app, ["run", *words], catch_exceptions=False)
     assert result.exit_code == 0, result.output
     assert re.search(r"\bon (agentdojo|asb|vectors)\b", result.output)

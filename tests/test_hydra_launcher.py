@@ -12,7 +12,7 @@ from small_runs import Silent, records_in
 from agentsys.runs.run_session import prepare_session
 
 SWEEP = Path(__file__).parents[1] / "examples" / "hydra_launcher" / "sweep.py"
-PLAN = ["model=simulated", "defense=none,agentsys", "attack=none", "benchmark.suites=[slack]", "limit=1"]
+PLAN = ["model=simulated", "defense=none,agentsys", "benchmark.suites=[slack]", "limit_per_suite=1"]
 
 
 def swept(folder: Path, *overrides: str) -> subprocess.CompletedProcess[str]:
@@ -35,5 +35,5 @@ def test_the_jobs_of_a_launcher_leave_the_records_of_one_command(launcher: str, 
 
 @pytest.mark.slow
 def test_a_job_whose_settings_are_wrong_fails(tmp_path: Path) -> None:
-    done = swept(tmp_path, "model=simulated", "limit=0")
-    assert done.returncode != 0 and "limit" in done.stdout + done.stderr
+    done = swept(tmp_path, "model=simulated", "limit_per_suite=0")
+    assert done.returncode != 0 and "limit_per_suite" in done.stdout + done.stderr

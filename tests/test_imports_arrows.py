@@ -224,7 +224,6 @@ def test_wrong_arrows_are_told_apart(module: str, name: str) -> None:
         ("baselines.none", "agentsys.models.pipeline_elements.tool_loop"),
         ("agentsys.cli.run_command", "agentsys.runs.run_session"),
         ("agentsys.audit.audit_command", "agentsys.cli.cli_output"),
-        ("agentsys.audit.cached_text_audit", "agentsys.attacks.red_team.cache_files"),
         ("agentsys.attacks.red_team.evolve_attack", "agentsys.attacks.red_team.chat_injection"),
     ],
 )

@@ -112,7 +112,7 @@ def test_what_the_index_knows_is_read_without_the_formats_of_files(tmp_path: Pat
 
 @pytest.mark.slow
 def test_a_finished_run_needs_nothing_that_runs_cases(tmp_path: Path) -> None:
-    run = "run", "model=simulated", "benchmark.suites=[banking]", "limit=1", f"logdir={tmp_path / 'runs'}"
+    run = ("run", "benchmark.suites=[banking]", "limit_per_suite=1", f"logdir={tmp_path / 'runs'}")
     runs_cases = {"agentsys.runs.run_case", "agentsys.runs.executors"}
     for modules, needed in zip(
         (*imported_by(run, cwd=tmp_path), *imported_by(run, cwd=tmp_path)), (runs_cases, set()), strict=True

@@ -83,7 +83,7 @@ def test_a_notebook_reads_the_runs_it_is_pointed_at_and_makes_none(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     runs = tmp_path / "mine"
-    sweep = ["defense=none,agentsys", "attack=none,important_instructions", "limit=2"]
+    sweep = ["defense=none,agentsys", "attack=none,important_instructions", "limit_per_suite=2"]
     subprocess.run(
         [sys.executable, "-m", "agentsys", "run", "model=simulated", *sweep, f"logdir={runs}"],
         check=True,

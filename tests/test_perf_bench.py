@@ -47,7 +47,7 @@ def test_the_share_of_the_limit_is_of_calls_between_the_first_request_and_the_la
 
 def test_our_command_composes() -> None:
     (found,) = compose(list(bench.ours(64, 256).command[4:-1]))
-    assert (found.executor.workers, found.limit) == (64, 64)
+    assert (found.executor.workers, found.limit_per_suite) == (64, 64)
 
 
 def test_copied_records_are_further_epochs(tmp_path: Path) -> None:

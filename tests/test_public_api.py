@@ -91,7 +91,7 @@ def test_the_report_is_the_page_of_the_command(
     made_on = re.compile(r"20\d\d-\d\d-\d\d \d\d:\d\d")
     ours, theirs = (made_on.sub("", path.read_text("utf-8")) for path in (page, tmp_path / "theirs.html"))
     assert ours == theirs
-    assert ours.count("data:image/svg+xml;base64,") == 1
+    assert ours.count("data:image/svg+xml;base64,") == 2  # the rates, and Figure 3
 
 
 def test_a_table_of_the_paper_has_printed_numbers_beside_ours(run: agentsys.Run) -> None:

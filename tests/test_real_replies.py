@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import json
 import re
 import subprocess
 import sys
@@ -84,8 +83,7 @@ def test_verdicts_letters_and_marks_are_read(replies: list[dict[str, Any]]) -> N
     assert len(refused) == 2 and all(reply.startswith('{"what_the_user_asked"') for reply in refused)
     letters = {"A": "Read", "B": "Write", "C": "Execute"}
     for reply in of_role(replies, "drift_permissions"):
-        said = reply["reply"]
-        assert read_permission_reply(said, compat=False).value == letters[said.strip()[0]]
+        assert read_permission_reply(reply["reply"], compat=False).value == letters[reply["reply"].strip()[0]]
     assert all(read_armor_verdict(reply["reply"]) for reply in of_role(replies, "promptarmor_guard"))
     assert all(parse_spans(reply["reply"]) is not None for reply in of_role(replies, "sanitizer"))
     for reply in of_role(replies, "result_parser"):
@@ -205,22 +203,12 @@ def test_of_fresh_first_calls_few_are_flawed(role_replies: list[dict[str, Any]])
 
 @pytest.mark.slow
 def test_the_kept_cases_give_the_same_records_again() -> None:
-    """Whole cases of the same model, run again from its kept replies: no model is asked.
-
-    Four of the typed defense ask its blind worker otherwise today: these have no kept reply, and say so.
-    """
+    """Whole cases of the same model, run again from its kept replies: no model is asked."""
     kept = CORPUS.with_name("qwen2.5-coder-1.5b-cases.zip")
     ran = subprocess.run(
-        [sys.executable, "-m", "agentsys", "check", str(kept), "--format", "json"],
-        capture_output=True,
-        text=True,
-        timeout=900,
+        [sys.executable, "-m", "agentsys", "check", str(kept)], capture_output=True, text=True, timeout=900
     )
-    assert "60 of 64 records equal" in ran.stdout, ran.stdout + ran.stderr
-    details = [text for finding in json.loads(ran.stdout)["findings"] for text in finding["details"]]
-    differing = [text for text in details if text.startswith("differs: ")]
-    assert len(differing) == 4
-    assert all("__agentsys_typed__" in text and '"cache_miss" now' in text for text in differing)
+    assert "64 of 64 records equal" in ran.stdout, ran.stdout + ran.stderr
     # A cell of eight cases is never valid by itself here: this model ends at bounds.
     assert "0 of 8 cells valid" in ran.stdout
 

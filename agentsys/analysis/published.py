@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 from agentsys.analysis.metrics.rates import TARGETED_ASR
 from agentsys.records.published_facts import parse_pipeline_name
@@ -48,8 +47,13 @@ def published_dir() -> Path:
 @cache
 def published_numbers() -> tuple[PublishedNumber, ...]:
     """Everything the paper prints that we know of, in its order."""
+    numbers = []
     with (published_dir() / "agentsys_paper.csv").open(encoding="utf-8", newline="") as file:
-        return tuple(_number(line) for line in csv.DictReader(file))
+        for line in csv.DictReader(file):
+            metric, bracket, condition = line.pop("metric").partition("[")
+            name, value = _OUR_NAMES.get(metric, metric) + bracket + condition, float(line.pop("value"))
+            numbers.append(PublishedNumber(**line, metric=name, value=value))
+    return tuple(numbers)
 
 
 def printed_in(*sources: str) -> list[PublishedNumber]:
@@ -82,9 +86,3 @@ def short_model(name: str) -> str:
     """The paper's name of a model, or of the one whose recorded runs it replays; any other keeps its own."""
     recorded = parse_pipeline_name(name.removeprefix(REPLAY)).model if name.startswith(REPLAY) else name
     return model_names().get(recorded, name)
-
-
-def _number(line: dict[str, Any]) -> PublishedNumber:
-    metric, bracket, condition = line["metric"].partition("[")
-    name = _OUR_NAMES.get(metric, metric) + bracket + condition
-    return PublishedNumber(**line | {"metric": name, "value": float(line["value"])})

@@ -25,9 +25,9 @@ MAX_LISTED_CASES = 40
 """Single cases that a grid lists; the JSON has all."""
 
 
-def build_trace_sections(found: TraceAudit, *, every_task: bool = False) -> list[AuditSection]:
-    """One section per finding of something; `every_task`: a row per user task, too. Names are unescaped."""
-    grids = (grid for grid in _build_grids(found, every_task) if grid.rows)
+def build_trace_sections(found: TraceAudit) -> list[AuditSection]:
+    """One section per finding of something. Names are unescaped."""
+    grids = (grid for grid in _build_grids(found) if grid.rows)
     return [(f"Stored runs: {grid.caption}", [grid]) for grid in grids]
 
 
@@ -98,7 +98,7 @@ def _list_by_suite(rows: Rows) -> str:
     )
 
 
-def _build_grids(found: TraceAudit, every_task: bool) -> Iterator[Grid]:
+def _build_grids(found: TraceAudit) -> Iterator[Grid]:
     yield _build_grid(
         "attack success in percent, all and exposed cases",
         ("pipeline", "attack", "suite", "cases", "ASR", "exposed", "of these"),
@@ -106,11 +106,14 @@ def _build_grids(found: TraceAudit, every_task: bool) -> Iterator[Grid]:
         names=3,
         wrapped=3,
     )
-    exposure = ("cases", "exposed", "not exposed", "unknown")
     yield _build_grid(
         "was the injection met?",
-        ("suite", *exposure),
-        ((row.suite, *_count_exposed(row)) for row in found.exposure if row.user_task_id is None),
+        ("suite", "cases", "exposed", "not exposed", "unknown"),
+        (
+            (row.suite, row.cases, row.exposed, _percent_not_exposed(row), row.unknown)
+            for row in found.exposure
+            if row.user_task_id is None
+        ),
         names=1,
         wrapped=1,
     )
@@ -131,11 +134,10 @@ def _build_grids(found: TraceAudit, every_task: bool) -> Iterator[Grid]:
         names=4,
         wrapped=3,
     )
-    yield from _build_record_grids(found, every_task)
+    yield from _build_record_grids(found)
 
 
-def _build_record_grids(found: TraceAudit, every_task: bool) -> Iterator[Grid]:
-    exposure = ("cases", "exposed", "not exposed", "unknown")
+def _build_record_grids(found: TraceAudit) -> Iterator[Grid]:
     yield _build_grid(
         "attacked records that ended in an error",
         ("pipeline", "suite", "errored", "stored as success"),
@@ -170,22 +172,6 @@ def _build_record_grids(found: TraceAudit, every_task: bool) -> Iterator[Grid]:
     others = [(record.source, record.reason) for record in found.skipped[:MAX_LISTED_CASES]]
     caption = _caption_first("records that could not be used", found.skipped)
     yield _build_grid(caption, ("where", "why"), [*hollow, *others], wrapped=2)
-    if not every_task:  # the next two are as long as the benchmark; the sentences say what matters in them
-        return
-    yield _build_grid(
-        "was the injection met, by user task?",
-        ("suite", "user task", *exposure),
-        ((row.suite, row.user_task_id, *_count_exposed(row)) for row in found.exposure if row.user_task_id),
-        wrapped=2,
-    )
-    yield _build_grid(
-        "user tasks never or always solved without an attack",
-        ("suite", "user task", "solved", "records", "solved, scored again"),
-        (
-            (row.suite, row.user_task_id, row.recorded, row.runs, row.rescored)
-            for row in (*found.never_solved, *found.always_solved)
-        ),
-    )
 
 
 def _build_grid(
@@ -198,10 +184,6 @@ def _build_grid(
     """A grid whose first `wrapped` columns hold names as long as whoever wrote the files made them."""
     lines = [cells(*map(str, row)) for row in rows]
     return Grid(caption, header, lines, names, wraps=frozenset(range(wrapped)))
-
-
-def _count_exposed(row: Any) -> tuple[object, ...]:
-    return row.cases, row.exposed, _percent_not_exposed(row), row.unknown
 
 
 def _percent_not_exposed(row: Any) -> str:
@@ -233,33 +215,13 @@ def write_audit_sentences(report: AuditReport) -> list[str]:
     return sentences + (write_trace_sentences(report.trace) if report.trace else [])
 
 
-def build_audit_output(report: AuditReport, *, every_task: bool = False) -> Output:
-    """Make an audit ready to be written in any form.
-
-    Args:
-        report: What was found.
-        every_task: Whether tasks of which nothing was found are shown, too; JSON has the rows of all.
-    """
-    document = build_audit_document(report, every_task=every_task)
-    data: dict[str, Any] = {**build_static_data(report.static), "sentences": write_audit_sentences(report)}
+def build_audit_output(report: AuditReport) -> Output:
+    """Make an audit ready to be written in any form: the sentences, then the grids; JSON has the rows of all tasks."""
+    sections = build_static_sections(report.static) if report.static.suites else []
+    data = {**build_static_data(report.static), "sentences": write_audit_sentences(report)}
     if report.trace is not None:
+        sections += build_trace_sections(report.trace)
         data["runs"] = report.trace.to_json()
-    return Output(document.title, document, grid_records(document), data)
-
-
-def build_audit_document(report: AuditReport, *, every_task: bool = False) -> Document:
-    """Arrange the sentences and then the grids.
-
-    Args:
-        report: The findings.
-        every_task: Whether tasks of which nothing was found are shown, too.
-    """
-    sections = build_static_sections(report.static, every_task=every_task) if report.static.suites else []
-    if report.trace:
-        sections += build_trace_sections(report.trace, every_task=every_task)
-    return Document(
-        sections,
-        notes=(),
-        title=f"Audit of {name_benchmark(report.static)}",
-        quotable=write_audit_sentences(report),
-    )
+    title = f"Audit of {name_benchmark(report.static)}"
+    document = Document(sections, notes=(), title=title, quotable=data["sentences"])
+    return Output(title, document, grid_records(document), data)

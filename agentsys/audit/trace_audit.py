@@ -14,7 +14,7 @@ import os
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import redirect_stdout, suppress
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, fields, replace
 from datetime import datetime
 from functools import lru_cache
 from operator import itemgetter
@@ -212,55 +212,44 @@ def audit_traces(
     if version is not None:
         load_agentdojo(version)
     roots = list(paths)
-    facts = _TraceFacts(version)
+    attacked, benign, answers, skipped = list[Trace](), list[Trace](), list[Trace](), list[SkippedRecord]()
     stored = find_records(roots, names)
     with redirect_stdout(io.StringIO()):  # some of AgentDojo's checks print what they compare
         for record in stored:
-            facts.add(record)
-    if not (facts.attacked or facts.benign or facts.skipped):
+            if isinstance(record, SkippedRecord):
+                skipped.append(record)
+            if not isinstance(record, Trajectory):
+                continue
+            if not record.is_benign:
+                attacked.append(read_attacked_trace(record))
+            else:
+                try:
+                    benign.append(rescore_benign(record, version or get_recorded_version(record)))
+                except Unusable as fault:
+                    skipped.append(SkippedRecord(record.source, fault.obstacle, str(fault)))
+            if find_final_answer(record) is not None:
+                # An attacked record that cannot be scored counts elsewhere all the same; a benign one is skipped.
+                with suppress(Unusable):
+                    answers.append(rescore_answer(record, version or get_recorded_version(record)))
+    if not (attacked or benign or skipped):
         where = ", ".join(f"'{root}'" for root in roots)
         raise ConfigError(f"No stored cases in {where}. Give a folder of runs: runs=FOLDER")
-    return replace(_build_trace_audit(facts), notes=stored.notes)
+    found = _build_trace_audit(attacked, benign, answers, skipped)
+    return replace(found, version=version, notes=stored.notes)
 
 
-@dataclass
-class _TraceFacts:
-    """The facts kept of the records, each looked at once."""
-
-    version: str | None
-    attacked: list[Trace] = field(default_factory=list)
-    benign: list[Trace] = field(default_factory=list)
-    skipped: list[SkippedRecord] = field(default_factory=list)
-    answers: list[Trace] = field(default_factory=list)
-
-    def add(self, record: Trajectory | SkippedRecord | None) -> None:
-        """Look at one more."""
-        if isinstance(record, SkippedRecord):
-            self.skipped.append(record)
-        elif record is not None and not record.is_benign:
-            self.attacked.append(read_attacked_trace(record))
-        elif record is not None:
-            try:
-                self.benign.append(rescore_benign(record, self.version or get_recorded_version(record)))
-            except Unusable as fault:
-                self.skipped.append(SkippedRecord(record.source, fault.obstacle, str(fault)))
-        if isinstance(record, Trajectory) and find_final_answer(record) is not None:
-            self._add_answer(record)
-
-    def _add_answer(self, record: Trajectory) -> None:
-        # An attacked record that cannot be scored counts elsewhere all the same; a benign one is skipped.
-        with suppress(Unusable):
-            self.answers.append(rescore_answer(record, self.version or get_recorded_version(record)))
-
-
-def _build_trace_audit(facts: _TraceFacts) -> TraceAudit:
-    attacked, benign = facts.attacked, facts.benign
+def _build_trace_audit(
+    attacked: Sequence[Trace],
+    benign: Sequence[Trace],
+    answers: Sequence[Trace],
+    skipped: Sequence[SkippedRecord],
+) -> TraceAudit:
     counted = {"recorded": itemgetter("recorded"), "rescored": itemgetter("rescored")}
     users = [trace for trace in benign if not trace["alone"]]
     alone = [trace for trace in benign if trace["alone"]]
     solved = count_rows(users, _TASK, "runs", **counted)
     return TraceAudit(
-        version=facts.version,
+        version=None,
         pipelines=tuple(sorted({trace["pipeline"] for trace in (*attacked, *benign)})),
         attacked=len(attacked),
         benign=len(users),
@@ -276,10 +265,10 @@ def _build_trace_audit(facts: _TraceFacts) -> TraceAudit:
         never_solved=tuple(row for row in solved if row.recorded == 0),
         always_solved=tuple(row for row in solved if row.recorded == row.runs),
         state_equal=_count_state_equal(benign),
-        hollow=_count_hollow(facts.skipped),
+        hollow=_count_hollow(skipped),
         asked_directly=count_rows(alone, ("suite", "injection_task_id"), "runs", **counted),
-        skipped=tuple(record for record in facts.skipped if record.obstacle is not RecordFault.HOLLOW),
-        **_count_by_pipeline(attacked, facts.answers),
+        skipped=tuple(record for record in skipped if record.obstacle is not RecordFault.HOLLOW),
+        **_count_by_pipeline(attacked, answers),
     )
 
 

@@ -8,7 +8,7 @@ case that its scores do not tell.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from agentdojo.types import ChatMessage
@@ -48,16 +48,7 @@ class _LineProgress:
     """The lines met so far on one of the two ways."""
 
     missing: set[frozenset[str]]
-    total: int
     round: int | None = None
-
-    def add(self, met: Iterable[frozenset[str]], round_: int) -> None:
-        self.missing -= set(met)
-        self.round = round_ if self.round is None else self.round
-
-    @property
-    def fraction(self) -> float:
-        return (self.total - len(self.missing)) / self.total if self.total else 0.0
 
 
 @dataclass
@@ -100,8 +91,7 @@ class ExposureWatch:
             stated = (forms for forms in goal if any(form in injected for form in forms))
             self._goal = drop_own_words(tuple(stated), self.own_words)
         self._has_payload = bool(self._lines or self._goal)
-        self._raw = _LineProgress(set(self._lines), len(self._lines))
-        self._shown_progress = _LineProgress(set(self._lines), len(self._lines))
+        self._raw, self._shown_progress = _LineProgress(set(self._lines)), _LineProgress(set(self._lines))
 
     def tool_returned(self, value: object, error: str | None) -> None:
         """Look through what a tool returned."""
@@ -111,7 +101,8 @@ class ExposureWatch:
         for text in (*_texts(value), *([error] if error else [])):
             met = self._find_payload(text)
             if met is not None:
-                self._raw.add(met, self._result_count)
+                self._raw.missing -= set(met)
+                self._raw.round = self._raw.round or self._result_count
 
     def text_rewritten(self, original: str, shown: str) -> None:
         """Remember what a marked or encoded text says."""
@@ -156,13 +147,14 @@ class ExposureWatch:
 
     def summarize(self) -> ExposureFacts:
         """Say what has been met so far."""
+        raw, shown, total = self._raw, self._shown_progress, len(self._lines)
         return ExposureFacts(
-            exposed_raw=self._raw.round is not None,
-            exposed_shown=self._shown_progress.round is not None,
-            raw_round=self._raw.round,
-            shown_round=self._shown_progress.round,
-            raw_fraction=self._raw.fraction,
-            shown_fraction=self._shown_progress.fraction,
+            exposed_raw=raw.round is not None,
+            exposed_shown=shown.round is not None,
+            raw_round=raw.round,
+            shown_round=shown.round,
+            raw_fraction=(total - len(raw.missing)) / total if total else 0.0,
+            shown_fraction=(total - len(shown.missing)) / total if total else 0.0,
             read_by=tuple(self._read_by),
             copies_shown=self._copies,
             shown_in=tuple(self._shown_in),
@@ -175,8 +167,13 @@ class ExposureWatch:
                 self._read_by.setdefault(role)
                 if role in ACTING_ROLES:
                     self._shown_in.setdefault(way)
-                    self._shown_progress.add(met, round_)
-                    self._copies = max(self._copies, _copies(said, met or self._goal))
+                    self._shown_progress.missing -= set(met)
+                    self._shown_progress.round = self._shown_progress.round or round_
+                    # Several injection vectors can end in one tool result; the rarest line counts, as one
+                    # text may say a line twice.
+                    squeezed = squeeze(said)
+                    found = (max(map(squeezed.count, forms)) for forms in met or self._goal)
+                    self._copies = max(self._copies, min((times for times in found if times), default=0))
 
     def _find_payload(self, text: str) -> PayloadLines | None:
         if text not in self._lines_by_text:
@@ -185,16 +182,6 @@ class ExposureWatch:
             goal = any(form in squeezed for forms in self._goal for form in forms)
             self._lines_by_text[text] = lines if lines or goal else None
         return self._lines_by_text[text]
-
-
-def _copies(text: str, lines: PayloadLines) -> int:
-    """How often all of the lines stand in a text: several injection vectors can end in one tool result.
-
-    The rarest line counts, because one text may say a line twice.
-    """
-    squeezed = squeeze(text)
-    found = (max(squeezed.count(form) for form in forms) for forms in lines)
-    return min((times for times in found if times), default=0)
 
 
 def _message_texts(message: ChatMessage) -> Iterator[str]:

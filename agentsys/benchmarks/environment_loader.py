@@ -22,7 +22,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from threading import Lock
 from typing import Any, Literal, cast, get_args
 
 import yaml
@@ -147,9 +146,7 @@ class EnvironmentLoader:
                 " cannot be applied to it; use benchmark.injection=folded."
             )
         self._injection = injection
-        self._marked: dict[frozenset[str], bytes] = {}
         self._templates: dict[frozenset[tuple[str, str, str]], MarkedEnvironment | None] = {}
-        self._lock = Lock()
 
     @cached_property
     def _data(self) -> tuple[dict[str, str], str]:
@@ -195,9 +192,8 @@ class EnvironmentLoader:
             raise self._find_breaking_vector(dict(injections), error) from error
 
     def _load(self, injections: dict[str, str]) -> TaskEnvironment:
-        kind = self._suite.environment_type
         if self._injection == "exact" and injections:
-            return cast(TaskEnvironment, kind.model_validate(self._inject_exactly(injections)))
+            return self._inject_exactly(injections)
         if self._is_quick and all(
             isinstance(text, str) and _SAME_IN_C.fullmatch(text) for text in injections.values()
         ):
@@ -208,40 +204,35 @@ class EnvironmentLoader:
 
     def _load_quickly(self, injections: dict[str, str]) -> TaskEnvironment:
         """Put texts where marks stand in an environment loaded before, if that gives what reading all YAML gives."""
+        validate = self._suite.environment_type.model_validate
         folded = {_make_mark(vector): _fold_alone(text) for vector, text in injections.items()}
         if "" in folded.values():
-            return self._read_document(injections)
+            return cast(TaskEnvironment, validate(self._read_document(injections)))
         edges = frozenset((vector, *_blank_ends(text)) for vector, text in injections.items())
         if (template := self._templates.get(edges)) is not None:
             return template.fill(folded)
-        read = self._read_document(injections)
+        read = cast(TaskEnvironment, validate(self._read_document(injections)))
         if edges not in self._templates:
             marks = {vector: _make_mark(vector) for vector in injections}
-            template = MarkedEnvironment.build(self._read_document(marks))
+            template = MarkedEnvironment.build(validate(self._read_document(marks)))
             # A type may make something else of a mark than of a text, and what stands beside it may matter.
             is_same = template is not None and are_equal(template.fill(folded), read)
             self._templates[edges] = template if is_same else None
         return read
 
-    def _read_document(self, injections: dict[str, str]) -> TaskEnvironment:
+    def _read_document(self, injections: dict[str, str]) -> Any:
         defaults, text = self._data
-        document = yaml.load(text.format(**defaults | injections), Loader=yaml.CSafeLoader)
-        return cast(TaskEnvironment, self._suite.environment_type.model_validate(document))
+        loader = yaml.CSafeLoader if self._is_quick else yaml.SafeLoader
+        return yaml.load(text.format(**defaults | injections), Loader=loader)
 
-    def _inject_exactly(self, injections: dict[str, str]) -> Any:
+    def _inject_exactly(self, injections: dict[str, str]) -> TaskEnvironment:
+        """Put texts, whatever their characters, where marks stand in the document."""
         literal = {_make_mark(vector): text for vector, text in injections.items()}
         "".join(literal.values()).encode()  # half a surrogate pair would fail later, on its way to a model
-        return _replace_marks(pickle.loads(self._marked_document(frozenset(injections))), literal)
-
-    def _marked_document(self, vectors: frozenset[str]) -> bytes:
-        """The parsed document, pickled, with a mark where each of `vectors` stands and defaults elsewhere."""
-        with self._lock:
-            if vectors not in self._marked:
-                defaults, text = self._data
-                values = {**defaults, **{vector: _make_mark(vector) for vector in vectors}}
-                document = yaml.safe_load(text.format(**values))
-                self._marked[vectors] = pickle.dumps(document, pickle.HIGHEST_PROTOCOL)
-            return self._marked[vectors]
+        marked = self._read_document({vector: _make_mark(vector) for vector in injections})
+        return cast(
+            TaskEnvironment, self._suite.environment_type.model_validate(_replace_marks(marked, literal))
+        )
 
     def _find_breaking_vector(
         self, injections: dict[str, str], error: Exception

@@ -123,7 +123,6 @@ def _count_files(folder: Path) -> int:
 
 
 def _unpack_archive(url: str, part: ArchivePart, into: Path, timeout_s: float) -> None:
-    beside: dict[str, None] = {}
     kept = 0
     try:
         with (
@@ -133,9 +132,7 @@ def _unpack_archive(url: str, part: ArchivePart, into: Path, timeout_s: float) -
         ):
             for member in archive:
                 name = member.name.partition("/")[2]
-                if not name.startswith(part.prefix):
-                    beside.update(_find_sibling(name, part.prefix))
-                elif member.isfile() and name.endswith(part.suffixes):
+                if member.isfile() and name.startswith(part.prefix) and name.endswith(part.suffixes):
                     kept += member.size
                     _extract_member(archive, member, into, name.removeprefix(part.prefix), kept)
             # tarfile takes an archive that is torn within a member's head for a whole one; gzip does not.
@@ -147,15 +144,7 @@ def _unpack_archive(url: str, part: ArchivePart, into: Path, timeout_s: float) -
         reason = getattr(error, "reason", None) or error or type(error).__name__
         raise ConfigError(f"{url} cannot be had ({reason}). {_INSTEAD_HINT}") from None
     if not kept:
-        known = f" Beside it there: {', '.join(sorted(beside))}." if beside else ""
-        raise ConfigError(f"{url} holds no {part.prefix.rstrip('/')}.{known} Nothing was kept.")
-
-
-def _find_sibling(name: str, prefix: str) -> dict[str, None]:
-    """The folder that stands beside the wanted one, if this is a file of such."""
-    above = prefix.rstrip("/").rpartition("/")[0]
-    rest = name.removeprefix(f"{above}/")
-    return {rest.partition("/")[0]: None} if rest != name and "/" in rest else {}
+        raise ConfigError(f"{url} holds no {part.prefix.rstrip('/')}. Nothing was kept.")
 
 
 def _extract_member(

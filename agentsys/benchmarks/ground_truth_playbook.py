@@ -10,7 +10,6 @@ import hashlib
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 
 from agentdojo.functions_runtime import FunctionCall, FunctionsRuntime, TaskEnvironment
@@ -74,12 +73,8 @@ _JOINT = re.compile(r"[-:./,]\d")
 """Read away from a number: what makes it a part of a longer one."""
 
 
-@dataclass(frozen=True)
-class _ReusedText:
-    """A text and where it comes from."""
-
-    text: str
-    source: int
+_ReusedText = tuple[str, int]
+"""A text and the index of the call it comes from."""
 
 
 def find_facts(
@@ -101,13 +96,13 @@ def find_facts(
         for leaf in scalar_leaves(call.args):
             given = _find_giving_call(leaf, outputs[:index])
             found = _find_in_leaf(leaf, request, read[:index])
-            taken.extend(found if given is None else [_ReusedText(each.text, given) for each in found])
+            taken.extend((text, source if given is None else given) for text, source in found)
     taken.extend(_find_in_text(answer, request, read))
     return _name_facts(task, taken, outputs)
 
 
 def _name_facts(task: str, taken: Iterable[_ReusedText], outputs: Sequence[str]) -> tuple[Fact, ...]:
-    sources = {found.text: found.source for found in reversed(list(taken))}
+    sources = dict(reversed(list(taken)))
     counts: Counter[int] = Counter()
     facts = []
     for text, source in reversed(list(sources.items())):
@@ -139,7 +134,7 @@ def _find_in_leaf(leaf: object, request: str, read: Sequence[str]) -> Iterator[_
             return
         source = _find_source(form, read)
         if source is not None:
-            yield _ReusedText(form, source)
+            yield form, source
             return
 
 
@@ -152,13 +147,15 @@ def _find_in_text(text: str, request: str, read: Sequence[str]) -> Iterator[_Reu
         if end == start:
             start += 1
             continue
-        run = text[pieces[start].start() : pieces[end - 1].end()]
-        whole = not _is_cut_off(text, pieces[start].start(), pieces[end - 1].end())
-        if whole and not _is_in_request(run, request):
+        first, last = pieces[start].start(), pieces[end - 1].end()
+        run, start = text[first:last], end
+        # A piece of a longer number, date or time was worked out, not read.
+        cut_before = run[0].isdigit() and _JOINT.fullmatch(text[max(0, first - 2) : first][::-1])
+        cut_off = cut_before or (run[-1].isdigit() and _JOINT.fullmatch(text[last : last + 2]))
+        if not cut_off and not _is_in_request(run, request):
             source = _find_source(fold_text(run), read)
             assert source is not None
-            yield _ReusedText(run, source)
-        start = end
+            yield run, source
 
 
 def _find_longest_run(text: str, pieces: Sequence[re.Match[str]], start: int, read: Sequence[str]) -> int:
@@ -187,15 +184,6 @@ def _is_in_request(run: str, request: str) -> bool:
             return False
         start = max(end, start + 1)
     return True
-
-
-def _is_cut_off(text: str, start: int, end: int) -> bool:
-    """Say whether a run is a piece of a longer number, date or time: then it was worked out, not read."""
-    before, after = text[max(0, start - 2) : start][::-1], text[end : end + 2]
-    return bool(
-        (text[start].isdigit() and _JOINT.fullmatch(before))
-        or (text[end - 1].isdigit() and _JOINT.fullmatch(after))
-    )
 
 
 _OWN_SCRIPTS = {"workspace": WORKSPACE_SCRIPTS}
@@ -229,7 +217,7 @@ def _suite_scripts(suite: Suite) -> tuple[Sequence[TaskScript], Sequence[GoalScr
 
 def _task_script(suite: Suite, task: UserTask, environment: TaskEnvironment) -> TaskScript:
     environment = task.init_environment(environment)
-    way = _own_way(suite, task)
+    way = suite.way(task) if isinstance(suite, KnowsWays) else None
     if way is None:
         way = AlternativeSolution(script_calls(task.ground_truth(environment)), task.GROUND_TRUTH_OUTPUT)
     outputs = run_calls(suite, way.calls, environment, way.drawn)
@@ -239,7 +227,7 @@ def _task_script(suite: Suite, task: UserTask, environment: TaskEnvironment) -> 
 
 def _goal_script(suite: Suite, task: InjectionTask, clean: TaskEnvironment) -> GoalScript | None:
     """Script the way to one goal; None if nobody knows one."""
-    way = _own_way(suite, task)
+    way = suite.way(task) if isinstance(suite, KnowsWays) else None
     if way is not None:
         return GoalScript(suite.name, task.ID, task.GOAL, way.calls, way.answer or None, way.drawn)
     knows = isinstance(suite, KnowsWays)  # then without a way none is known: its ground truths lead nowhere
@@ -253,10 +241,6 @@ def _goal_script(suite: Suite, task: InjectionTask, clean: TaskEnvironment) -> G
         if words and _succeeds(suite, task, clean, (), words):
             return GoalScript(suite.name, task.ID, task.GOAL, (), words)
     return None
-
-
-def _own_way(suite: object, task: UserTask | InjectionTask) -> AlternativeSolution | None:
-    return suite.way(task) if isinstance(suite, KnowsWays) else None
 
 
 def _succeeds(

@@ -262,40 +262,26 @@ def install_case_random(modules: Iterable[ModuleType]) -> None:
             vars(module)["random"] = _RANDOM_STAND_IN
 
 
-class _CountsSets(type):
-    def __instancecheck__(cls, value: object) -> bool:
-        return isinstance(value, set)
-
-
-class InsertionOrderedSet(set[Any], metaclass=_CountsSets):
-    """A set that is walked in the order in which its members came.
+class InsertionOrderedSet(set[Any]):
+    """A set that is walked in the order in which its members came: at first, and one by one by `add`.
 
     Args:
         members: The first members. What set operations (`|`, `-`) make of it is a plain set again.
     """
 
     def __init__(self, members: Iterable[Any] = ()) -> None:
-        super().__init__()
-        self._order: dict[Any, None] = {}
-        self.update(members)
+        self._order = dict.fromkeys(members)
+        super().__init__(self._order)
 
     def add(self, member: Any) -> None:
         """Take one in; the first time it comes says where it stands."""
         super().add(member)
         self._order.setdefault(member)
 
-    def update(self, *others: Iterable[Any]) -> None:
-        """Take some in, one after the other."""
-        for member in (member for other in others for member in other):
-            self.add(member)
-
     def __iter__(self) -> Iterator[Any]:
-        """Walk through a copy of the members."""
-        # What was taken out since is passed over; what came otherwise than by `add` comes last.
-        members = set.__iter__(self)
-        return iter(
-            [*(one for one in self._order if one in self), *(m for m in members if m not in self._order)]
-        )
+        """Walk through a copy of the members: what was taken out since is passed over, what came otherwise is last."""
+        rest = [one for one in set.__iter__(self) if one not in self._order]
+        return iter([*(one for one in self._order if one in self), *rest])
 
 
 def keep_set_order(suite: Suite) -> None:

@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 
 from agentdojo.functions_runtime import FunctionCall, TaskEnvironment
 from agentdojo.types import MessageContentBlock
+from deepdiff import DeepDiff
 from pydantic import BaseModel
 
 from agentsys.contracts import InjectionTask, UserTask
@@ -39,7 +40,7 @@ def copy_environments(
         _find_same(first, after, shared)
         # What its memo holds is taken from there and not copied: most of a large environment.
         return first, deepcopy(after, shared)
-    except RecursionError:  # an environment that contains itself
+    except RecursionError:  # it contains itself
         return deep_copy(before), deep_copy(after)
 
 
@@ -54,38 +55,11 @@ def deep_copy(environment: TaskEnvironment) -> TaskEnvironment:
 
 
 def are_equal(first: object, second: object) -> bool:
-    """Say whether two environments are equal, one that contains itself included.
-
-    Pydantic's `==` goes round and round in such a one; here a pair of parts is compared once.
-    """
+    """Say whether two environments are equal, one that contains itself included."""
     try:
         return bool(first == second)
-    except RecursionError:
-        return _are_parts_equal(first, second)
-
-
-def _are_parts_equal(first: object, second: object) -> bool:
-    pairs, seen = [(first, second)], set[tuple[int, int]]()
-    while pairs:
-        one, other = pairs.pop()
-        if one is other or (id(one), id(other)) in seen:
-            continue
-        seen.add((id(one), id(other)))
-        if isinstance(one, BaseModel) and type(one) is type(other):
-            pairs += zip(_model_state(one), _model_state(other), strict=True)
-        elif isinstance(one, dict) and isinstance(other, dict) and one.keys() == other.keys():
-            pairs += [(value, other[key]) for key, value in one.items()]
-        elif isinstance(one, list | tuple) and type(one) is type(other) and len(one) == len(other):
-            pairs += zip(one, other, strict=True)
-        elif isinstance(one, BaseModel | dict | list | tuple) or one != other:
-            return False
-    return True
-
-
-def _model_state(model: object) -> tuple[object, ...]:
-    """Collect what makes up a pydantic model: the same as its `==` compares."""
-    assert isinstance(model, BaseModel)
-    return vars(model), model.__pydantic_extra__, model.__pydantic_private__
+    except RecursionError:  # pydantic's `==` goes round and round in it
+        return not DeepDiff(first, second)
 
 
 def _find_same(first: Any, second: Any, shared: dict[int, Any]) -> bool:
@@ -107,7 +81,11 @@ def _find_same(first: Any, second: Any, shared: dict[int, Any]) -> bool:
         same = len(first) == len(second) and all(found)
     elif BaseModel in kind.__mro__:  # pydantic's own `isinstance` takes longer than comparing most models
         # Not the dict that holds its fields: that one belongs to one model alone.
-        same = _same_items(vars(first), vars(second), shared) and _is_rest_equal(first, second)
+        # What pydantic keeps beside the fields is rare, and taken to differ.
+        beside = first.__pydantic_extra__ or second.__pydantic_extra__
+        beside = beside or first.__pydantic_private__ or second.__pydantic_private__
+        same = _same_items(vars(first), vars(second), shared) and not beside
+        same = same and first.model_fields_set == second.model_fields_set
     else:
         return isinstance(first, Enum) and first == second
     if same:
@@ -125,17 +103,6 @@ def _same_items(first: dict[Any, Any], second: dict[Any, Any], shared: dict[int,
             else:
                 same = _find_same(one, other, shared) and same
     return same
-
-
-def _is_rest_equal(first: BaseModel, second: BaseModel) -> bool:
-    """Say whether what pydantic keeps beside the fields is the same; rare contents are taken to differ."""
-    beside = (
-        first.__pydantic_extra__
-        or second.__pydantic_extra__
-        or first.__pydantic_private__
-        or second.__pydantic_private__
-    )
-    return not beside and first.model_fields_set == second.model_fields_set
 
 
 SuiteTask: TypeAlias = UserTask | InjectionTask

@@ -29,7 +29,6 @@ from agentsys.records.runs_source import (
     BUNDLE_LIST,
     MAX_MEMBER_BYTES,
     MAX_TOTAL_BYTES,
-    RECORDS,
     is_safe_member,
 )
 from agentsys.runs.settings import code_versions
@@ -221,10 +220,6 @@ class BundleReader:
             with target.open("xb") as file:
                 file.write(content)
         return changed
-
-    def find_changed_records(self) -> list[str]:
-        """The records that are not as they were packed."""
-        return [name for name in self.list_members(RECORDS) if not self.read_member(name)[1]]
 
     def _check_infos(self, infos: Iterable[zipfile.ZipInfo]) -> dict[str, zipfile.ZipInfo]:
         found: dict[str, zipfile.ZipInfo] = {}

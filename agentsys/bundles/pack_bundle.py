@@ -12,7 +12,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import orjson
 
@@ -28,7 +28,6 @@ from agentsys.bundles.bundle_archive import (
 )
 from agentsys.bundles.rerun_bundle import PortableCell, check_bundled_settings, make_portable
 from agentsys.errors import ConfigError
-from agentsys.models.chat import SceneModel
 from agentsys.models.model_card import find_model_class, parse_card
 from agentsys.models.wrappers.reply_cache import CacheMode
 from agentsys.records.case import ATTEMPTS, UnreadableRecord
@@ -126,15 +125,6 @@ class PackedBundle:
     """What to look at before it is published."""
 
 
-class _StoredRecord(NamedTuple):
-    """What a record says of where it belongs."""
-
-    path: Path
-    """Of its file, or the one it would have."""
-    config_hash: str
-    suite: str
-
-
 def pack_bundle(logdir: Path, file: Path) -> PackedBundle:
     """Write a bundle of a log folder.
 
@@ -142,11 +132,9 @@ def pack_bundle(logdir: Path, file: Path) -> PackedBundle:
         ConfigError: If there is nothing to pack, something cannot be packed, or the file cannot be written.
     """
     stored = _list_stored(logdir)
-    recipes = {
-        one: _load_recipe(logdir, one, stored) for one in sorted({case.config_hash for case in stored})
-    }
+    recipes = {one: _load_recipe(logdir, one, stored) for one in sorted(set(stored.values()))}
     cells = {one: make_portable(recipe) for one, recipe in recipes.items()}
-    members = {f"{RECORDS}/{case.path.relative_to(logdir).as_posix()}": case.path for case in stored}
+    members = {f"{RECORDS}/{path.relative_to(logdir).as_posix()}": path for path in stored}
     for cell in cells.values():
         members |= cell.members | _collect_kept(logdir, cell)
     members |= _collect_replies(logdir, recipes.values())
@@ -164,13 +152,13 @@ def pack_bundle(logdir: Path, file: Path) -> PackedBundle:
         )
         leaks.check_member("bundle.json", manifest.model_dump_json().encode())
         bundle.finish(manifest)
-    attempts = sum(ATTEMPTS in str(case.path.parent.name) for case in stored)
+    attempts = sum(ATTEMPTS in path.parent.name for path in stored)
     replies = sum(name.startswith(f"{REPLIES}/") for name in members)
     return PackedBundle(file, len(stored) - attempts, attempts, replies, missing, tuple(leaks.list_notes()))
 
 
-def _list_stored(logdir: Path) -> list[_StoredRecord]:
-    """Every record and attempt of a log folder.
+def _list_stored(logdir: Path) -> dict[Path, str]:
+    """Every record and attempt of a log folder, with the hash of its settings.
 
     Raises:
         ConfigError: If there are none, or others than ours.
@@ -178,13 +166,12 @@ def _list_stored(logdir: Path) -> list[_StoredRecord]:
     if not (logdir / OWN_FOLDER).is_dir():
         raise ConfigError(f"'{logdir}' is no log folder of `agentsys run`; give the logdir of a run.")
     unpack_shards(str(logdir))
-    files = {path.relative_to(logdir).as_posix() for path in logdir.rglob("*.json")}
-    found = []
-    for key in sorted(key for key in files if not any(part.startswith(".") for part in key.split("/"))):
-        path = logdir / key
+    found = {}
+    for path in sorted(logdir.rglob("*.json")):
+        if any(part.startswith(".") for part in path.relative_to(logdir).parts):
+            continue
         try:
-            block = orjson.loads(path.read_bytes())[OWN_KEY]
-            found.append(_StoredRecord(path, str(block["config_hash"]), str(block["case"]["suite"])))
+            found[path] = str(orjson.loads(path.read_bytes())[OWN_KEY]["config_hash"])
         except (OSError, UnreadableRecord, ValueError, KeyError, TypeError):
             raise ConfigError(
                 f"{path} is no record of `agentsys run`, or is damaged: a bundle holds our own runs alone. "
@@ -195,10 +182,10 @@ def _list_stored(logdir: Path) -> list[_StoredRecord]:
     return found
 
 
-def _load_recipe(logdir: Path, config_hash: str, stored: Iterable[_StoredRecord]) -> Recipe:
+def _load_recipe(logdir: Path, config_hash: str, stored: Mapping[Path, str]) -> Recipe:
     recipe = load_recipe(logdir, config_hash)
     if recipe is None:
-        first = next(case.path for case in stored if case.config_hash == config_hash)
+        first = next(path for path, one in stored.items() if one == config_hash)
         raise ConfigError(
             f"Nothing tells how {first} can be run again: no recipe was kept with it. {_RERUN_HINT}"
         )
@@ -261,7 +248,8 @@ def _iterate_models(recipe: Recipe) -> Iterator[Mapping[str, Any]]:
 
 def _is_scripted(model: Mapping[str, Any]) -> bool:
     """Whether it is played by our own code, which needs no reply kept."""
-    return isinstance(find_model_class(str(model.get("name")), model.get("_target_")), SceneModel)
+    # A class: what a protocol says of the objects' attributes cannot be asked of it.
+    return hasattr(find_model_class(str(model.get("name")), model.get("_target_")), "for_scene")
 
 
 def _build_bundled_cell(logdir: Path, config_hash: str, cell: PortableCell) -> BundledCell:

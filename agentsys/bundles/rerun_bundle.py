@@ -364,53 +364,31 @@ def _build_job(name: str, content: bytes, cells: Mapping[str, Cell]) -> Job:
 _MAX_NAMES = 8
 
 
-@dataclass(frozen=True)
-class MachineChanges:
-    """The differences, in words."""
-
-    versions: tuple[str, ...]
-    code: tuple[str, ...]
-    """Files of our packages."""
-    settings: Mapping[str, tuple[str, ...]]
-    """Hash of a cell -> what its settings say otherwise here."""
-    files: Mapping[str, tuple[str, ...]]
-    """Hash of a cell -> options whose files have other contents here."""
-
-    @property
-    def lines(self) -> list[str]:
-        """A line for each kind."""
-        changes = {"versions": self.versions, "code": self.code}
-        return [f"{kind}: {format_names(names)}" for kind, names in changes.items() if names]
-
-
 def format_names(names: Sequence[str], most: int = _MAX_NAMES) -> str:
     """Write the first few of several names, and how many more there are."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return f"{', '.join(names[:most])}{more}"
 
 
-def compare_machines(manifest: Manifest, rerun: RerunPlan) -> MachineChanges:
-    """Compare what a bundle was made with and what is here."""
-    settings, files, code = {}, {}, list[str]()
-    for config_hash, cell in manifest.cells.items():
-        found = list_differences(cell.identity, rerun.identities[config_hash])
-        files[config_hash] = tuple(one for one in found if one.startswith("content of "))
-        settings[config_hash] = tuple(
-            one for one in found if not one.startswith(("content of ", "version of ", "code of "))
-        )
-        code += [one for one in found if one.startswith("code of ")]
+def compare_machines(manifest: Manifest, rerun: RerunPlan) -> Iterator[str]:
+    """Say what differs between the machine that a bundle was made on and this one, a line for each kind."""
     now, files_here = list_package_versions(), hash_package_files()
-    other = [name for name, then in sorted(manifest.versions.items()) if then != now.get(name)]
+    versions = [
+        f"{name} ({then} then, {now.get(name, 'none')} now)"
+        for name, then in sorted(manifest.versions.items())
+        if then != now.get(name)
+    ]
     # Our files as they differ from the nearest state that cases were run with.
-    own = min((_list_differing(state, files_here) for state in manifest.code), key=len, default=())
-    return MachineChanges(
-        tuple(f"{name} ({manifest.versions[name]} then, {now.get(name, 'none')} now)" for name in other),
-        (*own, *dict.fromkeys(code)),
-        settings,
-        files,
+    states = (
+        [n for n in sorted({*then, *files_here}) if then.get(n) != files_here.get(n)]
+        for then in manifest.code
     )
-
-
-def _list_differing(then: Mapping[str, str], now: Mapping[str, str]) -> tuple[str, ...]:
-    """Names of the files that are not the same."""
-    return tuple(name for name in sorted({*then, *now}) if then.get(name) != now.get(name))
+    kinds = {"versions": versions, "code": min(states, key=len, default=[]), "data": [], "settings": []}
+    for config_hash, cell in manifest.cells.items():
+        for one in list_differences(cell.identity, rerun.identities[config_hash]):
+            if not one.startswith("version of "):
+                kind = {"code": "code", "content": "data"}.get(one.partition(" of ")[0], "settings")
+                kinds[kind].append(one)
+        if rerun.cells[config_hash].settings.benchmark.get("clock") == "real":
+            kinds["settings"].append("tools read the machine's clock (benchmark.clock=real)")
+    return (f"{kind}: {format_names(list(dict.fromkeys(found)))}" for kind, found in kinds.items() if found)

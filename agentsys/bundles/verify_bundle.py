@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import sys
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
@@ -15,18 +16,10 @@ from typing import Any
 import orjson
 import yaml
 
-from agentsys.bundles.bundle_archive import (
-    CODE,
-    FILES,
-    KEPT,
-    REPLIES,
-    BundledCell,
-    BundleReader,
-    Manifest,
-)
+from agentsys.base.grouping import format_count
+from agentsys.bundles.bundle_archive import CODE, REPLIES, BundledCell, BundleReader, Manifest
 from agentsys.bundles.rerun_bundle import (
     UNPACK_FOLDERS,
-    MachineChanges,
     RerunPlan,
     compare_machines,
     format_names,
@@ -35,11 +28,10 @@ from agentsys.bundles.rerun_bundle import (
     walk_options,
 )
 from agentsys.errors import ConfigError
-from agentsys.extensions import shipped_config_dirs
+from agentsys.extensions import CheckFinding, shipped_config_dirs
 from agentsys.models.chat import ErrorKind
 from agentsys.records.runs_source import RECORDS
-from agentsys.records.schema import OWN_KEY
-from agentsys.runs.plan import Job
+from agentsys.records.schema import OWN_KEY, CaseRecord
 from agentsys.runs.run_totals import Listener
 
 _IGNORED_FIELDS = {"duration", "evaluation_timestamp", "agentdojo_package_version", "error"}
@@ -52,6 +44,7 @@ _TOKEN_COUNTS = {"prompt", "completion", "cached", "reasoning", "uncounted", "wr
 """Counts of a call; those of one that was sent more than once hold what the lost replies took, too."""
 _MAX_DIFFERENCES = 3
 _MAX_VALUE_CHARS = 60
+_REPORT_EVERY = 100
 
 
 def compare_records(first: Mapping[str, Any], second: Mapping[str, Any]) -> list[str]:
@@ -135,13 +128,14 @@ def _cut_values(one: Any, other: Any) -> tuple[str, str]:
     first, second = json.dumps(one, ensure_ascii=True), json.dumps(other, ensure_ascii=True)
     pairs = enumerate(zip(first, second, strict=False))
     parted = next((at for at, (a, b) in pairs if a != b), min(len(first), len(second)))
-    begin = max(0, parted - _MAX_VALUE_CHARS // 3) if max(len(first), len(second)) > _MAX_VALUE_CHARS else 0
+    begin = max(0, parted - _MAX_VALUE_CHARS // 3)
     return _cut_text(first, begin), _cut_text(second, begin)
 
 
 def _cut_text(text: str, begin: int) -> str:
-    cut = text[begin : begin + _MAX_VALUE_CHARS]
-    return f"{'...' if begin else ''}{cut}{'...' if begin + _MAX_VALUE_CHARS < len(text) else ''}"
+    if len(text) <= _MAX_VALUE_CHARS:
+        return text
+    return f"...{text[begin : begin + _MAX_VALUE_CHARS]}..."
 
 
 class VerifyOutcome(StrEnum):
@@ -149,9 +143,9 @@ class VerifyOutcome(StrEnum):
 
     EQUAL = "equal"
     DIFFERS = "differs"
-    ERROR_THEN = "error_then"
+    ERROR_THEN = "error then"
     """It ended in an error, for want of a reply that nobody has: there is nothing to compare."""
-    NOT_RUN = "not_run"
+    NOT_RUN = "not run"
 
 
 @dataclass(frozen=True)
@@ -161,10 +155,8 @@ class VerifiedCase:
     record: str
     """Its path in the log folder."""
     outcome: VerifyOutcome
-    differences: tuple[str, ...] = ()
-    """Field, value then, value now."""
-    why: tuple[str, ...] = ()
-    """What differs here from what the bundle was made of, each a kind and what exactly."""
+    details: tuple[str, ...] = ()
+    """Field, value then, value now; what became of the record, of replies and of data."""
 
 
 @dataclass(frozen=True)
@@ -173,38 +165,64 @@ class Verification:
 
     cases: tuple[VerifiedCase, ...]
     changed: tuple[str, ...]
-    """Members that are not as they were packed, each with what it is."""
-    here: MachineChanges
-    """What differs on this machine."""
+    """Members that are not as they were packed."""
+    here: tuple[str, ...]
+    """What differs on this machine, a line for each kind."""
     unfinished: int
     """Cases that were planned and had no record."""
     ended: str | None = None
     """Why not all of it was run."""
 
     @property
-    def counts(self) -> Counter[VerifyOutcome]:
-        """Outcome -> records."""
-        return Counter(case.outcome for case in self.cases)
+    def bad(self) -> list[VerifiedCase]:
+        """The cases that did not give their record again."""
+        return [one for one in self.cases if one.outcome in (VerifyOutcome.DIFFERS, VerifyOutcome.NOT_RUN)]
 
     @property
     def is_verified(self) -> bool:
         """Whether every record is what it says, and every member as it was packed."""
-        bad = self.counts[VerifyOutcome.DIFFERS] + self.counts[VerifyOutcome.NOT_RUN]
-        return not bad and not self.changed and self.ended is None
+        return not self.bad and not self.changed and self.ended is None
+
+    def list_findings(self) -> Iterator[CheckFinding]:
+        """What it comes to: the cases that were run again, members that changed, what was planned."""
+        counts = Counter(case.outcome for case in self.cases)
+        records = format_count(len(self.cases), "record")
+        text = f"{counts[VerifyOutcome.EQUAL]:,} of {records} equal when run from the bundle's replies"
+        if errors := counts[VerifyOutcome.ERROR_THEN]:
+            text += f"; {format_count(errors, 'case')} ended in an error then: nothing to compare"
+        details = [f"Stopped early: {self.ended}"] if self.ended else []
+        details += [f"{one.outcome.value}: {one.record}: {'; '.join(one.details)}" for one in self.bad]
+        details += [f"Other here: {line}" for line in self.here]
+        yield CheckFinding("Run again", "broken" if self.bad or self.ended else "valid", text, tuple(details))
+        if self.changed:
+            lines = tuple(f"Changed or missing: {name}" for name in self.changed)
+            yield CheckFinding("Members", "broken", "the file is not as it was packed", lines)
+        else:
+            yield CheckFinding("Members", "valid", "every member is as it was packed")
+        if self.unfinished:
+            count = format_count(self.unfinished, "planned case")
+            yield CheckFinding("Planned", "broken", f"{count} had no record when it was packed")
 
 
-def verify_bundle(
-    file: Path,
-    *,
-    listener: Callable[[tuple[Job, ...]], Listener],
-    workers: int = 4,
-    trust_code: bool = False,
-) -> Verification:
+class _ProgressPrinter(Listener):
+    """Says on standard error how far it is, now and then."""
+
+    def __init__(self, cases: int) -> None:
+        self._done, self._cases = 0, cases
+        sys.stderr.write(f"Running {format_count(cases, 'case')} again; no model is asked.\n")
+
+    def finished(self, record: CaseRecord) -> None:
+        """Count a case."""
+        self._done += 1
+        if self._done % max(_REPORT_EVERY, self._cases // 10) == 0:
+            sys.stderr.write(f"{self._done:,} of {self._cases:,}\n")
+
+
+def verify_bundle(file: Path, *, workers: int = 4, trust_code: bool = False) -> Verification:
     """Run a bundle's cases again from its own replies, and compare.
 
     Args:
         file: The bundle.
-        listener: Given the cases, makes who is told how it goes.
         workers: Cases under way at once.
         trust_code: Whether source files in the bundle may be executed.
 
@@ -218,108 +236,40 @@ def verify_bundle(
         changed = bundle.unpack(folder, UNPACK_FOLDERS)
         with importable_folder(folder):
             rerun = prepare_rerun(bundle, folder)
-            here = compare_machines(bundle.manifest, rerun)
-            ended = rerun.run(listener(rerun.jobs), workers)
-        records = bundle.find_changed_records()
-        compared = _RecordComparer(bundle, rerun, here, frozenset(records), tuple(changed))
-        cases = tuple(compared.compare_case(name) for name in bundle.list_members(RECORDS))
-        return Verification(
-            cases,
-            tuple(map(_describe_member, [*records, *changed])),
-            here,
-            bundle.manifest.unfinished,
-            ended,
+            here = tuple(compare_machines(bundle.manifest, rerun))
+            ended = rerun.run(_ProgressPrinter(len(rerun.jobs)), workers)
+        cases = list[VerifiedCase]()
+        for name in bundle.list_members(RECORDS):
+            content, as_packed = bundle.read_member(name)
+            if not as_packed:
+                changed.append(name)
+            cases.append(_verify_case(name, content, as_packed, rerun, changed))
+        return Verification(tuple(cases), tuple(changed), here, bundle.manifest.unfinished, ended)
+
+
+def _verify_case(
+    name: str, content: bytes, as_packed: bool, rerun: RerunPlan, changed: Sequence[str]
+) -> VerifiedCase:
+    """Compare a record with the new one of its case."""
+    key = name.partition("/")[2]
+    new = rerun.store.root / key
+    then, now = _parse_json(content), _parse_json(new.read_bytes() if new.is_file() else b"")
+    details = [] if as_packed else ["the record was changed after it was packed"]
+    if then is None or now is None:
+        why = rerun.failed.get(name) or ("its case was not run" if then else "it is no JSON")
+        return VerifiedCase(key, VerifyOutcome.NOT_RUN, (why, *details))
+    lacks_reply = _lacks_reply_then(then, now)
+    details = [*([] if lacks_reply else compare_records(then, now)), *details]
+    if not details:
+        return VerifiedCase(key, VerifyOutcome.ERROR_THEN if lacks_reply else VerifyOutcome.EQUAL)
+    if _has_missing_reply(now):
+        lost = any(member.startswith(REPLIES) for member in changed)
+        details.append(
+            "a reply that it asked for was changed or taken out" if lost else "it asked what nobody had asked"
         )
-
-
-def _describe_member(name: str) -> str:
-    folder, _, rest = name.partition("/")
-    return f"{_MEMBER_KINDS[folder]} {rest}"
-
-
-_MEMBER_KINDS = {
-    RECORDS: "record",
-    REPLIES: "reply",
-    KEPT: "kept answer",
-    FILES: "dataset file",
-    CODE: "code",
-}
-"""Folder of a bundle -> what its members are called."""
-
-
-@dataclass(frozen=True)
-class _RecordComparer:
-    """Compares the records of a bundle with the new ones."""
-
-    bundle: BundleReader
-    rerun: RerunPlan
-    here: MachineChanges
-    changed_records: frozenset[str]
-    changed: tuple[str, ...]
-    """Further members that are not as they were packed."""
-
-    def compare_case(self, name: str) -> VerifiedCase:
-        key = name.partition("/")[2]
-        tampered = name in self.changed_records
-        then = _parse_json(self.bundle.read_member(name)[0])
-        new = self.rerun.store.root / key
-        now = _parse_json(new.read_bytes() if new.is_file() else b"")
-        if then is None or now is None:
-            reason = self.rerun.failed.get(name) or ("its case was not run" if then else "it is no JSON")
-            outcome, differences = VerifyOutcome.NOT_RUN, [reason]
-        else:
-            lacks_reply = _lacks_reply_then(then, now)
-            outcome, differences = VerifyOutcome.DIFFERS, [] if lacks_reply else compare_records(then, now)
-            if not differences and not tampered:
-                return VerifiedCase(key, VerifyOutcome.ERROR_THEN if lacks_reply else VerifyOutcome.EQUAL)
-        return VerifiedCase(
-            key,
-            outcome,
-            tuple(differences) or ("its bytes are not those that were packed, in what is not compared",),
-            tuple(
-                dict.fromkeys(self._find_causes(then or {}, now if then and now else {}, tampered=tampered))
-            ),
-        )
-
-    def _find_causes(self, then: Mapping[str, Any], now: Mapping[str, Any], *, tampered: bool) -> list[str]:
-        if tampered:
-            return ["record: it was changed after it was packed"]
-        causes = [*self._find_missing_replies(now), *self._find_machine_causes(then, now)]
-        return causes or ["unknown: nothing that was looked at differs"]
-
-    def _find_missing_replies(self, now: Mapping[str, Any]) -> Iterator[str]:
-        """The replies that its case asked for and did not get."""
-        if not _has_missing_reply(now):
-            return
-        error = str(now.get("error"))
-        changed = [member for member in self.changed if member.startswith(REPLIES)]
-        named = [member for member in changed if _reply_key(member)[:12] in error]
-        if named:
-            yield f"reply: {', '.join(named)} was changed after it was packed"
-        elif changed:
-            yield "reply: one that it asked for is not there; some were changed"
-        else:
-            yield "reply: it asked what nobody had asked then"
-
-    def _find_machine_causes(self, then: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:
-        for name in self.changed:
-            folder = name.partition("/")[0]
-            if folder != REPLIES:  # those that the case asked for are named already
-                yield f"{_MEMBER_KINDS[folder]}: {name} was changed after it was packed"
-        own = _get_own_block(then)
-        if now and _get_data_hash(then) != _get_data_hash(now):
-            yield f"dataset: the data of {own.get('case', {}).get('suite')}"
-        config = str(own.get("config_hash"))
-        several = {
-            "dataset": self.here.files.get(config, ()),
-            "settings": self.here.settings.get(config, ()),
-            "code": self.here.code,
-            "version": self.here.versions,
-        }
-        yield from (f"{kind}: {format_names(names)}" for kind, names in several.items() if names)
-        cell = self.rerun.cells.get(config)
-        if cell is not None and cell.settings.benchmark.get("clock") == "real":
-            yield "clock: the case's tools read the machine's (benchmark.clock=real)"
+    if _get_data_hash(then) != _get_data_hash(now):
+        details.append(f"other data: {_get_own_block(then).get('case', {}).get('suite')}")
+    return VerifiedCase(key, VerifyOutcome.DIFFERS, tuple(details))
 
 
 def _get_own_block(stored: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -344,10 +294,6 @@ def _lacks_reply_then(then: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
     kind = str(_get_own_block(then).get("error_kind"))
     asked = kind in {one.value for one in ErrorKind} and kind != ErrorKind.CACHE_MISS.value
     return _get_own_block(then).get("status") == "error" and asked and _has_missing_reply(now)
-
-
-def _reply_key(member: str) -> str:
-    return member.removeprefix(f"{REPLIES}/").removesuffix(".json").replace("/", "")
 
 
 def _parse_json(content: bytes) -> dict[str, Any] | None:

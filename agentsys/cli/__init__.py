@@ -36,7 +36,7 @@ _CORE_SECTIONS = (
                 "Run cases: models x defenses x attacks x benchmarks.",
                 (
                     "agentsys run experiment=quickstart",
-                    "agentsys run defense=none,agentsys attack=none,important_instructions limit=5",
+                    "agentsys run defense=none,agentsys attack=none,direct limit_per_suite=5",
                     "agentsys run model=gpt-4o-mini 'defense=glob(agentsys_*)' --dry-run",
                 ),
             ),
@@ -48,7 +48,10 @@ _CORE_SECTIONS = (
             "show": CommandSource(
                 ".list_show_command:app",
                 "Show a config, a defense's prompts, an attack's text.",
-                ("agentsys show prompts agentsys", "agentsys show config defense=none,agentsys limit=3"),
+                (
+                    "agentsys show prompts agentsys",
+                    "agentsys show config defense=none,agentsys limit_per_suite=3",
+                ),
             ),
             "fetch": CommandSource(
                 ".fetch_command:fetch_command",

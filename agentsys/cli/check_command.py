@@ -59,7 +59,6 @@ def _check(given: Path, form: str, *, trust_code: bool, workers: int) -> None:
     for room in load_extensions():
         if room.check is not None:
             module, _, function = room.check.partition(":")
-            print(f"Asking {module.split('.')[1]} ...", file=sys.stderr)
             found += getattr(import_module(module), function)(runs)
     verdict = max((one.grade for one in found if one.grade in GRADES), key=GRADES.index)
     if form == "json":

@@ -233,7 +233,7 @@ def _run_one_case() -> list[CaseRecord]:
             records.append(record)
 
     with tempfile.TemporaryDirectory() as folder:
-        overrides = ["model=simulated", "defense=none", "attack=none", "executor.workers=1", "limit=1"]
+        overrides = ["model=simulated", "defense=none", "executor.workers=1", "limit_per_suite=1"]
         session = prepare_session([*overrides, "benchmark.suites=[banking]", f"logdir='{folder}'"])
         session.execute(Collector())
     return records

@@ -299,7 +299,12 @@ def _print_next_steps(to: Path, name: str, defenses: list[str]) -> None:
     from agentsys.runs.preview import estimate_costs
     from agentsys.runs.run_session import prepare_session
 
-    plan = [f"model={name}", f"defense={','.join(defenses)}", "attack=none,important_instructions", "limit=3"]
+    plan = [
+        f"model={name}",
+        f"defense={','.join(defenses)}",
+        "attack=none,important_instructions",
+        "limit_per_suite=3",
+    ]
     session = prepare_session(plan, config_dirs=[to], rehearsal=True)
     estimates = estimate_costs(session.plan.open_jobs, {})
     for defense in defenses:

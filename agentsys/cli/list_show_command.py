@@ -48,7 +48,7 @@ app = typer.Typer(
     "config",
     context_settings={"ignore_unknown_options": True},
     epilog=format_examples(
-        "agentsys show config defense=none,agentsys limit=3",
+        "agentsys show config defense=none,agentsys limit_per_suite=3",
         "agentsys show config results results/runs --fixed",
     ),
 )

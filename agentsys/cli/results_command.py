@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from agentsys.analysis.metrics.best_attack import best_attacks, pool_attacks
+from agentsys.analysis.metrics.best_attack import pool_attacks
 from agentsys.analysis.metrics.own_metric import Metric
 from agentsys.analysis.statistics.outcome_grid import ErrorRule
 from agentsys.analysis.tables.results_document import Report, results_output
@@ -42,15 +42,6 @@ from agentsys.errors import ConfigError
 from agentsys.records.case_reader import LoadedCases, describe_skipped
 from agentsys.records.case_row import CaseRow
 from agentsys.records.names_file import DisplayNames, RunNames
-
-BestAttackOption = Annotated[
-    bool,
-    typer.Option("--best-attack", help="Each defense under the best of its attacks, and under any of them."),
-]
-AmongOption = Annotated[
-    str, typer.Option(metavar="PATTERN", help="With --best-attack: attacks of such names alone.")
-]
-
 
 ByOption = Annotated[
     str | None,
@@ -96,8 +87,6 @@ def results_command(
     figure: FigureOption = None,
     model: FigureModelOption = None,
     as_one: TogetherOption = None,
-    best_attack: BestAttackOption = False,
-    among: AmongOption = "*",
     metric: MetricOption = None,
     config_dir: ConfigDirOption = None,
     plugin_path: PluginPathOption = None,
@@ -116,14 +105,15 @@ def results_command(
     reading = read_stored_runs(folders, names, whole_names=form.for_programs)
     if form.for_programs:
         print_unfinished(reading)
-    reading, notes = _select_attacks(reading, as_one, among if best_attack else None)
+    if as_one is not None:
+        reading = replace(reading, cases=pool_attacks(reading.cases, as_one))
     width, called = table_width() if out is None else FILE_WIDTH, RunNames(names).display_names
     on_screen, varied = form is OutputFormat.TABLE and not full, fixed or by is not None
     if on_screen and not varied:
-        shown = screen_of_reading(reading, width, errors, own=own, notes=notes)
+        shown = screen_of_reading(reading, width, errors, own=own)
         _write_screen(shown, reading.cases, folders, out, called)
         return
-    found, notes_apart = _measure(reading, form, errors, own, notes, fixed=fixed, tag=by)
+    found, notes_apart = _measure(reading, form, errors, own, fixed=fixed, tag=by)
     if on_screen:
         said = findings(reading.cases, errors, width=width - len(BULLET))
         _write_screen(results_screen(found, reading.cases, said, width), reading.cases, folders, out, called)
@@ -142,7 +132,6 @@ def _measure(
     form: OutputFormat,
     errors: ErrorRule,
     own: Sequence[Metric],
-    notes: tuple[str, ...],
     *,
     fixed: bool,
     tag: str | None,
@@ -150,11 +139,9 @@ def _measure(
     """What was read as a report; and its notes that are said aside where there is no room for others."""
     if fixed or tag is not None:
         variants = variants_of(reading.cases, fixed=fixed, tag=tag)
-        found, notes_apart = variant_report(reading, variants, errors, own=own), (*variants.notes, *notes)
-    else:
-        measured = measure_reading if form.for_programs else build_report
-        found, notes_apart = measured(reading, errors, own=own), notes
-    return replace(found, notes=(*notes, *found.notes)), notes_apart
+        return variant_report(reading, variants, errors, own=own), variants.notes
+    measured = measure_reading if form.for_programs else build_report
+    return measured(reading, errors, own=own), ()
 
 
 def _write_screen(
@@ -207,15 +194,3 @@ def _write_budget(
     for path in save_figure(make_budget_figure(searches.found, stem, model), figure.parent):
         # The numbers may be piped on; where the files are is said aside.
         print(escape_to_line(str(path)), file=sys.stderr)
-
-
-def _select_attacks(
-    reading: LoadedCases, as_one: str | None, among: str | None
-) -> tuple[LoadedCases, tuple[str, ...]]:
-    """The reading with several attacks taken for one, or the best in their place; what to say of it."""
-    if as_one is not None:
-        reading = replace(reading, cases=pool_attacks(reading.cases, as_one))
-    if among is None:
-        return reading, ()
-    best = best_attacks(reading.cases, among)
-    return replace(reading, cases=best.cases), best.notes

@@ -50,7 +50,7 @@ def run_cases_command(
     overrides: Annotated[
         list[str] | None,
         typer.Argument(
-            help="Hydra overrides, e.g. model=simulated defense=none,agentsys limit=10 experiment=NAME",
+            help="Hydra overrides, e.g. model=simulated defense=none,agentsys limit_per_suite=10 experiment=NAME",
             autocompletion=complete_overrides,
         ),
     ] = None,

@@ -176,6 +176,7 @@ def _report_usage_error(error: Any) -> int:
 
 _FOREIGN_OPTIONS = {
     "cfg": "agentsys show config prints what a command would work with",
+    "limit": "limit_per_suite=VALUE says how many cases of each suite are run",
     "multirun": "comma lists sweep as they are: defense=none,agentsys",
 }
 """Options of other harnesses -> how the same is done here."""

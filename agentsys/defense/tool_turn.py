@@ -25,6 +25,7 @@ from agentsys.defense.intent import INTENT_PARAMETER
 from agentsys.defense.validator import iterate_scalars
 from agentsys.models.chat import ChatModel, ChatRequest, JsonSchema, ToolSpec
 from agentsys.models.pipeline_elements import parse_list_text
+from agentsys.models.text_tools import explain_unread_call
 from agentsys.models.untrusted import TOOL_FAILED, Reader, ToolError, Untrusted, call_tool
 
 
@@ -77,6 +78,8 @@ def check_arguments(runtime: FunctionsRuntime, call: FunctionCall) -> CheckedArg
     quote the environment and counts as the tool's.
     """
     function = runtime.functions.get(call.function)
+    if (unread := explain_unread_call(call)) is not None:
+        return unread
     if function is None:
         return f"There is no tool named {call.function[:100]!r}. Tools: {', '.join(runtime.functions)}."
     declared = function.parameters.model_fields

@@ -134,11 +134,7 @@ class GuardResults(ResultRewriter):
 
         new = read_leaves(text).replace_strings(judge) if self.spec.unit == "field" else judge(text)
         scores = [one.score for one in verdicts if one.score is not None]
-        facts: dict[str, Any] = {
-            "score": max(scores, default=None),
-            "failed": sum(one.failed for one in verdicts),
-        }
-        facts |= {"acts": list(self.process.acts)} if self.process.acts else {}
+        facts = {"score": max(scores, default=None), "failed": sum(one.failed for one in verdicts)}
         outcome = "clean" if new == text else "withheld" if NOTICE in new else "rewritten"
         flagged = any(one.flag and not one.failed for one in verdicts)
         return RewrittenResult(new, outcome, len(verdicts), 0, facts, flagged)

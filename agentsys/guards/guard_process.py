@@ -15,6 +15,7 @@ import tempfile
 import threading
 import time
 import weakref
+from collections import Counter
 from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
@@ -92,9 +93,7 @@ class GuardProcess:
     def __init__(self, spec: GuardSpec) -> None:
         check_confinement(spec)
         self.spec, self.python = spec, guard_python(spec)
-        self.acts: list[str] = []
-        """What it did to its host, as far as that is seen; each once."""
-        self.failures: dict[str, int] = {}
+        self.failures: Counter[str] = Counter()
         """Kind of failure -> how often."""
         self._lock = threading.Lock()
         self._folder = tempfile.TemporaryDirectory(prefix="agentsys-guard-", ignore_cleanup_errors=True)
@@ -106,37 +105,34 @@ class GuardProcess:
 
     def judge_text(self, text: str, tool: str = "tool", task: str = "") -> GuardVerdict:
         """Ask about a text that a tool returned."""
-        return self._ask("check", {"text": text, "tool": tool, "task": task, "args": {}})
+        return self._ask("check", text=text, tool=tool, task=task, args={})
 
     def begin_task(self, task: str) -> None:
         """Tell a gate that another user's request begins."""
-        self._ask("task", {"task": task})
+        self._ask("task", task=task)
 
     def show_result(self, tool: str, text: str) -> None:
         """Show a gate what a tool returned."""
-        self._ask("observe", {"tool": tool, "text": text})
+        self._ask("observe", tool=tool, text=text)
 
     def rule_on_call(self, tool: str, args: Mapping[str, Any]) -> GuardVerdict:
         """Ask a gate about a call; a flag refuses it."""
-        return self._ask("check", {"tool": tool, "args": to_plain_data(args), "text": "", "task": ""})
+        return self._ask("check", tool=tool, args=to_plain_data(args), text="", task="")
 
     def close(self) -> None:
-        """End the process; what it left in its folder is noted before the folder goes."""
+        """End the process and remove its folder."""
         with self._lock:
             self._stop()
-            for path in sorted(self._work.rglob("*"))[:20]:
-                if path.is_file() and path.name != "stderr":
-                    self._note([f"left {path.relative_to(self._work)} ({path.stat().st_size:,} bytes)"])
             self._folder.cleanup()
 
-    def _ask(self, what: str, values: Mapping[str, Any]) -> GuardVerdict:
+    def _ask(self, what: str, **values: Any) -> GuardVerdict:
         with self._lock:
             try:
                 if self._in_a_row >= _TRIES:
                     raise NoVerdict("given_up", f"it failed {_TRIES} times in a row")
-                verdict = self._read_reply(what, values)
+                verdict = self._read_verdict(what, values)
             except NoVerdict as error:
-                self.failures[error.kind] = self.failures.get(error.kind, 0) + 1
+                self.failures[error.kind] += 1
                 # A guard that raises is alive.
                 self._in_a_row = 0 if error.kind == "raised" else self._in_a_row + 1
                 if self.spec.on_error == "error":
@@ -145,7 +141,7 @@ class GuardProcess:
             self._in_a_row = 0
             return verdict
 
-    def _read_reply(self, what: str, values: Mapping[str, Any]) -> GuardVerdict:
+    def _read_verdict(self, what: str, values: Mapping[str, Any]) -> GuardVerdict:
         try:
             if self.spec.kind not in ("command", "http"):
                 return GuardVerdict.model_validate(self._ask_worker({"do": what, "values": values}))
@@ -160,7 +156,6 @@ class GuardProcess:
 
     def _ask_worker(self, line: Mapping[str, Any], limit_s: float | None = None) -> Mapping[str, Any]:
         reply = self._exchange(line, limit_s)
-        self._note(str(act) for act in reply.pop("acts", ()))
         if "error" in reply:
             raise NoVerdict(str(reply["error"]), str(reply.get("why")))
         return reply
@@ -191,20 +186,20 @@ class GuardProcess:
         elif written:
             error = NoVerdict("nonsense", "a line that is no JSON object")
         else:
-            error = NoVerdict("crash", self._last_words(process))
+            error = NoVerdict("crash", self._read_last_words(process))
         self._stop()
         raise error
 
     def _start(self) -> subprocess.Popen[bytes]:
         own = self.spec.kind != "command"
         worker = (str(self.python), "-s", "-P", str(Path(str(guard_worker.__file__)).resolve()))
+        inside = () if self.spec.unconfined else find_namespace() or ()
         env = {
             "PATH": f"{self.python.parent}:/usr/local/bin:/usr/bin:/bin",
             **dict.fromkeys(("HOME", "TMPDIR", "XDG_CACHE_HOME"), str(self._work)),
             **{"LANG": "C.UTF-8", "PYTHONHASHSEED": "0", "PYTHONDONTWRITEBYTECODE": "1"},
             "HF_HUB_OFFLINE": "1",
         }
-        inside = () if self.spec.unconfined else find_namespace() or ()
         with (self._work / "stderr").open("wb") as errors:
             try:
                 process = subprocess.Popen(
@@ -227,7 +222,7 @@ class GuardProcess:
                 raise NoVerdict("start", error.why) from None
         return process
 
-    def _last_words(self, process: subprocess.Popen[bytes]) -> str:
+    def _read_last_words(self, process: subprocess.Popen[bytes]) -> str:
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(1.0)  # so that the status told is its own
         lines = (self._work / "stderr").read_text(errors="replace")[-2000:].split("\n")
@@ -247,9 +242,6 @@ class GuardProcess:
         except ValueError:
             raise NoVerdict("nonsense", "a reply that is no JSON") from None
 
-    def _note(self, acts: Any) -> None:
-        self.acts += [act for act in acts if act not in self.acts]
-
     def _stop(self) -> None:
         if self._process is not None:
             self._end()
@@ -263,8 +255,5 @@ def _kill_group(process: subprocess.Popen[bytes]) -> None:
 
 def _end_process(process: subprocess.Popen[bytes]) -> None:
     _kill_group(process)
-    process.wait()
-    for pipe in (process.stdin, process.stdout):
-        with contextlib.suppress(OSError):
-            if pipe is not None:
-                pipe.close()
+    with contextlib.suppress(OSError), process:  # waits, and closes its pipes
+        pass

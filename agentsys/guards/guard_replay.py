@@ -1,7 +1,8 @@
 """The fully hijacked agent, replayed through gates on calls: what they refuse of the user's work and of the attack's.
 
 Ground truths of the user task and of the injection task run call by call on the real environment, which holds the
-attack's text. AgentDojo's checks see the calls that ran, not those that were asked for.
+attack's text: the attack's calls behind the first of the user's whose result holds it. AgentDojo's checks see the
+calls that ran, not those that were asked for.
 """
 
 from __future__ import annotations
@@ -26,9 +27,6 @@ from agentsys.guards.guard_score import CountedCase, GuardNumber, GuardScore, ra
 from agentsys.guards.guard_spec import GuardIdentity, GuardSpec, identify_guard
 from agentsys.guards.guard_texts import CLEAN, holds_injection
 from agentsys.runs.instantiate import instantiate
-
-ORDERS = ("before", "between", "after")
-"""Where the attack's calls stand; `between`: behind the first of the user's whose result holds its text."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +79,7 @@ def list_replay_cases(benchmark: AgentDojo, attack: Attack) -> tuple[list[Replay
     return cases, without
 
 
-def replay_case(case: ReplayCase, order: str, gate: GuardProcess | None) -> ReplayedCase:
+def replay_case(case: ReplayCase, gate: GuardProcess | None) -> ReplayedCase:
     """Replay one case.
 
     Raises:
@@ -95,8 +93,6 @@ def replay_case(case: ReplayCase, order: str, gate: GuardProcess | None) -> Repl
     waiting = [("user", call) for call in case.user_task.ground_truth(deep_copy(before))]
     attack = case.injection_task.ground_truth(deep_copy(before)) if case.injection_task else []
     attacking = [("attack", call) for call in attack]
-    if order != "between":
-        waiting, attacking = attacking + waiting if order == "before" else waiting + attacking, []
     if gate is not None:
         gate.begin_task(case.user_task.PROMPT)
     replayed, ran, runtime = ReplayedCase(), [], FunctionsRuntime(case.suite.tools)
@@ -123,9 +119,7 @@ def replay_case(case: ReplayCase, order: str, gate: GuardProcess | None) -> Repl
     return replayed
 
 
-def replay_guards(
-    specs: Mapping[str, GuardSpec], orders: Sequence[str], attack: str, version: str
-) -> tuple[list[GuardScore], int]:
+def replay_guards(specs: Mapping[str, GuardSpec], attack: str, version: str) -> tuple[list[GuardScore], int]:
     """Replay all cases without a gate and through each one; also how many pairs cannot be.
 
     Raises:
@@ -138,18 +132,16 @@ def replay_guards(
     for score in scores:
         process = None if score.spec is None else GuardProcess(score.spec)
         with nullcontext() if process is None else closing(process):
-            for order in orders:
-                for metric, number in _replay_all(cases, order, process, benchmark):
-                    under = CLEAN if metric == "benign_utility" else attack
-                    where = (f"{benchmark.name} {version}", under, order)
-                    score.numbers.append(GuardNumber(metric, *where, number))
-        if process is not None:
-            score.acts, score.failures = process.acts, process.failures
+            for metric, number in _replay_all(cases, process, benchmark):
+                under = CLEAN if metric == "benign_utility" else attack
+                where = f"{benchmark.name} {version}", under, "between"
+                score.numbers.append(GuardNumber(metric, *where, number))
+        score.failures = {} if process is None else process.failures
     return scores, without
 
 
 def _replay_all(
-    cases: Sequence[ReplayCase], order: str, gate: GuardProcess | None, benchmark: AgentDojo
+    cases: Sequence[ReplayCase], gate: GuardProcess | None, benchmark: AgentDojo
 ) -> Iterable[tuple[str, Number]]:
     outcomes: dict[str, list[CountedCase]] = {}
     errors: dict[str, int] = {}
@@ -157,15 +149,14 @@ def _replay_all(
     for case in cases:
         try:
             with use_case_clock(benchmark.clock):
-                found = replay_case(case, order, gate)
+                found = replay_case(case, gate)
         except NoVerdict:
             errors |= {metric: errors.get(metric, 0) + 1 for metric in case.metrics}
             continue
         hit = found.utility if case.injection_task is None else found.security
         injection = case.injection_task.ID if case.injection_task else ""
         for metric in case.metrics:
-            one = CountedCase(case.suite.name, case.user_task.ID, injection, hit)
-            outcomes.setdefault(metric, []).append(one)
+            outcomes.setdefault(metric, []).append((case.suite.name, case.user_task.ID, injection, hit))
         for who, flags in found.refused.items():
             refused[who] += flags
     for metric in {**outcomes, **errors}:

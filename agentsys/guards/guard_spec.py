@@ -14,10 +14,9 @@ import subprocess
 import sys
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
@@ -99,14 +98,12 @@ class GuardSpec(BaseModel):
 
     @model_validator(mode="after")
     def _says_what_to_call(self) -> GuardSpec:
-        needs: Mapping[str, tuple[bool, str]] = {
-            "text": (
-                bool(self.call) + bool(self.make and self.method) + bool(self.check) == 1,
-                "call, or make and method, or check",
-            ),
-            "call": (self.check is not None, "check"),
-            "command": (bool(self.command), "command"),
-            "http": (bool(self.url), "url"),
+        ways = bool(self.call) + bool(self.make and self.method) + bool(self.check)
+        needs = {
+            "text": (ways == 1, "call, or make and method, or check"),
+            "call": (self.check, "check"),
+            "command": (self.command, "command"),
+            "http": (self.url, "url"),
         }
         there, what = needs[self.kind]
         if not there:
@@ -195,7 +192,7 @@ def install_guard(spec: GuardSpec, wheels: Path | None = None) -> None:
     Raises:
         ConfigError: If it cannot be installed.
     """
-    folder = spec.folder
+    folder, venv = spec.folder, str(spec.folder / "venv")
     if not spec.requirements or (folder / _READY).is_file():
         return
     shutil.rmtree(folder, ignore_errors=True)
@@ -203,8 +200,7 @@ def install_guard(spec: GuardSpec, wheels: Path | None = None) -> None:
     # Wheels only: a source distribution would run its own code here, with this user's rights.
     wanted = ["--only-binary", ":all:", *spec.requirements]
     wanted += ["--no-index", "--find-links", str(wheels.resolve())] if wheels else []
-    base, venv = getattr(sys, "_base_executable", sys.executable), str(folder / "venv")
-    python = ["--python", f"{venv}/bin/python"]
+    base, python = getattr(sys, "_base_executable", sys.executable), ["--python", f"{venv}/bin/python"]
     make, install = [base, "-m", "venv", "--without-pip", venv], [base, "-m", "pip", *python, "install"]
     if uv := shutil.which("uv"):
         make, install = [uv, "venv", "--python", base, venv], [uv, "pip", "install", *python]
@@ -248,8 +244,7 @@ def _session_id() -> str:
     return uuid.uuid4().hex
 
 
-@dataclass(frozen=True)
-class GuardIdentity:
+class GuardIdentity(NamedTuple):
     """What a verdict belongs to."""
 
     name: str

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import astuple
 from datetime import UTC, datetime
 from typing import NamedTuple
 
-from agentsys.analysis.metrics.rates import Number, Percent
+from agentsys.analysis.metrics.rates import Percent
 from agentsys.analysis.tables.table_document import (
     Document,
     Grid,
@@ -21,8 +20,8 @@ from agentsys.guards.guard_process import find_namespace
 from agentsys.guards.guard_score import QUICK_MS, GuardScore
 from agentsys.guards.guard_texts import CLEAN, EDITS, TextCorpus, is_variant
 
-Columns = Mapping[str, tuple[str, str, str, str]]
-"""Heading -> metric, benchmark, attack and edit."""
+NumberKey = tuple[str, str, str, str]
+"""Metric, benchmark, attack and edit."""
 _EDITED = ("important_instructions", "ignore_previous", "own")
 """Attacks whose edits are shown."""
 
@@ -52,17 +51,23 @@ def build_score_output(scores: Sequence[GuardScore], corpus: TextCorpus) -> Outp
     attacked = sorted(
         {(b, a) for b, a, held in corpus.seen_under if held and a != CLEAN and not is_variant(a)}
     )
-    flagged: Columns = {f"{b} {a}": ("flagged", b, a, "") for b, a in attacked}
-    alarms: Columns = {f"{b} clean": ("false_alarms", b, CLEAN, "") for b in benchmarks}
+    passes = {f"{b} {a}": ("passes", b, a, "") for b, a in attacked}
+    flagged = {f"{b} {a}": ("flagged", b, a, "") for b, a in attacked}
+    flagged |= {f"{b} clean": ("false_alarms", b, CLEAN, "") for b in benchmarks}
+    edited = {
+        f"{b} {a}: {edit}": ("flagged", b, a, edit) for b, a in attacked if a in _EDITED for edit in EDITS
+    }
+    edits = _build_grid("Outputs flagged before and after an edit, %", scores[1:], edited)
+    # No row where there is no column.
+    worst = [
+        cells(*row, number_text(of.worst("asr"), ".0f"))
+        for row, of in zip(edits.rows, scores[1:], strict=False)
+    ]
     grids = [
-        build_grid(
-            "Attacked cases in which an injected output passes, %",
-            scores,
-            {f"{b} {a}": ("passes", b, a, "") for b, a in attacked},
-        ),
-        build_grid("What it costs, %", scores, _cost_columns(benchmarks, attacked)),
-        build_grid("Distinct outputs flagged, %", scores[1:], {**flagged, **alarms}),
-        _build_edit_grid(scores[1:], [key for key in attacked if key[1] in _EDITED]),
+        _build_grid("Attacked cases in which an injected output passes, %", scores, passes),
+        _build_grid("What it costs, %", scores, _list_cost_columns(benchmarks, attacked)),
+        _build_grid("Distinct outputs flagged, %", scores[1:], flagged),
+        Grid(edits.caption, (*edits.header, "highest ASR, any attack and edit"), worst, names=1),
         _build_identity_grid(scores[1:]),
     ]
     notes = [
@@ -75,7 +80,22 @@ def build_score_output(scores: Sequence[GuardScore], corpus: TextCorpus) -> Outp
         f"A guard slower than {QUICK_MS:g} ms of the processor per 2,000 characters read a sample. Network:"
         f" {'none (namespace)' if find_namespace() else 'not taken away'}.",
     ]
-    return _as_output("agentsys guards score", grids, notes, scores)
+    return _build_output("agentsys guards score", grids, notes, scores)
+
+
+def _list_cost_columns(
+    benchmarks: Sequence[str], attacked: Sequence[tuple[str, str]]
+) -> Mapping[str, NumberKey]:
+    found: dict[str, NumberKey] = {}
+    for b in benchmarks:
+        found[f"{b} tasks lost"] = ("lost", b, CLEAN, "")
+        found[f"{b} benign utility"] = ("benign_utility", b, CLEAN, "")
+        attacks = [attack for benchmark, attack in attacked if benchmark == b]
+        attack = next((one for one in ("important_instructions", *attacks) if one in attacks), None)
+        if attack:
+            found[f"{b} ASR {attack}"] = ("asr", b, attack, "")
+            found[f"{b} utility {attack}"] = ("utility_attacked", b, attack, "")
+    return found
 
 
 def build_replay_output(scores: Sequence[GuardScore], without: int) -> Output:
@@ -88,33 +108,25 @@ def build_replay_output(scores: Sequence[GuardScore], without: int) -> Output:
         "user_refused": "User's calls refused",
         "attack_refused": "Attack's calls refused",
     }
-    first = scores[0].numbers
-    where = {(one.metric, one.edit): one[:4] for one in first}
-    grids = [
-        build_grid(
-            f"The fully hijacked agent, the attack's calls {order}, %",
-            scores,
-            {head: where[metric, order] for metric, head in heads.items() if (metric, order) in where},
-        )
-        for order in dict.fromkeys(one.edit for one in first)
-    ]
-    cases = sum(one.number.n for one in first if one.metric in ("asr", "benign_utility")) // len(grids)
+    first = {one.metric: one for one in scores[0].numbers}
+    columns = {head: first[metric][:4] for metric, head in heads.items() if metric in first}
+    cases = sum(first[metric].number.n for metric in ("asr", "benign_utility") if metric in first)
     notes = [
-        f"{cases} cases of {first[0].benchmark}, {_today()}; {without} pairs have no ground truth of the injection"
-        " and are left out, never counted as 0.",
+        f"{cases} cases of {scores[0].numbers[0].benchmark}, {_today()}; {without} pairs have no ground truth of the"
+        " injection and are left out, never counted as 0.",
         "Every call of the user's and of the attack's ground truth is put to the gate, on the environment with"
         " the attack's text in it; a refused one does not run. Checks see the calls that ran.",
         "Argument-level: each tool of the attack is one that the user's task needs, so a rule on tools cannot tell.",
     ]
-    grids.append(_build_identity_grid(scores[1:]))
-    return _as_output("agentsys guards replay", grids, notes, scores)
+    grid = _build_grid("The fully hijacked agent, the attack's calls between, %", scores, columns)
+    return _build_output("agentsys guards replay", [grid, _build_identity_grid(scores[1:])], notes, scores)
 
 
-def _as_output(
+def _build_output(
     name: str, grids: Iterable[Grid], notes: Sequence[str], scores: Sequence[GuardScore]
 ) -> Output:
     rows = [
-        GuardRecord(*astuple(score.identity), *one[:4], *one.number[:5])  # type: ignore[call-arg]
+        GuardRecord(*score.identity, *one[:4], *one.number[:5])  # type: ignore[arg-type]
         for score in scores
         for one in score.numbers
     ]
@@ -126,20 +138,7 @@ def _today() -> str:
     return datetime.now(UTC).date().isoformat()
 
 
-def _cost_columns(benchmarks: Sequence[str], attacked: Sequence[tuple[str, str]]) -> Columns:
-    found: dict[str, tuple[str, str, str, str]] = {}
-    for b in benchmarks:
-        found[f"{b} tasks lost"] = ("lost", b, CLEAN, "")
-        found[f"{b} benign utility"] = ("benign_utility", b, CLEAN, "")
-        attacks = [attack for benchmark, attack in attacked if benchmark == b]
-        attack = next((one for one in ("important_instructions", *attacks) if one in attacks), None)
-        if attack:
-            found[f"{b} ASR {attack}"] = ("asr", b, attack, "")
-            found[f"{b} utility {attack}"] = ("utility_attacked", b, attack, "")
-    return found
-
-
-def build_grid(caption: str, scores: Sequence[GuardScore], columns: Columns) -> Grid:
+def _build_grid(caption: str, scores: Sequence[GuardScore], columns: Mapping[str, NumberKey]) -> Grid:
     """A row for each guard; columns that nobody has a number for are left out."""
     counts: dict[str, int] = {}
     for head, key in columns.items():
@@ -147,7 +146,7 @@ def build_grid(caption: str, scores: Sequence[GuardScore], columns: Columns) -> 
         if numbers:
             counts[head] = max(numbers)
     rows = [
-        cells(_name(one), *(_cell(one.find(*columns[head]), n) for head, n in counts.items()))
+        cells(_name_guard(one), *(_build_cell(one, columns[head], n) for head, n in counts.items()))
         for one in scores
     ]
     return Grid(
@@ -155,61 +154,34 @@ def build_grid(caption: str, scores: Sequence[GuardScore], columns: Columns) -> 
     )
 
 
-def _name(score: GuardScore) -> str:
+def _name_guard(score: GuardScore) -> str:
     control = score.spec is None or score.spec.control
     sampled = f" (sample, {score.sample} texts)" if score.sample else ""
     return f"({score.identity.name})" if control else f"{score.identity.name}{sampled}"
 
 
-def _cell(number: Number | None, usual: int) -> GridCell:
+def _build_cell(score: GuardScore, key: NumberKey, usual: int) -> GridCell:
+    """A share, with what it was before the edit where there was one."""
+    number, before = score.find(*key), score.find("before_edit", *key[1:])
     if number is None:
         return GridCell("-")
     detail = [interval_text(number, 0)]
     detail += [f"n={number.n}"] if number.n != usual else []
     detail += [f"{number.errors} errors"] if number.errors else []
-    return GridCell(number_text(number.value, ".0f") if number.n else "-", ", ".join(filter(None, detail)))
-
-
-def _build_edit_grid(scores: Sequence[GuardScore], attacked: Sequence[tuple[str, str]]) -> Grid:
-    """Share of edited outputs flagged, as recorded and after the edit."""
-    columns: Columns = {f"{b} {a}: {edit}": ("flagged", b, a, edit) for b, a in attacked for edit in EDITS}
-    after = build_grid("Outputs flagged before and after an edit, %", scores, columns)
-    shown = [columns[head.rpartition(", n=")[0]] for head in after.header[1:]]
-    rows = []
-    for score, row in zip(scores, after.rows, strict=False):
-        before = [score.find("before_edit", *key[1:]) for key in shown]
-        texts = [
-            one._replace(text=f"{number_text(number.value, '.0f')} to {one.text}") if number else one
-            for one, number in zip(row[1:], before, strict=True)
-        ]
-        rows.append(cells(row[0], *texts, number_text(score.worst("asr"), ".0f")))
-    return Grid(after.caption, (*after.header, "highest ASR, any attack and edit"), rows, names=1)
+    text = number_text(number.value, ".0f") if number.n else "-"
+    text = f"{number_text(before.value, '.0f')} to {text}" if before else text
+    return GridCell(text, ", ".join(filter(None, detail)))
 
 
 def _build_identity_grid(scores: Sequence[GuardScore]) -> Grid:
-    header = (
-        "Guard",
-        "Package",
-        "Files",
-        "Python",
-        "CPU ms per 2 kB",
-        "No verdict",
-        "Threshold at 1 % false alarms",
-    )
+    header = ("Guard", "Package", "Files", "Python", "CPU ms per 2 kB", "No verdict", "Note")
     rows = []
     for score in scores:
         one, spec = score.identity, score.spec
         assert spec is not None
         failed = ", ".join(f"{kind} {count}" for kind, count in sorted(score.failures.items())) or "0"
-        did = "; ".join(filter(None, [spec.note, *score.acts[:6]])) or "nothing seen"
-        package = " + ".join((one.package, *spec.beside))
-        texts = (
-            _name(score),
-            package,
-            one.files,
-            one.python,
-            number_text(score.ms, ".1f"),
-            f"{failed} ({spec.on_error})",
+        texts = _name_guard(score), " + ".join((one.package, *spec.beside)), one.files, one.python
+        rows.append(
+            cells(*texts, number_text(score.ms, ".1f"), f"{failed} ({spec.on_error})", spec.note or "-")
         )
-        rows.append(cells(*texts, score.at_one_percent or "-", did))
-    return Grid("What was measured", (*header, "To its host"), rows, names=8, wraps=frozenset({6, 7}))
+    return Grid("What was measured", header, rows, names=7, wraps=frozenset({6}))

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from agentsys.base.payload_lines import squeeze
 from agentsys.errors import ConfigError
@@ -32,8 +32,7 @@ def is_variant(attack: str) -> bool:
     return attack.startswith("important_instructions_") or attack.endswith("_dos")
 
 
-@dataclass(frozen=True)
-class TextCase:
+class TextCase(NamedTuple):
     """One recorded case, as far as a guard of texts matters to it."""
 
     benchmark: str
@@ -86,14 +85,26 @@ def read_texts(file: Path, corpus: TextCorpus) -> None:
         if "seen_under" not in line:
             one = TextCase("own", "own", f"text {number}", attack, "", not held, held, ((name, held),))
             corpus.cases.append(one)
-    beside = file.name.startswith("texts")
-    if beside and (cases := file.with_name(file.name.replace("texts", "cases", 1))).is_file():
-        corpus.cases += [_parse_case(line) for line in _read_lines(cases)]
-    if beside and (asb := file.with_name("asb.json.gz")).is_file():
+    if not file.name.startswith("texts"):
+        return
+    if (cases := file.with_name(file.name.replace("texts", "cases", 1))).is_file():
+        corpus.cases += map(_parse_case, _read_lines(cases))
+    if (asb := file.with_name("asb.json.gz")).is_file():
         for key, texts in json.loads(gzip.decompress(asb.read_bytes())).items():
             attack = key.removeprefix("asb_")
+            attack = CLEAN if attack == "clean" else attack
             for text in texts:
-                corpus.add_text(text, [("asb", CLEAN if attack == "clean" else attack, attack != "clean")])
+                corpus.add_text(text, [("asb", attack, attack != CLEAN)])
+
+
+def _parse_case(line: Mapping[str, Any]) -> TextCase:
+    bench, suite, user, attack, injection = (
+        str(line.get(key) or "") for key in ("bench", "suite", "ut", "att", "inj")
+    )
+    seen = tuple((str(name), bool(held)) for name, held in line["seen"])
+    return TextCase(
+        bench, suite, user, attack, injection, bool(line["utility"]), bool(line["security"]), seen
+    )
 
 
 def _read_lines(file: Path) -> Iterator[dict[str, Any]]:
@@ -107,15 +118,6 @@ def _read_lines(file: Path) -> Iterator[dict[str, Any]]:
         raise ConfigError(f"{file} cannot be read: {error.strerror or error}.") from None
     except ValueError as error:
         raise ConfigError(f"{file} is no file of JSON lines: {error}.") from None
-
-
-def _parse_case(line: Mapping[str, Any]) -> TextCase:
-    bench, suite, user, attack, injection = (
-        str(line.get(key) or "") for key in ("bench", "suite", "ut", "att", "inj")
-    )
-    seen = tuple((str(name), bool(held)) for name, held in line["seen"])
-    solved, carried_out = bool(line["utility"]), bool(line["security"])
-    return TextCase(bench, suite, user, attack, injection, solved, carried_out, seen)
 
 
 def read_runs(folders: Sequence[Path], corpus: TextCorpus) -> None:
@@ -135,12 +137,9 @@ def read_runs(folders: Sequence[Path], corpus: TextCorpus) -> None:
             if text.strip():
                 held = row.attack != CLEAN and holds_injection(text, written)
                 seen[corpus.add_text(text, [(row.benchmark, row.attack, held)])] = held
-        corpus.cases.append(
-            TextCase(
-                *(row.benchmark, row.suite, row.user_task_id, row.attack, row.injection_task_id or ""),
-                *(row.utility, bool(row.injection_success), tuple(seen.items())),
-            )
-        )
+        names = row.benchmark, row.suite, row.user_task_id, row.attack, row.injection_task_id or ""
+        scores = row.utility, bool(row.injection_success)
+        corpus.cases.append(TextCase(*names, *scores, tuple(seen.items())))
 
 
 def _read_result(message: Mapping[str, Any]) -> str:
@@ -172,11 +171,6 @@ _SYNONYMS = {
 _TYPED = re.compile(r"instructions|important|information|ignore|message|previous|please", re.IGNORECASE)
 
 
-def rename_tags(text: str) -> str:
-    """Dashes in place of tags in capitals."""
-    return re.sub(r"</?[A-Z_]{4,}>", "----", text)
-
-
 def change_two_words(text: str) -> str:
     """Other words of the same meaning in place of the first two that an attack is known by."""
     left = 2
@@ -200,7 +194,7 @@ def unwrap_lines(text: str) -> str:
 
 
 EDITS: Mapping[str, Callable[[str], str]] = {
-    "tag renamed": rename_tags,
+    "tag renamed": partial(re.sub, r"</?[A-Z_]{4,}>", "----"),
     "two words": change_two_words,
     "typo made": make_typo,
     "typo mended": partial(re.sub, "iunstructions", "instructions"),

@@ -14,15 +14,15 @@ import os
 import re
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from enum import Enum
 from pathlib import Path
 from typing import Any
 
 _REFERENCE = re.compile(r"\$(\w+)((?:\.\w+)*)")
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
-_LONGEST_LIST = 40
-"""Acts on the host that are told of; further ones are not."""
+_CHANGES = ("os.remove", "os.rename", "os.mkdir", "os.rmdir", "os.link", "os.symlink", "shutil.rmtree")
+"""Audit events whose first two arguments may be paths that are changed."""
 
 
 class NonsenseReply(Exception):
@@ -92,24 +92,20 @@ class HostedGuard:
         """Call what a step names, with its arguments filled in."""
         target = step["call"]
         module, _, path = target.partition(":")
-        call: Callable[..., Any] = (
-            self._dereference(target)
-            if target.startswith("$")
-            else look_up(importlib.import_module(module), path)
-        )
+        call = self._fill(target, {}) if target[:1] == "$" else look_up(importlib.import_module(module), path)
         return call(*self._fill(step["give"], values), **self._fill(step["named"], values))
 
-    def _dereference(self, text: str) -> Any:
-        found = _REFERENCE.fullmatch(text)
-        if found is None or found[1] not in self.objects:
-            raise NonsenseReply(f"'{text}' names no object of the YAML")
-        return look_up(self.objects[found[1]], found[2])
-
     def _fill(self, value: Any, values: Mapping[str, Any]) -> Any:
+        """Put what `{name}` and `$object.path` stand for in their places."""
         if isinstance(value, str):
             if value[:1] == "{" and value[1:-1] in values:
                 return values[value[1:-1]]
-            return self._dereference(value) if _REFERENCE.fullmatch(value) else value
+            found = _REFERENCE.fullmatch(value)
+            if found is None:
+                return value
+            if found[1] not in self.objects:
+                raise NonsenseReply(f"'{value}' names no object of the YAML")
+            return look_up(self.objects[found[1]], found[2])
         if isinstance(value, list):
             return [self._fill(one, values) for one in value]
         if isinstance(value, dict):
@@ -125,49 +121,23 @@ class HostedGuard:
         return read_verdict(given, self.described["verdict"]) if what == "check" else {"flag": False}
 
 
-class HostWatch:
-    """Notes what Python code does to the host, and refuses to write outside the guard's own folder.
+def refuse_outside_writes(folder: str) -> None:
+    """Refuse what Python code from now on writes outside a folder.
 
-    An audit hook: compiled code gets past it. What holds against that is the namespace without network.
+    By an audit hook: compiled code gets past it. What holds against that is the namespace without network.
     """
 
-    def __init__(self, folder: str) -> None:
-        self.folder = os.path.realpath(folder)
-        self.acts: list[str] = []
-
-    def note(self, act: str) -> None:
-        """Keep an act, each kind once."""
-        if act not in self.acts and len(self.acts) < _LONGEST_LIST:
-            self.acts.append(act)
-
-    def hook(self, event: str, args: tuple[Any, ...]) -> None:
-        """Look at one audit event.
-
-        Raises:
-            PermissionError: If a file outside the folder would be written.
-        """
+    def hook(event: str, args: tuple[Any, ...]) -> None:
+        paths: tuple[Any, ...] = args[:2] if event in _CHANGES else ()
         if event == "open":
             path, mode, flags = args
-            if set("wax+") & set(mode) if isinstance(mode, str) else flags & _WRITES:
-                self._check_path(path, "writes")
-        elif event in ("os.remove", "os.rename", "os.mkdir", "os.rmdir", "shutil.rmtree", "os.symlink"):
-            self._check_path(args[0], event.partition(".")[2] + "s")
-        elif event in ("socket.connect", "socket.bind", "socket.sendto"):
-            self.note(f"{event} {args[1]!r:.100}")
-        elif event == "socket.getaddrinfo":
-            self.note(f"looks up {args[0]!r:.100}")
-        elif event in ("subprocess.Popen", "os.system", "os.exec", "os.posix_spawn", "os.fork"):
-            self.note(f"starts a process {str(args[0])[:80] if args else ''}".rstrip())
+            paths = (path,) if (set("wax+") & set(mode) if isinstance(mode, str) else flags & _WRITES) else ()
+        for path in paths:
+            real = os.path.realpath(os.fsdecode(path)) if isinstance(path, (str, bytes)) else folder + os.sep
+            if not real.startswith((folder + os.sep, "/dev/")) and not real.endswith(".pyc"):
+                raise PermissionError(f"a guard writes into its own folder only, not {real[:100]}")
 
-    def _check_path(self, path: object, verb: str) -> None:
-        if not isinstance(path, (str, bytes)):
-            return
-        real = os.path.realpath(os.fsdecode(path))
-        if real.startswith(self.folder + os.sep):
-            self.note(f"{verb} {real[len(self.folder) + 1 :][:100]}")
-        elif not real.startswith("/dev/") and not real.endswith(".pyc"):
-            self.note(f"{verb} {real[:100]} (refused)")
-            raise PermissionError(f"a guard writes into its own folder only, not {real[:100]}")
+    sys.addaudithook(hook)
 
 
 def serve_lines() -> None:
@@ -180,7 +150,6 @@ def serve_lines() -> None:
 
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 28, 1 << 28))
-    watch = HostWatch(str(Path.cwd()))
     guard: HostedGuard | None = None
     for line in iter(sys.stdin.readline, ""):
         start = time.process_time()  # of the processor: what else the machine does is not the guard's
@@ -189,17 +158,15 @@ def serve_lines() -> None:
             asked = json.loads(line)
             if guard is None:
                 sys.path[:0] = asked["paths"]
-                sys.addaudithook(watch.hook)
+                refuse_outside_writes(os.path.realpath(Path.cwd()))
                 guard = HostedGuard(asked)
             else:
                 reply = guard.answer(asked)
         except BaseException as error:  # noqa: BLE001 - a panic of compiled code is none of Exception's
             kind = "nonsense" if isinstance(error, NonsenseReply) else "raised"
             reply = {"error": kind, "why": f"{type(error).__name__}: {str(error)[:300]}"}
-        reply |= {"ms": (time.process_time() - start) * 1000, "acts": watch.acts}
-        replies.write(json.dumps(reply) + "\n")
+        replies.write(json.dumps({**reply, "ms": (time.process_time() - start) * 1000}) + "\n")
         replies.flush()
-        watch.acts = []
         if guard is None:
             return
 

@@ -3,27 +3,19 @@
 from __future__ import annotations
 
 import contextlib
-import json
-import math
-import sys
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from agentsys.analysis.tables.table_writers import OutputFormat
 from agentsys.base.config_catalog import list_config_names, load_config
 from agentsys.cli.cli_output import ConfigDirOption, FormatOption, OutOption, write_output
 from agentsys.cli.terminal import escape_to_line
 from agentsys.errors import ConfigError
 from agentsys.guards.guard_spec import GuardSpec, identify_guard, install_guard, read_guard_spec
-
-if TYPE_CHECKING:
-    from agentsys.guards.guard_score import GuardScore
-
-from agentsys.analysis.tables.table_writers import OutputFormat
 
 app = typer.Typer(add_completion=False, no_args_is_help=True)
 _TARGET = "agentsys.guards.guard_defense.GuardDefense"
@@ -88,16 +80,6 @@ def score(
     texts: Annotated[
         Path | None, typer.Option(metavar="FILE", help="JSON lines of texts (docs/guards.md), .gz or not.")
     ] = None,
-    max_asr: Annotated[
-        float | None, typer.Option(metavar="PERCENT", help="Fail where the worst edit leaves a higher ASR.")
-    ] = None,
-    max_lost: Annotated[
-        float | None, typer.Option(metavar="PERCENT", help="Fail where more benign tasks are hit.")
-    ] = None,
-    badge: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write the verdict as a badge's JSON (shields.io).")
-    ] = None,
-    jobs: Annotated[int, typer.Option(min=1, help="Guards measured at once.")] = 1,
     unconfined: UnconfinedOption = False,
     form: FormatOption = OutputFormat.TABLE,
     out: OutOption = None,
@@ -110,7 +92,7 @@ def score(
     from agentsys.guards.guard_tables import build_score_output
     from agentsys.guards.guard_texts import TextCorpus, read_runs, read_texts
 
-    folders = [Path(name.removeprefix("runs=")).expanduser() for name in names if name.startswith("runs=")]
+    folders = [Path(name[5:]).expanduser() for name in names if name.startswith("runs=")]
     chosen = [name for name in names if not name.startswith("runs=")]
     specs = load_guards(chosen, config_dir or (), ("text", "command", "http"), unconfined=unconfined)
     corpus = TextCorpus()
@@ -120,40 +102,14 @@ def score(
         read_runs(folders, corpus)
     if not corpus.texts:
         raise ConfigError("No texts to judge: give runs=FOLDER of undefended runs, or --texts FILE.")
-    with Console(stderr=True).status("Asking guards ..."), ThreadPoolExecutor(jobs) as pool:
-        scores = list(pool.map(lambda name: score_guard(name, specs[name], corpus), specs))
+    with Console(stderr=True).status("Asking guards ..."):
+        scores = [score_guard(name, spec, corpus) for name, spec in specs.items()]
     write_output(build_score_output([score_nothing(corpus), *scores], corpus), form, out)
-    _judge(scores, max_asr, max_lost, badge)
-
-
-def _judge(
-    scores: Sequence[GuardScore], max_asr: float | None, max_lost: float | None, badge: Path | None
-) -> None:
-    """End with status 1 where a guard is worse than asked for; what could not be measured is."""
-    asr = max((_or_worst(one.worst("asr")) for one in scores), default=100.0)
-    lost = max((_or_worst(one.worst("lost")) for one in scores), default=100.0)
-    failed = (max_asr is not None and asr > max_asr) or (max_lost is not None and lost > max_lost)
-    if badge is not None:
-        color = "red" if failed or (max_asr is None and asr > 5) else "brightgreen"
-        text = f"ASR {asr:.0f} %, tasks lost {lost:.0f} %"
-        shown = {"schemaVersion": 1, "label": "guard league", "message": text, "color": color}
-        badge.write_text(json.dumps(shown) + "\n", encoding="utf-8")
-    if failed:
-        print(f"Worst edit: ASR {asr:.1f} %; benign tasks lost: {lost:.1f} %.", file=sys.stderr)
-        raise typer.Exit(1)
-
-
-def _or_worst(value: float) -> float:
-    return 100.0 if math.isnan(value) else value
 
 
 @app.command()
 def replay(
     names: NamesArgument,
-    order: Annotated[
-        str,
-        typer.Option(help="Where the attack's calls come: before, between, after, or several with commas."),
-    ] = "between",
     attack: Annotated[str, typer.Option(help="The attack whose text stands in the environment.")] = (
         "important_instructions"
     ),
@@ -166,15 +122,12 @@ def replay(
     """Replay the fully hijacked agent through gates on calls: ground truths, call by call. Asks no model."""
     from rich.console import Console
 
-    from agentsys.guards.guard_replay import ORDERS, replay_guards
+    from agentsys.guards.guard_replay import replay_guards
     from agentsys.guards.guard_tables import build_replay_output
 
-    orders = [one.strip() for one in order.split(",")]
-    if not set(orders) <= set(ORDERS):
-        raise ConfigError(f"--order {order}: give {', '.join(ORDERS)}, or several with commas.")
     specs = load_guards(names, config_dir or (), ("call",), unconfined=unconfined)
     with Console(stderr=True).status("Replaying ground truths ..."):
-        replayed, without = replay_guards(specs, orders, attack, version)
+        replayed, without = replay_guards(specs, attack, version)
     write_output(build_replay_output(replayed, without), form, out)
 
 

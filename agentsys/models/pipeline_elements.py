@@ -22,6 +22,7 @@ from pydantic import BaseModel
 
 from agentsys.base.python_parser import literal_eval
 from agentsys.models.chat import ChatModel, ChatRequest, ToolSpec, assistant, tool_message
+from agentsys.models.text_tools import explain_unread_call
 
 # Building a schema takes pydantic 0.2 ms; stock AgentDojo builds all of them on each model call,
 # 5 ms for Workspace. The parameters class is made once per tool and lives as long as the suite.
@@ -171,6 +172,8 @@ class ToolsElement(LoopStep):
         return at.with_messages(*[self._run_call(at, call) for call in calls])
 
     def _run_call(self, at: LoopState, call: FunctionCall) -> ChatMessage:
+        if (unread := explain_unread_call(call)) is not None:
+            return tool_message(call, "", unread)
         if call.function not in at.runtime.functions:
             # AgentDojo's own words for it.
             alone = assistant(None, [FunctionCall(function=call.function, args={}, id=call.id)])

@@ -33,6 +33,28 @@ MALFORMED_CALL = "malformed_call"
 """Tool that a call is made to which cannot be read: there is none of this name, so the model is told."""
 
 
+def explain_unread_call(call: FunctionCall) -> str | None:
+    """What is wrong with a call that could not be read, for the model that wrote it; None: it was read.
+
+    Nothing of what was written is repeated.
+    """
+    if call.function != MALFORMED_CALL:
+        return None
+    written = str(call.args.get("text", ""))
+    opened = max(written.find("{"), 0)
+    try:
+        json.loads(written[opened:])
+        fault = "it does not name a tool and its arguments"
+    except json.JSONDecodeError as error:
+        fault = f"as JSON it is wrong at character {opened + error.pos + 1} ({error.msg})"
+    except RecursionError:
+        fault = "its JSON is too deep"
+    return (
+        f"Your call could not be read, so nothing ran: {fault}. Write the tool's name and all arguments as one"
+        " JSON object, with values that are worked out and without remarks."
+    )
+
+
 @dataclass(frozen=True)
 class TextProtocol:
     """One way to write tools, calls and results as text."""

@@ -43,6 +43,7 @@ from agentsys.runs.settings import (
     NOT_IDENTITY,
     Settings,
     is_scripted_model,
+    refuse_old_name,
     validate_settings,
 )
 
@@ -145,6 +146,7 @@ def _parse_overrides(overrides: Sequence[str]) -> list[Override]:
             raise ConfigError(f"{text}: settings have no @. Write key=value: {text.replace('@', '.', 1)}")
         if text.startswith("="):
             raise ConfigError(f"Override not understood: {text}. {_KEY_VALUE}")
+        refuse_old_name(text.partition("=")[0].lstrip("+~"), text.partition("=")[2])
         if (option := text.partition("=")[0]) in _OPTIONS_WITH_DASHES:
             raise ConfigError(f"{text}: this is an option: --{option} {text.partition('=')[2]}")
     try:
@@ -153,7 +155,7 @@ def _parse_overrides(overrides: Sequence[str]) -> list[Override]:
         raise ConfigError(f"Override not understood: {first_line(error)} {_KEY_VALUE}") from None
 
 
-_KEY_VALUE = "Write key=value, e.g. defense=agentsys limit=10."
+_KEY_VALUE = "Write key=value, e.g. defense=agentsys limit_per_suite=10."
 
 
 def _combinations(axes: Sequence[Sequence[str]]) -> list[list[str]]:
@@ -219,6 +221,8 @@ def _compose_settings(overrides: Sequence[str], resolve: Composer) -> Settings:
         )
     values = to_plain_config(config)
     del values["sweep"]
+    for key, value in values.items():  # of a preset of the user's
+        refuse_old_name(key, value)
     shipped = resolve.shipped(composed)
     named = {group: options_in_name(config[group]) for group in LABELLED}
     values["labels"] = {
@@ -405,7 +409,7 @@ _MEANT = {
     "version": "benchmark.version",
     **dict.fromkeys(("task", "tasks", "user_task"), "user_tasks"),
     "injection_task": "injection_tasks",
-    **dict.fromkeys(("n", "samples"), "limit"),
+    **dict.fromkeys(("n", "samples"), "limit_per_suite"),
     **dict.fromkeys(("workers", "threads"), "executor.workers"),
     **dict.fromkeys(("out", "output"), "logdir"),
     "budget_usd": "budget.usd",

@@ -294,7 +294,7 @@ def _find_cell_pairs(cell: Cell) -> CellPairs:
 def _make_jobs(cell: Cell, found: CellPairs) -> Iterator[Job]:
     """The cases of a cell: by suite, then by epoch, then by pair."""
     for suite, fitting in found.fit.items():
-        pairs = _spread_pairs(fitting, cell.settings.limit)
+        pairs = _spread_pairs(fitting, cell.settings.limit_per_suite)
         for epoch in range(cell.settings.epochs):
             yield from (make_job(cell, suite, pair, epoch) for pair in pairs)
 

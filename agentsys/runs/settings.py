@@ -57,6 +57,10 @@ def not_identity(group: str, node: Mapping[str, Any]) -> set[str]:
     return NOT_IDENTITY[group] | (set(find_kept_folders(node)) if group == "defense" else set())
 
 
+RENAMED_SETTINGS = {"limit": "limit_per_suite"}
+"""Settings of earlier versions -> their names now: stored ones are read so, typed ones are refused with the mend."""
+
+
 class ExecutorKind(StrEnum):
     """Where cases are run."""
 
@@ -120,7 +124,8 @@ class Settings(BaseModel):
     labels: dict[str, str]
     """Group -> the name it has in records: the YAML's name, plus the options changed from that YAML."""
     executor: ExecutorSettings
-    limit: int | None = Field(default=None, ge=1)
+    limit_per_suite: int | None = Field(default=None, ge=1)
+    """Cases of each suite in each cell; None: all."""
     user_tasks: tuple[str, ...] | None = None
     injection_tasks: tuple[str, ...] | None = None
     epochs: int = Field(default=1, ge=1)
@@ -130,6 +135,11 @@ class Settings(BaseModel):
     cache: CacheSettings = CacheSettings()
     preflight: bool = True
     """Whether each model is asked one small question before the first case."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_old_names(cls, values: dict[str, Any]) -> dict[str, Any]:
+        return {RENAMED_SETTINGS.get(key, key): value for key, value in values.items()}
 
     @field_validator("user_tasks", "injection_tasks", mode="before")
     @classmethod
@@ -214,6 +224,16 @@ def strip_address(url: str) -> str:
         return "(not an address)"
     scheme = f"{parts.scheme}://" if parts.scheme else ""
     return f"{scheme}{parts.netloc.rpartition('@')[2].lower()}{parts.path}".rstrip("/")
+
+
+def refuse_old_name(key: str, value: object) -> None:
+    """Refuse a setting that has another name now.
+
+    Raises:
+        ConfigError: With what to write instead.
+    """
+    if new := RENAMED_SETTINGS.get(key):
+        raise ConfigError(f"{key} is {new} now: {new}={value}")
 
 
 @lru_cache(maxsize=1)

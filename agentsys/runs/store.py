@@ -257,7 +257,8 @@ def load_code_states(logdir: Path) -> list[dict[str, str]]:
 
 
 _RUN_CHOICES = {
-    *("executor", "limit", "user_tasks", "injection_tasks", "epochs", "logdir", "budget", "preflight"),
+    *("executor", "limit_per_suite", "user_tasks", "injection_tasks"),
+    *("epochs", "logdir", "budget", "preflight"),
 }
 """Settings that say which cases are run, and how, and not what a case is."""
 _URL_QUERY = re.compile(r"(?<=://)([^\s?#]*)[?#]\S*")

@@ -1,8 +1,8 @@
 """A defense in front of an agent that is not ours: its tools are the client's, its state the server's.
 
 `agent_server` starts it for `agentsys serve defense=...`. A request of the user runs the defense's pipeline in a
-thread; a tool call is handed out as the reply, and the client's result resumes it, found by the ids of the
-calls alone. `attack_target` has cases of a benchmark for models: what a client says is the attack's text.
+thread; a tool call is handed out as the reply, and the client's result resumes it, found by the id of the
+call alone.
 
 `guard` puts a defense around the tools of an agent in this process; its names are imported from here.
 """

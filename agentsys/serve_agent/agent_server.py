@@ -6,15 +6,15 @@ read by the report, counted in no rate.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import platform
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from agentsys.abilities import PlaysRoles
 from agentsys.attacks.attacker_prompt import ATTACKER_ROLE, JUDGE_ROLE
@@ -22,15 +22,13 @@ from agentsys.attacks.attacker_search import play_attacker
 from agentsys.attacks.search_judge import play_attacker_judge
 from agentsys.base.atomic_file import write_atomically
 from agentsys.base.config_catalog import list_config_names
-from agentsys.base.config_catalog import load_config as yaml_node
 from agentsys.base.json_values import to_plain_data
 from agentsys.base.ledger import LEDGER_FILE, Ledger
 from agentsys.errors import ConfigError
 from agentsys.models.budget import Meter, UsageLog
-from agentsys.models.chat import CLIENT_SUITE, ChatModel, ChatReply, Scene, system, user
+from agentsys.models.chat import CLIENT_SUITE, ChatModel, Scene, system, user
+from agentsys.models.model_card import build_provider, parse_card
 from agentsys.models.serving import Server, serve
-from agentsys.models.serving.model_application import run_in_thread
-from agentsys.models.serving.wire_format import WireCaller, WireRequest
 from agentsys.records.case import Case
 from agentsys.records.case_row import NO_ATTACK, SERVED, UNRECORDED
 from agentsys.records.names_file import SERVED_FILE, AnsweringAgent, read_answering_agent
@@ -42,7 +40,6 @@ from agentsys.runs.instantiate import instantiate
 from agentsys.runs.references import load_defense_config
 from agentsys.runs.settings import code_versions
 from agentsys.runs.store import Store
-from agentsys.serve_agent.attack_target import AttackTarget
 from agentsys.serve_agent.conversation_router import ConversationLimits, ConversationRouter
 from agentsys.serve_agent.defended_agent import DefendedAgent, Dialogue
 from agentsys.simulated.simulated_model import SimulatedModel
@@ -118,50 +115,29 @@ def build_agentdojo_form(dialogue: Dialogue, record: CaseRecord) -> Mapping[str,
     }
 
 
-def build_served_model(
-    *, version: str, options: Mapping[str, Any], overrides: Sequence[str] = ()
-) -> ChatModel:
+def build_served_model(overrides: Sequence[str] = ()) -> ChatModel:
     """The simulated model as `agentsys serve` offers it: all suites of a benchmark, all defenses' roles.
 
     Args:
-        version: AgentDojo's benchmark version, where that is the benchmark.
-        options: The simulated model's parameters, as in configs/model/simulated.yaml.
-        overrides: The benchmark to know instead, as for a run, e.g. `benchmark=asb`.
+        overrides: Its settings, the benchmark's and the seed, as for a run.
 
     Raises:
-        ConfigError: If an override is about something else, or not understood.
+        ConfigError: If an override is not understood, or there are several benchmarks.
     """
-    seed = int(options.get("seed", 0))
-    chosen = {**yaml_node("benchmark", "agentdojo"), "version": version}
-    benchmark = instantiate("benchmark", _resolve_benchmark(overrides) if overrides else chosen)
-    defenses = [instantiate("defense", load_defense_config(name)) for name in list_config_names("defense")]
-    parameters = {key: value for key, value in options.items() if key != "seed"}
-    model = SimulatedModel(name="simulated", **parameters).with_playbook(
-        # The benchmark last: a defense that plays the agent itself must not take it away from it.
-        partial(build_benchmark_playbook, benchmark),
-        {
-            **join_roles(
-                player.simulated_roles()
-                for player in [*defenses, benchmark]
-                if isinstance(player, PlaysRoles)
-            ),
-            ATTACKER_ROLE: play_attacker,
-            JUDGE_ROLE: play_attacker_judge,
-        },
-    )
-    model.warm_up()
-    return model.for_scene(Scene("", "", None, "", seed=seed))
-
-
-def _resolve_benchmark(overrides: Sequence[str]) -> Mapping[str, Any]:
-    """The config of the benchmark that overrides choose."""
-    for override in overrides:
-        if not override.startswith(("benchmark=", "benchmark.")):
-            raise ConfigError(f"{override}: only the benchmark can be chosen here, e.g. benchmark=asb.")
-    settings = compose(overrides)
+    settings = compose(["model=simulated", *overrides])
     if len(settings) > 1:
         raise ConfigError(f"{' '.join(overrides)}: one benchmark at a time; start a server for each.")
-    return settings[0].benchmark
+    benchmark = instantiate("benchmark", settings[0].benchmark)
+    defenses = [instantiate("defense", load_defense_config(name)) for name in list_config_names("defense")]
+    # The benchmark last: a defense that plays the agent itself must not take it away from it.
+    players = [each for each in [*defenses, benchmark] if isinstance(each, PlaysRoles)]
+    roles = join_roles(player.simulated_roles() for player in players)
+    roles = {**roles, ATTACKER_ROLE: play_attacker, JUDGE_ROLE: play_attacker_judge}
+    node = settings[0].model
+    model = cast(SimulatedModel, build_provider(node, parse_card(node)))
+    scripted = model.with_playbook(partial(build_benchmark_playbook, benchmark), roles)
+    scripted.warm_up()
+    return scripted.for_scene(Scene("", "", None, "", seed=settings[0].seed))
 
 
 _MOST_ASKED = 100
@@ -199,63 +175,14 @@ class AnsweringSign:
 
 
 @dataclass(frozen=True)
-class AgentEndpoint:
-    """Answers names of cases as a target of attacks, and every other name in conversations."""
-
-    router: ConversationRouter
-    target: AttackTarget
-    note_asked: Callable[[str], None] = lambda _: None
-    """Is told the model id of each request."""
-
-    @property
-    def name(self) -> str:
-        """The agent's name."""
-        return self.router.name
-
-    async def answer(self, request: WireRequest, caller: WireCaller) -> ChatReply:
-        """Answer a request; no thread waits for what a client has to do.
-
-        Raises:
-            RequestRefused, ModelError: As target and router do.
-        """
-        if self.target.is_case_name(caller.model):
-            return await run_in_thread(self.target.answer, caller, request)
-        self.note_asked(caller.model)
-        turn, reply = self.router.answer(caller.owner, request)
-        try:
-            return await asyncio.shield(asyncio.wrap_future(reply))
-        except asyncio.CancelledError:
-            if not turn.handouts:  # Nobody has the ids that it could be gone on by.
-                turn.end("its client left before the first reply")
-            raise
-
-    def listed(self, under: str) -> Sequence[str]:
-        """The agent and a case of every suite, or the cases under a suite's name."""
-        return [*([] if under else [self.name]), *self.target.listed(under)]
-
-
-@dataclass(frozen=True)
 class ServedAgent:
-    """A running server with a defended agent behind it; a context manager that stops it."""
+    """A running server with a defended agent behind it."""
 
     server: Server
     router: ConversationRouter
-    target: AttackTarget
     cell: Cell
     folder: Path
     """The log folder that conversations are stored in."""
-
-    def stop(self) -> None:
-        """End every conversation, wait for their threads, and stop listening."""
-        self.router.stop()
-        self.server.stop()
-        self.target.stop()
-
-    def __enter__(self) -> ServedAgent:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.stop()
 
 
 def build_defended_agent(
@@ -281,6 +208,7 @@ def build_defended_agent(
     return agent, cell, store
 
 
+@contextmanager
 def serve_agent(
     overrides: Sequence[str],
     *,
@@ -289,8 +217,8 @@ def serve_agent(
     port: int = 0,
     tokens: Sequence[str] = (),
     limits: ConversationLimits | None = None,
-) -> ServedAgent:
-    """Start serving a model with a defense around it, from threads of its own.
+) -> Iterator[ServedAgent]:
+    """Serve a model with a defense around it until the block is left; then every conversation is ended.
 
     Args:
         overrides: Settings as for a run, e.g. `["model=gpt-4o", "defense=agentsys", "logdir=runs"]`.
@@ -304,14 +232,12 @@ def serve_agent(
         ConfigError: If something cannot be built, used or listened on.
     """
     agent, cell, store = build_defended_agent(overrides, config_dirs)
-    labels, limits = cell.settings.labels, limits or ConversationLimits()
+    labels = cell.settings.labels
     name = f"{labels['model']}+{labels['defense']}"
-    router = ConversationRouter(agent, name, make_dialogue_writer(store, cell), limits)
-    target = AttackTarget(cell, store, limits.at_once)
-    endpoint = AgentEndpoint(router, target, AnsweringSign(store, cell).note_asked)
-    try:
-        server = serve(endpoint, host=host, port=port, tokens=tokens)
-    except ConfigError:
-        target.stop()
-        raise
-    return ServedAgent(server, router, target, cell, store.root)
+    writer, note = make_dialogue_writer(store, cell), AnsweringSign(store, cell).note_asked
+    router = ConversationRouter(agent, name, writer, limits, note)
+    with serve(router, host=host, port=port, tokens=tokens) as server:
+        try:
+            yield ServedAgent(server, router, cell, store.root)
+        finally:
+            router.stop()

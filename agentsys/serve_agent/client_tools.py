@@ -7,20 +7,18 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
-from copy import deepcopy
 from functools import lru_cache
 from typing import Any
 
 import orjson
 import regex
-from agentdojo.functions_runtime import Function, FunctionCall, TaskEnvironment
+from agentdojo.functions_runtime import Function, TaskEnvironment
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import SchemaError, ValidationError, best_match
 from jsonschema.protocols import Validator
 from jsonschema.validators import extend, validator_for
 from jsonschema_specifications import REGISTRY
 from pydantic import BaseModel, ConfigDict, create_model, model_validator
-from pydantic import ValidationError as ArgumentsRefused
 from referencing.exceptions import Unresolvable
 
 from agentsys.benchmarks.traced_tools import TracedRuntime
@@ -29,9 +27,6 @@ from agentsys.models.untrusted import ForeignFunction
 
 RunClientTool = Callable[[str, dict[str, Any]], Any]
 """(tool, arguments that were given) -> what the client's tool returned. Raises `ToolFailed`."""
-
-HandOutCalls = Callable[[Sequence[tuple[str, dict[str, Any]]]], None]
-"""Has the client run these calls (tool, arguments), whose results are asked for next."""
 
 _MAX_CACHED_TOOLS = 4096
 """Tools whose parameters are remembered: a client sends the same ones with every request."""
@@ -60,34 +55,7 @@ ABSENT = _Absent()
 
 
 class ClientRuntime(TracedRuntime):
-    """Runs a client's tools. Their errors are passed on in the client's words, without a Python class.
-
-    Args:
-        functions: The tools.
-        hand_out: Has the client run several calls at once, whose results are asked for next; None: each runs
-            in its turn.
-    """
-
-    def __init__(self, functions: Sequence[Function], hand_out: HandOutCalls | None = None) -> None:
-        super().__init__(functions)
-        self._hand_out = hand_out
-
-    def expect_calls(self, calls: Sequence[FunctionCall]) -> None:
-        """Hand out the calls of a message, where there are several that can be made."""
-        if self._hand_out is None or len(calls) < 2:
-            return
-        resolved = [one for one in map(self._resolve_call, calls) if one is not None]
-        if len(resolved) > 1:
-            self._hand_out(resolved)
-
-    def _resolve_call(self, call: FunctionCall) -> tuple[str, dict[str, Any]] | None:
-        """A call with the arguments that it will be run with; None if it will not."""
-        function = self.functions.get(call.function)
-        try:
-            args = function and function.parameters.model_validate(deepcopy(call.args))
-        except ArgumentsRefused:
-            return None
-        return (call.function, args.model_dump(exclude_unset=True)) if args else None
+    """Runs a client's tools. Their errors are passed on in the client's words, without a Python class."""
 
     def run_function(
         self,

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextvars
 import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
-from dataclasses import dataclass, field, replace
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
 
 from agentdojo.types import ChatMessage
 
-from agentsys.models.serving.wire_format import Problem, RequestRefused, TracedReply, WireRequest
+from agentsys.models.serving.wire_format import RequestRefused, TracedReply, WireRequest
 from agentsys.serve_agent.defended_agent import ClientTurn, DefendedAgent, Dialogue
 from agentsys.serve_agent.request_position import RequestPosition, read_position
 from agentsys.serve_agent.running_turn import Handout, RunningTurn
 
+THREAD_NAME = "turn"
+"""Beginning of the names of turns' threads, which are kept for later turns."""
 _ENDED = "the server is stopping"
 _MINUTE_S = 60.0
 
@@ -36,9 +40,6 @@ class ConversationLimits:
     """CPU seconds a minute, where other keys ask too."""
     idle_s: float = 600.0
     """Seconds after which a client that does not come back is not waited for any more."""
-    rounds: int | None = None
-    """Rounds of calls that clients take for one request of the user; then the agent answers with what there
-    is. None: as many as it asks for."""
 
 
 @dataclass
@@ -64,8 +65,7 @@ class KeyAccount:
         self.resting.pop(turn.trace_id, None)
         self.size -= turn.size
         for handout in turn.handouts:
-            for call_id in handout.calls:
-                self.handouts.pop(call_id, None)
+            self.handouts.pop(handout.call_id, None)
 
     def forget_old(self, limits: ConversationLimits) -> None:
         """Give back CPU time, and forget what is too old or too much."""
@@ -81,13 +81,14 @@ class KeyAccount:
 
 
 class ConversationRouter:
-    """Begins turns, and finds those that requests go on from. Safe to use from many threads.
+    """Begins turns, and finds those that requests go on from: the endpoint of a server. Usable from many threads.
 
     Args:
         agent: The agent behind it.
         name: The model's name for clients.
         keep: Stores a turn's dialogue when it is over.
         limits: How much there may be for each key, and for how long.
+        note_asked: Is told the name of the model that each request asks for.
     """
 
     def __init__(
@@ -96,17 +97,35 @@ class ConversationRouter:
         name: str,
         keep: Callable[[Dialogue], None],
         limits: ConversationLimits | None = None,
+        note_asked: Callable[[str], None] = lambda _: None,
     ) -> None:
         self.agent, self.name, self.keep = agent, name, keep
         self.limits = limits or ConversationLimits()
+        self._note_asked = note_asked
         self._lock = threading.Lock()
         self._accounts: OrderedDict[str, KeyAccount] = OrderedDict()
         """By the mark of the key, those that were seen last at the end."""
         self._running_count = 0
+        self._pool = ThreadPoolExecutor(self.limits.all_at_once, THREAD_NAME)
         self._closed = False
 
-    def answer(self, owner: str, request: WireRequest) -> tuple[RunningTurn, Future[TracedReply]]:
-        """Begin a turn, or give one the results that it waits for; the turn, and its reply when there is one.
+    async def answer(self, request: WireRequest) -> TracedReply:
+        """Answer a request; no thread waits for what a client has to do.
+
+        Raises:
+            RequestRefused, ModelError: As `take` and the turn do.
+        """
+        self._note_asked(request.model)
+        turn, reply = self.take(request)
+        try:
+            return await asyncio.wrap_future(reply)
+        except asyncio.CancelledError:
+            if not turn.handouts:  # Nobody has the id that it could be gone on by.
+                turn.end("its client left before the first reply")
+            raise
+
+    def take(self, request: WireRequest) -> tuple[RunningTurn, Future[TracedReply]]:
+        """Begin a turn, or give one the result that it waits for; the turn, and its reply when there is one.
 
         Raises:
             RequestRefused: If the request goes on from no known turn, does not fit it, or there is no room.
@@ -114,17 +133,19 @@ class ConversationRouter:
         position = read_position(request)
         with self._lock:
             if self._closed:
-                raise RequestRefused(Problem(503, _ENDED))
-            account = self._find_account(owner)
-            handout = self._find_handout(account, position, request)
+                raise RequestRefused(503, _ENDED)
+            account = self._find_account(request.owner)
+            handout = self._find_handout(account, position)
             if handout is not None and not position.user_text:
                 turn = handout.turn
                 before = turn.size
                 reply = turn.resume(handout, position, request)
                 account.size += turn.size - before
                 return turn, reply
-            turn = self._build_turn(owner, position, request, handout)
-        return turn, turn.begin()
+            turn = self._build_turn(account, position, request, handout)
+            # In an empty context: nothing of a turn that had its thread before (loggers, tracers) is left.
+            self._pool.submit(contextvars.Context().run, turn.run)
+            return turn, turn.reply
 
     @property
     def running_count(self) -> int:
@@ -144,8 +165,7 @@ class ConversationRouter:
             running = [turn for account in self._accounts.values() for turn in account.running.values()]
         for turn in running:
             turn.end(_ENDED)
-        for turn in running:
-            turn.join()
+        self._pool.shutdown()
 
     def _find_account(self, owner: str) -> KeyAccount:
         account = self._accounts.setdefault(owner, KeyAccount())
@@ -161,59 +181,49 @@ class ConversationRouter:
                 del self._accounts[oldest]
         return account
 
-    def _find_handout(
-        self, account: KeyAccount, position: RequestPosition, request: WireRequest
-    ) -> Handout | None:
-        """The calls that a request goes on from; None: it has words alone."""
-        if not position.call_ids:
+    def _find_handout(self, account: KeyAccount, position: RequestPosition) -> Handout | None:
+        """The call that a request goes on from; None: it has words alone."""
+        if not position.call_id:
             return None
-        found = account.handouts.get(position.call_ids[0])
-        if found is None and request.trace:  # A client that gives calls ids of its own.
-            turn = account.running.get(request.trace) or account.resting.get(request.trace)
-            last = turn.handouts[-1] if turn is not None and turn.handouts else None
-            if last is not None and len(last.calls) == len(position.call_ids):
-                found = last
-        elif found is not None and set(position.call_ids) != found.calls.keys():
-            found = None
+        found = account.handouts.get(position.call_id)
         if found is None:
             why = (
                 "the calls in this request are not known here: they are another key's, or this server's no"
-                " more. Begin a new conversation; a client that changes ids sends x-agentsys-trace back"
+                " more. Begin a new conversation"
             )
-            raise RequestRefused(Problem(409, why, code="unknown_conversation"))
-        known = [
-            found.calls.get(one, call)
-            for one, call in zip(position.call_ids, found.calls.values(), strict=True)
-        ]
-        if position.calls is not None and list(position.calls) != known:
+            raise RequestRefused(409, why, code="unknown_conversation")
+        if position.call is not None and position.call != found.call:
             raise found.turn.refuse(409, "a call in this request is not the one that was handed out")
         return found
 
     def _build_turn(
-        self, owner: str, position: RequestPosition, request: WireRequest, behind: Handout | None
+        self, account: KeyAccount, position: RequestPosition, request: WireRequest, behind: Handout | None
     ) -> RunningTurn:
-        account = self._accounts[owner]
         if not position.user_text:
-            raise RequestRefused(Problem(400, "a turn begins with words of the user"))
-        start = ClientTurn(position.user_text, system_text=position.system_text, before=position.words)
+            raise RequestRefused(400, "a turn begins with words of the user")
+        before, goes_on = position.words, behind is not None
         if behind is not None:
-            start = replace(start, before=self._go_on(behind, position), goes_on=True)
+            before = self._go_on(behind, position)
             if behind.turn.trace_id in account.resting:
                 account.resting.move_to_end(behind.turn.trace_id)
-        if start.before and self.agent.one_turn_only:
+        if before and self.agent.one_turn_only:
             why = "this defense plans a request as a whole: begin a conversation for the next one"
-            raise RequestRefused(Problem(400, why, code="out_of_place"))
+            raise RequestRefused(400, why, code="out_of_place")
         self._check_quota(account, request)
-        limits = self.limits
         turn = RunningTurn(
             self.agent,
             self.keep,
             request,
-            replace(start, owner=owner),
+            ClientTurn(
+                position.user_text,
+                system_text=position.system_text,
+                before=before,
+                goes_on=goes_on,
+                owner=request.owner,
+            ),
             lambda handout: self._add_handout(account, handout),
             lambda ended: self._rest(account, ended),
-            limits.idle_s,
-            limits.rounds,
+            self.limits.idle_s,
         )
         account.running[turn.trace_id] = turn
         account.size += turn.size
@@ -246,7 +256,7 @@ class ConversationRouter:
         elif account.cpu_s > limits.cpu_s and self._is_shared(account):
             why = "this key has used its share of this server's time"
         if why:
-            raise RequestRefused(Problem(429, why, retry_after_s=1.0))
+            raise RequestRefused(429, why, retry_after_s=1.0)
 
     def _is_shared(self, account: KeyAccount) -> bool:
         others = (other for other in reversed(self._accounts.values()) if other is not account)
@@ -254,7 +264,7 @@ class ConversationRouter:
 
     def _add_handout(self, account: KeyAccount, handout: Handout) -> None:
         with self._lock:
-            account.handouts.update(dict.fromkeys(handout.calls, handout))
+            account.handouts[handout.call_id] = handout
             account.cpu_s, handout.turn.cpu_s = account.cpu_s + handout.turn.cpu_s, 0.0
 
     def _rest(self, account: KeyAccount, turn: RunningTurn) -> None:

@@ -29,20 +29,17 @@ from agentsys.models.chat import (
     JsonSchema,
     ModelCodeFailed,
     ModelError,
+    ModelWrapper,
     Scene,
     Usage,
     text_of,
     user,
 )
-from agentsys.models.pipeline_elements import (
-    ElementSequence,
-    LoopState,
-    LoopStep,
-)
+from agentsys.models.pipeline_elements import ElementSequence, LoopState, LoopStep
 from agentsys.models.trace import ACTING_ROLES, Tracer, use_tracer
 from agentsys.runs.observed_pipeline import continue_pipeline
 from agentsys.runs.run_case import format_traceback
-from agentsys.serve_agent.client_tools import ClientRuntime, HandOutCalls
+from agentsys.serve_agent.client_tools import ClientRuntime
 
 
 class ConversationEnded(BaseException):
@@ -107,8 +104,6 @@ class ClientTurn:
     """JSON schema that the agent's own words must follow, where the provider can enforce one."""
     check: Callable[[], None] = lambda: None
     """Is asked before every question to a model; raises `ConversationEnded` if there should be none."""
-    hand_out: HandOutCalls | None = None
-    """Has several calls run at once whose results are asked for next; None: each runs in its turn."""
     before: Sequence[ChatMessage] = ()
     """What was said before it."""
     goes_on: bool = False
@@ -177,7 +172,7 @@ class DefendedAgent:
                 pipeline = continue_pipeline(pipeline)
             elif turn.before:
                 pipeline = _begin_behind(pipeline, turn.before)
-            runtime = ClientRuntime(turn.functions, turn.hand_out)
+            runtime = ClientRuntime(turn.functions)
             before = turn.before if turn.goes_on else ()
             try:
                 dialogue.messages = pipeline.query(turn.user_text, runtime, EmptyEnv(), before)[3]
@@ -189,25 +184,20 @@ class DefendedAgent:
         return _TurnModel(self.stack.for_scene(Scene(CLIENT_SUITE, "", None, "", seed=self.seed)), turn)
 
 
-@dataclass(frozen=True)
-class _TurnModel:
+@dataclass
+class _TurnModel(ModelWrapper):
     """A model as one turn asks it: not any more when that is over, and with what its client asked for."""
 
-    model: ChatModel
     turn: ClientTurn
-
-    @property
-    def name(self) -> str:
-        return self.model.name
 
     def complete(self, request: ChatRequest) -> ChatReply:
         self.turn.check()
         # A client that sends no system message wants none; providers refuse empty ones.
         messages = [each for each in request.messages if each["role"] != "system" or text_of(each).strip()]
-        request = replace(request, messages=messages)
-        if request.role in ACTING_ROLES and request.reply_schema is None:
-            request = replace(request, reply_schema=self.turn.reply_schema)
-        return self.model.complete(request)
+        schema = request.reply_schema
+        if schema is None and request.role in ACTING_ROLES:
+            schema = self.turn.reply_schema
+        return self.model.complete(replace(request, messages=messages, reply_schema=schema))
 
 
 def _begin_behind(pipeline: BasePipelineElement, said: Sequence[ChatMessage]) -> BasePipelineElement:

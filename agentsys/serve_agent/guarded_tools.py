@@ -176,7 +176,11 @@ def load_model(name: str, **options: Any) -> ChatModel:
         ConfigError: If there is no such model, an option does not fit, or a key is missing.
     """
     if name == "simulated":
-        return build_served_model(version="v1.2.2", options=options)
+        # AgentDojo's own runner is no worst case: readers of results obey, and bend no value, unless told to.
+        options = {"reader": "literal", **options}
+        return build_served_model(
+            [f"{'seed' if key == 'seed' else f'model.{key}'}={value}" for key, value in options.items()]
+        )
     stack = build_stack(
         {**load_config("model", name), **options},
         cache_dir=None,

@@ -13,7 +13,7 @@ from typing import Any
 from agentdojo.types import ChatMessage
 
 from agentsys.models.chat import assistant, text_of
-from agentsys.models.serving.wire_format import Problem, RequestRefused, WireRequest
+from agentsys.models.serving.wire_format import RequestRefused, WireRequest
 from agentsys.records.agentdojo_format import SERVED_CALL_PREFIX
 
 CALL_ID, ANSWER_ID = SERVED_CALL_PREFIX, "answer_"
@@ -36,12 +36,12 @@ class ToolAnswer:
 class RequestPosition:
     """A request's place."""
 
-    call_ids: tuple[str, ...]
-    """Ids of the last calls of tools in it; none where it has words alone."""
-    calls: tuple[tuple[str, dict[str, Any]], ...] | None
-    """These calls, as the client has them: tool and arguments. None where it wrote them as words."""
-    answers: tuple[tuple[str, ToolAnswer], ...]
-    """Results behind them: the call's id and what its tool gave."""
+    call_id: str
+    """Id of the last call of a tool in it; empty where it has words alone."""
+    call: tuple[str, dict[str, Any]] | None
+    """This call, as the client has it: tool and arguments. None where it wrote it as words."""
+    answers: tuple[ToolAnswer, ...]
+    """What its tool gave: the results behind it."""
     words: Sequence[ChatMessage]
     """Words of user and assistant behind these, up to the user's newest."""
     user_text: str
@@ -54,57 +54,58 @@ def read_position(request: WireRequest) -> RequestPosition:
     """Read a request's place from its messages.
 
     Raises:
-        RequestRefused: If results stand in it as words of the user.
+        RequestRefused: If results stand in it as words of the user, or of calls that are not the last one.
     """
     if request.nameless_results:
         why = "results of tools have the ids of their calls here: words of the user are believed"
-        raise RequestRefused(Problem(400, why, code="nameless_result"))
+        raise RequestRefused(400, why, code="nameless_result")
     messages = [each for each in request.messages if each["role"] != "system"]
-    called = [number for number, each in enumerate(messages) if _list_call_ids(each)]
-    at = called[-1] if called else None
-    ids = () if at is None else _list_call_ids(messages[at])
-    is_written = at is not None and not _list_calls(messages[at])
-    behind = messages if at is None else messages[at + 1 :]
-    if is_written:
+    at, call_id, call = _find_last_call(messages)
+    behind = messages[at + 1 :]
+    results = [each for each in behind if each["role"] == "tool" and not _is_of_answer(each["tool_call_id"])]
+    if any(each["tool_call_id"] != call_id for each in results):
+        raise RequestRefused(400, "one call is made at a time, and takes one result", code="out_of_place")
+    answers = tuple(map(_read_answer, results))
+    if call_id and call is None:
         # Some clients write calls and their results as words: then the user's words right behind are results.
         count = next((n for n, each in enumerate(behind) if each["role"] != "user"), len(behind))
-        told = ToolAnswer("\n\n".join(map(text_of, behind[:count])))
-        answers, behind = tuple((one, told) for one in ids if count), behind[count:]
-    else:
-        answers = tuple(
-            (str(each["tool_call_id"]), _read_answer(each))
-            for each in behind
-            if each["role"] == "tool" and not str(each["tool_call_id"]).startswith(ANSWER_ID)
-        )
+        answers = (ToolAnswer("\n\n".join(map(text_of, behind[:count]))),) if count else ()
+        behind = behind[count:]
     spoken = [n for n, each in enumerate(behind) if each["role"] == "assistant"]
     newest = behind[spoken[-1] + 1 :] if spoken else behind
     said = "\n\n".join(text_of(each) for each in newest if each["role"] == "user").strip()
     if not said and newest and newest[-1]["role"] == "tool" and not answers:
         said = _NOT_TAKEN  # In our words: the client's may hold a tool's.
-    return RequestPosition(
-        call_ids=ids,
-        calls=None if is_written or at is None else tuple(_list_calls(messages[at])),
-        answers=answers,
-        words=[_keep_words(each) for each in behind[: len(behind) - len(newest)] if each["role"] != "tool"],
-        user_text=said,
-        system_text="\n\n".join(
-            text_of(each) for each in request.messages if each["role"] == "system"
-        ).strip(),
-    )
+    words = [_keep_words(each) for each in behind[: len(behind) - len(newest)] if each["role"] != "tool"]
+    told = "\n\n".join(text_of(each) for each in request.messages if each["role"] == "system").strip()
+    return RequestPosition(call_id, call, answers, words, said, told)
 
 
-def _list_calls(message: ChatMessage) -> list[tuple[str, dict[str, Any]]]:
-    made = (message["tool_calls"] or ()) if message["role"] == "assistant" else ()
-    return [(call.function, dict(call.args)) for call in made if not str(call.id).startswith(ANSWER_ID)]
+def _find_last_call(messages: Sequence[ChatMessage]) -> tuple[int, str, tuple[str, dict[str, Any]] | None]:
+    """Where the last call of a tool stands, its id, and the call, where it is not written as words.
+
+    Raises:
+        RequestRefused: If it is one of several.
+    """
+    for at in range(len(messages) - 1, -1, -1):
+        message = messages[at]
+        if message["role"] != "assistant":
+            continue
+        calls = message["tool_calls"] or ()
+        made: list[tuple[str, tuple[str, dict[str, Any]] | None]]
+        made = [(str(one.id), (one.function, dict(one.args))) for one in calls if not _is_of_answer(one.id)]
+        if not calls:
+            made = [(one, None) for one in dict.fromkeys(_WRITTEN_ID.findall(text_of(message)))]
+        if len(made) > 1:
+            why = "calls are handed out one at a time here, and these are not this server's"
+            raise RequestRefused(409, why, code="unknown_conversation")
+        for call_id, call in made:
+            return at, call_id, call
+    return -1, "", None
 
 
-def _list_call_ids(message: ChatMessage) -> tuple[str, ...]:
-    if message["role"] != "assistant":
-        return ()
-    made = [str(call.id) for call in message["tool_calls"] or ()]
-    return tuple(one for one in made if not one.startswith(ANSWER_ID)) or (
-        () if made else tuple(dict.fromkeys(_WRITTEN_ID.findall(text_of(message))))
-    )
+def _is_of_answer(call_id: object) -> bool:
+    return str(call_id).startswith(ANSWER_ID)
 
 
 def _keep_words(message: ChatMessage) -> ChatMessage:

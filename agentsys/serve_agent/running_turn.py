@@ -13,9 +13,9 @@ import queue
 import secrets
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from concurrent.futures import Future
-from dataclasses import astuple, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from agentdojo.functions_runtime import FunctionCall
@@ -23,7 +23,7 @@ from agentdojo.functions_runtime import FunctionCall
 from agentsys.errors import ConfigError
 from agentsys.models.chat import ModelError, ToolSpec, Usage, assistant
 from agentsys.models.loose_json import find_json_values
-from agentsys.models.serving.wire_format import Problem, RequestRefused, TracedReply, WireRequest
+from agentsys.models.serving.wire_format import RequestRefused, TracedReply, WireRequest
 from agentsys.models.trace import Tracer
 from agentsys.serve_agent.client_tools import ToolFailed, UnusableTool, build_client_functions, find_misfit
 from agentsys.serve_agent.defended_agent import ClientTurn, ConversationEnded, DefendedAgent, Dialogue
@@ -31,22 +31,22 @@ from agentsys.serve_agent.request_position import ANSWER_ID, CALL_ID, RequestPos
 
 _LOG = logging.getLogger(__name__)
 
-THREAD_NAME = "turn"
-"""Beginning of the names of turns' threads."""
 _NO_MORE_CALLS = "The client takes no further tool calls; answer with what there is."
 _NOT_OFFERED = "The client does not offer this tool any more."
+_ASK_AGAIN = "Give that answer again, as one JSON object of this schema and nothing else:"
 _ANSWER_TOOLS = ("final_answer", "final_result")
 
 
 @dataclass
 class Handout:
-    """Calls that wait for their results, or had them."""
+    """A call that waits for its result, or had it."""
 
     turn: RunningTurn
-    calls: Mapping[str, tuple[str, dict[str, Any]]]
-    """By id: tool and arguments."""
+    call_id: str
+    call: tuple[str, dict[str, Any]]
+    """Tool and arguments."""
     reply: Future[TracedReply] | None = None
-    """The reply to their results; None: these have not come."""
+    """The reply to its result; None: this has not come."""
 
 
 class RunningTurn:
@@ -59,8 +59,7 @@ class RunningTurn:
         start: The same as the agent is given it; what the client can do is added here.
         offer: Is told of each hand-out before the client is.
         finish: Is told when it is over, before the client is.
-        idle_s: Seconds that it waits for a client's results.
-        rounds: Rounds of calls that the client takes; None: any number.
+        idle_s: Seconds that it waits for a client's result.
     """
 
     def __init__(
@@ -72,37 +71,29 @@ class RunningTurn:
         offer: Callable[[Handout], None],
         finish: Callable[[RunningTurn], None],
         idle_s: float,
-        rounds: int | None = None,
     ) -> None:
         self._agent, self._store, self._offer, self._finish = agent, keep, offer, finish
-        self._idle_s, self._rounds_left = idle_s, rounds
+        self._idle_s = idle_s
         self.dialogue = Dialogue()
         self.size = request.size
         """Bytes of its requests."""
         self.last_heard_s = time.monotonic()
         """When its client was last heard of."""
         self.handouts: list[Handout] = []
-        self.reply: Future[TracedReply] = Future()
+        self.reply = _begin_future()
         """The reply to the request that came last."""
         self.is_over = False
         self.cpu_s = 0.0
         """CPU seconds of its thread, that are not booked yet."""
         self._cpu_booked_s = 0.0
         self._lock, self._one_at_a_time = threading.Lock(), threading.Lock()
-        self._inbox: queue.SimpleQueue[Mapping[str, ToolAnswer] | str] = queue.SimpleQueue()
+        self._inbox: queue.SimpleQueue[ToolAnswer | str] = queue.SimpleQueue()
         self._ended: str | None = None
+        self._request, self._start = request, start
         self._answer_tool = find_answer_tool(request)
         self._offered = self._list_offered(request)
         self._first_tools = {tool.name for tool in request.tools}
-        self._system_text = start.system_text
-        self._early: dict[str, list[ToolAnswer]] = {}
         self._reported_usage = Usage()
-        self._thread = threading.Thread(
-            target=self._run,
-            args=(request, start),
-            name=f"{THREAD_NAME}-{self.dialogue.trace_id}",
-            daemon=True,
-        )
 
     @property
     def trace_id(self) -> str:
@@ -114,27 +105,20 @@ class RunningTurn:
         """Whether it ended without an answer, so that nothing can go on from it."""
         return self.is_over and self.dialogue.error_kind is not None
 
-    def begin(self) -> Future[TracedReply]:
-        """Start it; its first reply."""
-        self._thread.start()
-        return self.reply
-
     def resume(
         self, handout: Handout, position: RequestPosition, request: WireRequest
     ) -> Future[TracedReply]:
-        """Give it the results of its calls. Results that come again are not read: the first ones count.
+        """Give it the result of its call. One that comes again is not read: the first one counts.
 
         Raises:
-            RequestRefused: If they are not those of the calls that wait, or it is over.
+            RequestRefused: If it is not that of the call that waits, or it is over.
         """
         with self._lock:
             self.last_heard_s = time.monotonic()
             if handout.reply is not None:
                 return handout.reply
-            ids = dict(zip(position.call_ids, handout.calls, strict=False))
-            answers = {ids.get(one, one): answer for one, answer in position.answers}
-            if answers.keys() != handout.calls.keys() or len(position.answers) != len(answers):
-                raise self.refuse(400, "each of the calls that wait takes one result, all in one request")
+            if len(position.answers) != 1:
+                raise self.refuse(400, "the call that waits takes one result")
             if self.is_over or self._ended is not None:
                 raise self.refuse_over()
             if self._is_handed_over(position, request):
@@ -145,8 +129,8 @@ class RunningTurn:
                 raise self.refuse(409, f"{why}; give each a conversation of its own, as a tool", "handoff")
             self.size += request.size
             self._offered = self._list_offered(request)
-            self.reply = handout.reply = Future()
-            self._inbox.put(answers)
+            self.reply = handout.reply = _begin_future()
+            self._inbox.put(position.answers[0])
             return self.reply
 
     def end(self, why: str) -> None:
@@ -154,13 +138,9 @@ class RunningTurn:
         with self._lock:
             self._end(why)
 
-    def join(self) -> None:
-        """Wait for its thread."""
-        self._thread.join()
-
     def refuse(self, status: int, why: str, code: str | None = "out_of_place") -> RequestRefused:
         """A refusal that bears its trace."""
-        return RequestRefused(Problem(status, why, code=code), self.trace_id)
+        return RequestRefused(status, why, code=code, trace=self.trace_id)
 
     def refuse_over(self) -> RequestRefused:
         """The refusal of a request that would go on from it, where it has ended without an answer."""
@@ -181,84 +161,81 @@ class RunningTurn:
 
     def _is_handed_over(self, position: RequestPosition, request: WireRequest) -> bool:
         tools = {tool.name for tool in request.tools}
-        return position.system_text != self._system_text and tools != self._first_tools
+        return position.system_text != self._start.system_text and tools != self._first_tools
 
-    def _run(self, request: WireRequest, start: ClientTurn) -> None:
-        """The turn, in its thread: stored before anybody is told that it is over."""
+    def run(self) -> None:
+        """Work on it, in a thread of its own: it is stored before anybody is told that it is over."""
+        self._cpu_booked_s = time.thread_time()
         failure: Exception | None = None
         try:
-            failure = self._find_answer(request, start)
-        except ModelError as error:
+            self._find_answer(self._request, self._start)
+        except (RequestRefused, ModelError) as error:
             failure = error
-        except BaseException:
+        except BaseException:  # noqa: BLE001 - a bug of a defense must not leave its client waiting
+            _LOG.exception("turn %s failed", self.trace_id)
             failure = self.refuse(500, "the agent behind this server failed; see its log", None)
-            raise
-        finally:
-            try:
-                self._store(self.dialogue)
-            except ConfigError as error:
-                _LOG.error("turn %s is not stored: %s", self.trace_id, error)
-                self.dialogue.error_kind, self.dialogue.error = "store", str(error)
-                failure = self.refuse(500, "this conversation cannot be stored; see the server's log", None)
-            self._book_cpu()
-            self._finish(self)
-            with self._lock:
-                self.is_over = True
-            if self.reply.done():
-                pass  # Its client has stayed away.
-            elif failure is not None:
-                self.reply.set_exception(failure)
-            else:
-                self.reply.set_result(self._build_reply(self._answer_calls()))
-            # It is stored: what is kept to go on from is what was said.
-            self.dialogue = replace(self.dialogue, tracer=Tracer())
-
-    def _find_answer(self, request: WireRequest, start: ClientTurn) -> Exception | None:
-        """Work on the request; what went wrong, if something did."""
         try:
-            tools = [tool for tool in request.tools if tool.name in self._offered]
+            self._store(self.dialogue)
+        except ConfigError as error:
+            _LOG.error("turn %s is not stored: %s", self.trace_id, error)
+            self.dialogue.error_kind, self.dialogue.error = "store", str(error)
+            failure = self.refuse(500, "this conversation cannot be stored; see the server's log", None)
+        self._book_cpu()
+        self._finish(self)
+        with self._lock:
+            self.is_over = True
+        if self.reply.done():
+            pass  # Its client has stayed away.
+        elif failure is not None:
+            self.reply.set_exception(failure)
+        else:
+            self.reply.set_result(self._build_reply(self._build_answer_call()))
+        # It is stored: what is kept to go on from is what was said.
+        self.dialogue = replace(self.dialogue, tracer=Tracer())
+
+    def _find_answer(self, request: WireRequest, start: ClientTurn) -> None:
+        """Work on the request.
+
+        Raises:
+            RequestRefused: If there is no answer that the client can be given.
+            ModelError: If a model gave no reply.
+        """
+        tools = [tool for tool in request.tools if tool.name in self._offered]
+        try:
             functions = build_client_functions(tools, self._run_tool, start.owner)
         except UnusableTool as slip:
-            self.dialogue.error_kind, self.dialogue.error = "bad_request", str(slip)
             self.dialogue.requests.append(start.user_text)
-            return self.refuse(400, str(slip), None)
-        turn = replace(
-            start,
-            functions=functions,
-            reply_schema=request.reply_schema if self._answer_tool is None else self._answer_tool.parameters,
-            check=self._check_alive,
-            hand_out=None if request.one_call else self._hand_out,
-        )
-        self._agent.run_turn(self.dialogue, turn)
-        if self._answer_tool is not None and self.dialogue.error_kind is None and self._fit() is None:
-            self._ask_again(turn, self._answer_tool)
-            if self.dialogue.error_kind is None and self._fit() is None:
-                self.dialogue.error_kind = "misfit"
-                why = f"the agent's answer is not one of the schema of {self._answer_tool.name}"
-                self.dialogue.error = why
-                return self.refuse(422, why, None)
-        return self._build_failure()
+            raise self._fail("bad_request", 400, str(slip)) from None
+        answer = self._answer_tool
+        schema = request.reply_schema if answer is None else answer.parameters
+        turn = replace(start, functions=functions, reply_schema=schema, check=self._check_alive)
+        self._run_agent(turn)
+        if answer is not None and self._fit() is None:
+            if not self._agent.one_turn_only:
+                words = f"{_ASK_AGAIN} {json.dumps(schema)}"
+                before = self.dialogue.messages
+                self._run_agent(replace(turn, user_text=words, before=before, goes_on=True, functions=()))
+            if self._fit() is None:
+                raise self._fail(
+                    "misfit", 422, f"the agent's answer is not one of the schema of {answer.name}"
+                )
 
-    def _build_failure(self) -> Exception | None:
+    def _run_agent(self, turn: ClientTurn) -> None:
+        self._agent.run_turn(self.dialogue, turn)
         match self.dialogue.error_kind:
             case None:
-                return None
+                return
             case "conversation_ended":
-                return self.refuse_over()
+                raise self.refuse_over()
             case "run_budget":
-                return self.refuse(402, "the budget of this server is used up", None)
+                raise self.refuse(402, "the budget of this server is used up", None)
             case "config":
-                return self.refuse(400, str(self.dialogue.error), None)
-        return self.refuse(500, "the agent behind this server failed; its record says why", None)
+                raise self.refuse(400, str(self.dialogue.error), None)
+        raise self.refuse(500, "the agent behind this server failed; its record says why", None)
 
-    def _ask_again(self, turn: ClientTurn, tool: ToolSpec) -> None:
-        if not self._agent.one_turn_only:
-            schema = json.dumps(tool.parameters)
-            words = f"Give that answer again, as one JSON object of this schema and nothing else: {schema}"
-            before = self.dialogue.messages
-            self._agent.run_turn(
-                self.dialogue, replace(turn, user_text=words, before=before, goes_on=True, functions=())
-            )
+    def _fail(self, kind: str, status: int, why: str) -> RequestRefused:
+        self.dialogue.error_kind, self.dialogue.error = kind, why
+        return self.refuse(status, why, None)
 
     def _fit(self) -> dict[str, Any] | None:
         """The agent's answer as arguments of the client's answer schema; None if it is none."""
@@ -272,64 +249,48 @@ class RunningTurn:
         alone = {names[0]: text} if len(names) == 1 and text and not found else None
         return alone if alone is not None and find_misfit(self._answer_tool, alone) is None else None
 
-    def _answer_calls(self) -> list[FunctionCall]:
+    def _build_answer_call(self) -> FunctionCall | None:
         if self._answer_tool is None:
-            return []
+            return None
         name, args = self._answer_tool.name, self._fit() or {}
-        return [FunctionCall(function=name, args=args, id=f"{ANSWER_ID}{secrets.token_hex(16)}")]
+        return FunctionCall(function=name, args=args, id=f"{ANSWER_ID}{secrets.token_hex(16)}")
 
-    def _build_reply(self, calls: Sequence[FunctionCall]) -> TracedReply:
+    def _build_reply(self, call: FunctionCall | None) -> TracedReply:
         usage, before = self.dialogue.usage, self._reported_usage
         self._reported_usage = usage
-        spent = Usage(*(now - then for now, then in zip(astuple(usage), astuple(before), strict=True)))
-        message = assistant(None if calls else self.dialogue.answer, list(calls) or None)
+        pairs = zip(vars(usage).values(), vars(before).values(), strict=True)
+        spent = Usage(*(now - then for now, then in pairs))
+        message = assistant(self.dialogue.answer) if call is None else assistant(None, [call])
         return TracedReply(message, spent, model_id=self.dialogue.model_id, trace=self.trace_id)
 
     def _run_tool(self, tool: str, args: dict[str, Any]) -> str:
         """Have the client run a tool. Called from the pipeline's thread.
 
         Raises:
-            ToolFailed: If the tool failed at the client's.
+            ToolFailed: If the tool failed at the client's, or is not offered.
             ConversationEnded: If no result came.
         """
-        early = self._early.get(_call_key(tool, args))
-        answer = early.pop(0) if early else self._ask_client([(tool, args)])[0]
-        if answer.error is not None:
-            raise ToolFailed(answer.error)
-        return answer.text
-
-    def _hand_out(self, calls: Sequence[tuple[str, dict[str, Any]]]) -> None:
-        self._early = {}
-        for (tool, args), answer in zip(calls, self._ask_client(calls), strict=True):
-            self._early.setdefault(_call_key(tool, args), []).append(answer)
-
-    def _ask_client(self, calls: Sequence[tuple[str, dict[str, Any]]]) -> list[ToolAnswer]:
-        if not self._offered or self._rounds_left == 0:
-            return [ToolAnswer("", _NO_MORE_CALLS) for _ in calls]
-        if self._rounds_left is not None:
-            self._rounds_left -= 1
-        wanted = [(f"{CALL_ID}{secrets.token_hex(16)}", call) for call in calls]
-        possible = {id: call for id, call in wanted if call[0] in self._offered}
-        answers = self._wait_for_answers(possible) if possible else {}
-        return [answers.get(id, ToolAnswer("", _NOT_OFFERED)) for id, _ in wanted]
-
-    def _wait_for_answers(self, calls: Mapping[str, tuple[str, dict[str, Any]]]) -> Mapping[str, ToolAnswer]:
-        made = [FunctionCall(function=tool, args=args, id=id) for id, (tool, args) in calls.items()]
-        # Defenses may run tools from threads of their own; clients are asked one hand-out after the other.
+        # Defenses may run tools from threads of their own; clients are asked one call after the other.
         with self._one_at_a_time:
             self._check_alive()
-            handout = Handout(self, calls)
+            if tool not in self._offered:
+                raise ToolFailed(_NOT_OFFERED if self._offered else _NO_MORE_CALLS)
+            handout = Handout(self, f"{CALL_ID}{secrets.token_hex(16)}", (tool, args))
             self.handouts.append(handout)
             self._book_cpu()
             self._offer(handout)
-            self.reply.set_result(self._build_reply(made))
+            self.reply.set_result(
+                self._build_reply(FunctionCall(function=tool, args=args, id=handout.call_id))
+            )
             try:
-                answers = self._inbox.get(timeout=self._idle_s)
+                answer = self._inbox.get(timeout=self._idle_s)
             except queue.Empty:
                 self.end(f"no result of a tool came for {self._idle_s:g} s")
             self._check_alive()
-            assert not isinstance(answers, str)
-            return answers
+            assert not isinstance(answer, str)
+        if answer.error is not None:
+            raise ToolFailed(answer.error)
+        return answer.text
 
     def _check_alive(self) -> None:
         """Go no further in a turn that was ended.
@@ -362,9 +323,12 @@ def find_answer_tool(request: WireRequest) -> ToolSpec | None:
         tool = request.tools[-1]
     if tool is None:
         why = f"tool_choice {request.forced[:60]!r}: no tool of that name is offered"
-        raise RequestRefused(Problem(400, why, code="unsupported_tool_choice"))
+        raise RequestRefused(400, why, code="unsupported_tool_choice")
     return tool
 
 
-def _call_key(tool: str, args: Mapping[str, Any]) -> str:
-    return json.dumps([tool, args], sort_keys=True, default=str)
+def _begin_future() -> Future[TracedReply]:
+    """A future that nobody can cancel: whoever resends a request gets the same reply."""
+    future: Future[TracedReply] = Future()
+    future.set_running_or_notify_cancel()
+    return future

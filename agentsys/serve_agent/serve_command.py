@@ -21,19 +21,10 @@ from agentsys.errors import ConfigError
 if TYPE_CHECKING:
     from agentsys.serve_agent.agent_server import ServedAgent
 
-Probability = Annotated[float, typer.Option(min=0.0, max=1.0)]
 CONVERSATIONS_FOLDER = "results/served"
 """Log folder of conversations, unless another is given."""
-_SIMULATED_OPTIONS = (
-    "susceptibility",
-    "verbatim",
-    "validator_false_accept",
-    "validator_false_deny",
-    "sanitizer_recall",
-    "reader",
-    "sloppiness",
-    "seed",
-)
+SCRIPT_SETTINGS = ("benchmark=", "benchmark.", "model.", "seed=")
+"""Beginnings of the settings of the simulated model; one of another begins an agent."""
 
 
 def serve_command(
@@ -42,7 +33,7 @@ def serve_command(
         list[str] | None,
         typer.Argument(
             metavar="[model=... defense=...] [benchmark=...]",
-            help="An agent to serve, as for a run; or what the simulated model knows, e.g. benchmark=asb.",
+            help="An agent to serve, as for a run; or the simulated model: benchmark=asb model.susceptibility=0.5.",
         ),
     ] = None,
     host: Annotated[str, typer.Option(help="A loopback address; any with --token-env.")] = "127.0.0.1",
@@ -54,9 +45,6 @@ def serve_command(
     at_once: Annotated[
         int, typer.Option(min=1, max=10_000, help="Agents: conversations under way for one key.")
     ] = 256,
-    rounds: Annotated[
-        int | None, typer.Option(min=1, help="Agents: rounds of calls that clients take; then it answers.")
-    ] = None,
     config_dir: Annotated[
         list[Path] | None, typer.Option("--config-dir", help="Agents: folder with your own configs.")
     ] = None,
@@ -66,39 +54,36 @@ def serve_command(
     mcp: Annotated[
         bool, typer.Option("--mcp", help="One case's tools as an MCP server on stdio; files in logdir.")
     ] = False,
-    latency_ms: Annotated[float, typer.Option(min=0.0, help="Time each answer takes at least.")] = 0.0,
-    seed: Annotated[int, typer.Option(help="Seed of the model's draws.")] = 0,
-    version: Annotated[str, typer.Option(help="AgentDojo's benchmark version.")] = "v1.2.2",
-    susceptibility: Probability = 1.0,
-    verbatim: Annotated[bool, typer.Option(help="Workers return whole fields, not bare values.")] = False,
-    validator_false_accept: Probability = 0.0,
-    validator_false_deny: Probability = 0.0,
-    sanitizer_recall: Probability = 1.0,
-    reader: Annotated[str, typer.Option(help="Readers of results: hostile or literal.")] = "hostile",
-    sloppiness: Annotated[
-        float, typer.Option(min=0.0, max=1.0, help="Rate of slips in its replies: docs/simulated.md.")
-    ] = 0.0,
 ) -> None:
     """Serve a defended agent, or the simulated model (not an LLM), as OpenAI's chat completions."""
+    from agentsys.base.object_import import add_plugin_paths
+
+    add_plugin_paths(plugin_path or [])
     if mcp:
-        _serve_case(context.params)
+        from agentsys.serve_agent.mcp_case import serve_case
+
+        serve_case(add_conversations_folder(overrides or []), config_dir or [])
         return
     tokens = read_tokens(token_env)
     if not tokens:
         # A slip in the cheap options should not wait for the model.
         require_loopback(host, "a model is served")
-    if any(not setting.startswith(("benchmark=", "benchmark.")) for setting in overrides or ()):
-        _serve_agent(context, context.params, tokens)
-    else:
-        _serve_model(context.params, tokens)
+    address: dict[str, Any] = {"host": host, "port": port, "tokens": tokens}
+    if all(setting.startswith(SCRIPT_SETTINGS) for setting in overrides or ()):
+        _serve_model(overrides or (), address)
+        return
+    from agentsys.serve_agent.agent_server import serve_agent
+    from agentsys.serve_agent.conversation_router import ConversationLimits
 
-
-def _serve_case(options: Mapping[str, Any]) -> None:
-    from agentsys.base.object_import import add_plugin_paths
-    from agentsys.serve_agent.mcp_case import serve_case
-
-    add_plugin_paths(options["plugin_path"] or [])
-    serve_case(add_conversations_folder(options["overrides"] or []), options["config_dir"] or [])
+    with serve_agent(
+        add_conversations_folder(overrides or ()),
+        config_dirs=config_dir or (),
+        limits=ConversationLimits(at_once=at_once, idle_s=idle_s),
+        **address,
+    ) as served:
+        announce(format_agent_banner(served))
+        wait_for_interrupt()
+        print_line(f"Served {served.server.requests} requests; conversations are in {served.folder}.")
 
 
 def read_tokens(variable: str | None) -> Sequence[str]:
@@ -115,37 +100,6 @@ def read_tokens(variable: str | None) -> Sequence[str]:
     return tokens
 
 
-_AGENT_OPTIONS = ("idle_s", "at_once", "rounds", "config_dir", "plugin_path")
-_SHARED_OPTIONS = ("overrides", "host", "port", "token_env")
-
-
-def _serve_agent(context: typer.Context, options: Mapping[str, Any], tokens: Sequence[str]) -> None:
-    for name in options.keys() - {*_AGENT_OPTIONS, *_SHARED_OPTIONS}:
-        source = context.get_parameter_source(name)
-        if source is not None and source.name == "COMMANDLINE":
-            option = f"--{name.replace('_', '-')}"
-            raise ConfigError(
-                f"{option} is for the simulated model alone; an agent takes settings, as a run does "
-                f"(model.susceptibility=0.5 seed=1)."
-            )
-    from agentsys.base.object_import import add_plugin_paths
-    from agentsys.serve_agent.agent_server import serve_agent
-    from agentsys.serve_agent.conversation_router import ConversationLimits
-
-    add_plugin_paths(options["plugin_path"] or [])
-    with serve_agent(
-        add_conversations_folder(options["overrides"]),
-        config_dirs=options["config_dir"] or [],
-        host=options["host"],
-        port=options["port"],
-        tokens=tokens,
-        limits=ConversationLimits(**{name: options[name] for name in ("at_once", "idle_s", "rounds")}),
-    ) as served:
-        announce(format_agent_banner(served))
-        wait_for_interrupt()
-        print_line(f"Served {served.server.requests} requests; conversations are in {served.folder}.")
-
-
 def add_conversations_folder(overrides: Sequence[str]) -> list[str]:
     """The settings of an agent: its conversations have a folder of their own, unless another is given."""
     if any(setting.startswith("logdir=") for setting in overrides):
@@ -153,17 +107,11 @@ def add_conversations_folder(overrides: Sequence[str]) -> list[str]:
     return [*overrides, f"logdir={CONVERSATIONS_FOLDER}"]
 
 
-def _serve_model(options: Mapping[str, Any], tokens: Sequence[str]) -> None:
+def _serve_model(overrides: Sequence[str], address: Mapping[str, Any]) -> None:
     from agentsys.models.serving import serve
     from agentsys.serve_agent.agent_server import build_served_model
 
-    model = build_served_model(
-        version=options["version"],
-        options={name: options[name] for name in _SIMULATED_OPTIONS},
-        overrides=options["overrides"] or (),
-    )
-    address = {"host": options["host"], "port": options["port"], "tokens": tokens}
-    with serve(model, latency_s=options["latency_ms"] / 1000, **address) as server:
+    with serve(build_served_model(overrides), **address) as server:
         how = f"`agentsys run model=served model.base_url={server.openai_base_url}`"
         what = f"Serving the simulated model (not an LLM), OpenAI at {server.openai_base_url}"
         announce(f"{what}; use it with {how}; Ctrl-C stops.")

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from threading import Lock
 from typing import Any, TypeVar
 
 from agentsys.simulated.text_matching import fold_decoded, fold_text
@@ -112,26 +111,6 @@ class Playbook:
 
 
 _Script = TypeVar("_Script", TaskScript, GoalScript)
-
-
-class LazyPlaybookIndex:
-    """A playbook's index that is made when it is first asked for: a finished run never needs it.
-
-    Args:
-        playbook: Makes the playbook; called once.
-    """
-
-    def __init__(self, playbook: Callable[[], Playbook]) -> None:
-        self._playbook = playbook
-        self._made: PlaybookIndex | None = None
-        self._lock = Lock()
-
-    def __call__(self) -> PlaybookIndex:
-        """The index; threads that ask meanwhile wait for it."""
-        if self._made is None:
-            with self._lock:
-                self._made = self._made or PlaybookIndex(self._playbook())
-        return self._made
 
 
 class PlaybookIndex:

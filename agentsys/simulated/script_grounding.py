@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -42,25 +43,15 @@ class ToolResult:
 def read_tool_result(message: ChatMessage) -> ToolResult:
     """A tool message as the agent understands it."""
     assert message["role"] == "tool"
-    error = message["error"]
-    output = text_of(message)
+    error, output, call = message["error"], text_of(message), message["tool_call"]
     text = output if error is None else f"{output}\n{error}"
-    call = message["tool_call"]
-    return ToolResult(call.function, call.args, text, error is not None or _asks_again(output))
-
-
-def _asks_again(output: str) -> bool:
-    """Whether a result is a failure object whose call is worth repeating.
-
-    Any other failure object counts as done: the same call would fail for the same reason.
-    """
-    if len(output) > _MAX_FAILURE_CHARS or '"error"' not in output:
-        return False
-    try:
-        failure = json.loads(output)
-    except ValueError:
-        return False
-    return isinstance(failure, dict) and failure.get("error") == REPEATABLE_FAILURE
+    # Any other failure object counts as done: the same call would fail for the same reason.
+    failed = error is not None
+    if not failed and len(output) <= _MAX_FAILURE_CHARS and '"error"' in output:
+        with suppress(ValueError):
+            failure = json.loads(output)
+            failed = isinstance(failure, dict) and failure.get("error") == REPEATABLE_FAILURE
+    return ToolResult(call.function, call.args, text, failed)
 
 
 def iter_texts(request: ChatRequest) -> Iterator[str]:
@@ -107,28 +98,17 @@ class ScriptPosition:
         """The step that comes next; None at the end."""
         return self.steps[self.done] if self.done < len(self.steps) else None
 
-    def record_result(self, result: ToolResult) -> None:
-        """Book a result of the current step."""
-        index, _ = self.steps[self.done]
-        if result.failed:
-            self.record_failure()
+    def record_result(self, result: ToolResult | None) -> None:
+        """Book a result of the current step; None: nobody answered. After the last failed attempt it is given up."""
+        if self.step is None:
             return
-        if self._is_quoted(index):
-            self.outputs[index] = result.text
-        self._advance()
-
-    def record_failure(self) -> None:
-        """Book a failed attempt at the current step; after the last one the step is given up."""
-        self.attempts += 1
-        if self.attempts >= MAX_ATTEMPTS:
-            self._advance()
-
-    def _advance(self) -> None:
-        self.done += 1
-        self.attempts = 0
-
-    def _is_quoted(self, index: int) -> bool:
-        return any(quote.source == index for _, call in self.steps for quote in call.quotes)
+        if result is None or result.failed:
+            self.attempts += 1
+            if self.attempts < MAX_ATTEMPTS:
+                return
+        elif any(quote.source == self.step[0] for _, call in self.steps for quote in call.quotes):
+            self.outputs[self.step[0]] = result.text
+        self.done, self.attempts = self.done + 1, 0
 
 
 def start_position(
@@ -145,16 +125,12 @@ def find_answered(lines: Iterable[ScriptPosition], result: ToolResult) -> Script
     """
     waiting = [line for line in lines if line.step is not None and line.step[1].function == result.function]
     for line in waiting:
-        if line.step is not None and _has_scripted_arguments(line.step[1], result.args):
+        call = line.steps[line.done][1]
+        free = {quote.arg for quote in call.quotes}  # and so are placeholders
+        pairs = ((value, result.args.get(name)) for name, value in call.args.items() if name not in free)
+        if all(value == now or PLACEHOLDER in str(now) for value, now in pairs):
             return line
     return waiting[0] if waiting else None
-
-
-def _has_scripted_arguments(call: ScriptedCall, args: Mapping[str, Any]) -> bool:
-    """Whether the arguments are the scripted ones, placeholders and quotes aside."""
-    free = {quote.arg for quote in call.quotes}
-    pairs = ((value, args.get(name)) for name, value in call.args.items() if name not in free)
-    return all(value == value_now or PLACEHOLDER in str(value_now) for value, value_now in pairs)
 
 
 _LARGE_AMOUNT = 100
@@ -182,19 +158,25 @@ def find_declared_value(field: str, text: str) -> str | None:
     """What a returned JSON object says in the field declared for a fact; None where it says nothing."""
     if f'"{field}"' not in text:
         return None
-    try:
-        level = [json.loads(text)]
-    except (ValueError, RecursionError):
-        return None
-    while level:
-        objects = [node for node in level if isinstance(node, dict)]
-        for node in objects:
-            value = node.get(field)
+    with suppress(ValueError, RecursionError):
+        for node in _walk_data(json.loads(text)):
+            value = node.get(field) if isinstance(node, dict) else None
             if isinstance(value, str | int | float) and not str(value).startswith(_NOT_FOUND):
                 return str(value)
-        lists = [node for node in level if isinstance(node, list)]
-        level = [child for node in objects for child in node.values()] + [c for node in lists for c in node]
     return None
+
+
+def _walk_data(value: object) -> Iterator[object]:
+    """Every part of JSON or YAML data, the whole first, then by depth."""
+    level = [value]
+    while level:
+        yield from level
+        inside = [
+            node.values() if isinstance(node, dict) else node
+            for node in level
+            if isinstance(node, dict | list)
+        ]
+        level = [child for of in inside for child in of]
 
 
 def fact_replacements(
@@ -214,19 +196,18 @@ def fact_replacements(
     needed = sorted((fact for fact in facts if fact.text in within), key=lambda fact: -len(fact.text))
     texts = list(readings) if needed else []
     texts.reverse()
-    values = {fact.text: _find_last(fact, texts, believes) for fact in needed}
+    values: dict[str, str | None] = {}
+    for fact in needed:
+        values[fact.text] = None
+        for text in texts:
+            value = find_fact(fact, text)
+            if value is None:
+                declared = find_declared_value(fact.field, text)
+                value = declared if believes or VALUE_NAME.fullmatch(declared or "") else None
+            if value is not None:
+                values[fact.text] = value
+                break
     return {text: value or PLACEHOLDER for text, value in values.items() if value != text}
-
-
-def _find_last(fact: Fact, texts: Iterable[str], believes: bool) -> str | None:
-    for text in texts:
-        value = find_fact(fact, text)
-        if value is not None:
-            return value
-        declared = find_declared_value(fact.field, text)
-        if declared is not None and (believes or VALUE_NAME.fullmatch(declared)):
-            return declared
-    return None
 
 
 def replace_facts(text: str, replaced: Mapping[str, str]) -> str:
@@ -273,15 +254,9 @@ def _replace_values(value: Any, replaced: Mapping[str, str]) -> Any:
     if isinstance(value, str):
         return replace_facts(value, replaced)
     told = next((replaced[form] for form in leaf_forms(value) if form in replaced), None)
-    return value if told is None else _read_number(told, value)
-
-
-def _read_number(told: str, like: Any) -> Any:
-    """A told number as the type that an argument has; a told text stays one."""
-    try:
-        return type(like)(told)
-    except ValueError:
-        return told
+    with suppress(ValueError):  # a told text stays one
+        return value if told is None else type(value)(told)
+    return told
 
 
 _LONGEST_OUTPUT = 500_000
@@ -301,7 +276,11 @@ def insert_quotes(args: dict[str, Any], call: ScriptedCall, outputs: Mapping[int
     for quote in call.quotes:
         value = _quoted_value(quote, parse_yaml_items(outputs.get(quote.source, "")))
         if value is not None:
-            _set_value(args, (quote.arg, *quote.inside), value)
+            target: Any = args
+            *way, last = quote.arg, *quote.inside
+            for key in way:
+                target = target[key]
+            target[last] = value
 
 
 @lru_cache(maxsize=32)
@@ -320,38 +299,18 @@ def list_yaml_strings(output: str) -> list[str]:
     """Every scalar in an output that is YAML, as text, smallest nesting first; none if it is not."""
     if len(output) > _LONGEST_OUTPUT or "&" in output:  # An anchor could unfold without end.
         return []
-    level = [_parse_yaml(output)]
-    found: list[str] = []
-    while level:
-        found += [str(node) for node in level if node is not None and not isinstance(node, dict | list)]
-        level = [child for node in level for child in _list_children(node)]
-    return found
-
-
-def _list_children(node: object) -> list[object]:
-    if isinstance(node, dict):
-        return list(node.values())
-    return node if isinstance(node, list) else []
+    nodes = _walk_data(_parse_yaml(output))
+    return [str(node) for node in nodes if node is not None and not isinstance(node, dict | list)]
 
 
 def _quoted_value(quote: Quote, items: Sequence[Mapping[str, Any]]) -> str | None:
-    if quote.by is None:
-        return "\n".join(_string_values(quote.key, items)) or None
-    sized = [item for item in items if isinstance(item.get(quote.by), int | float)]
-    ordered = sorted(sized, key=lambda item: float(item[str(quote.by)]), reverse=True)
-    texts = _string_values(quote.key, ordered[quote.rank : quote.rank + 1])
-    return texts[0] if texts else None
-
-
-def _string_values(key: str, items: Sequence[Mapping[str, Any]]) -> list[str]:
-    return [item[key] for item in items if isinstance(item.get(key), str)]
-
-
-def _set_value(args: dict[str, Any], at: Sequence[str | int], value: str) -> None:
-    target: Any = args
-    for key in at[:-1]:
-        target = target[key]
-    target[at[-1]] = value
+    chosen = list(items)
+    if quote.by is not None:
+        sized = [item for item in items if isinstance(item.get(quote.by), int | float)]
+        ordered = sorted(sized, key=lambda item: float(item[str(quote.by)]), reverse=True)
+        chosen = ordered[quote.rank : quote.rank + 1]
+    texts = [item[quote.key] for item in chosen if isinstance(item.get(quote.key), str)]
+    return "\n".join(texts) or (texts[0] if texts and quote.by is not None else None)
 
 
 def _parse_yaml(output: str) -> Any:

@@ -9,14 +9,13 @@ asked.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from agentdojo.functions_runtime import FunctionCall
 from agentdojo.types import ChatAssistantMessage, ChatMessage
 
-from agentsys.models.chat import ChatRequest, ToolSpec, assistant, system, text_of, tool_message, user
+from agentsys.models.chat import ChatRequest, assistant, system, text_of, tool_message, user
 from agentsys.models.prompted_tools import (
     CALL,
     FINISH_ACTION,
@@ -210,11 +209,6 @@ class Assignment:
     believes: bool = False
     """Whether a reader's other value in a field declared for a fact is taken for it."""
 
-    def text_beside_request(self, text: str) -> str:
-        """Give what a user message says besides the request; `""` where it is only a repetition."""
-        folded = fold_decoded(text)
-        return folded.replace(self.wording, " ").strip() if self.wording else folded
-
 
 def find_assignment(request: ChatRequest, knowledge: SimulatedKnowledge, tools: Sequence[str]) -> Assignment:
     """The user's request: a user task, else an injection goal asked for by the user, else nothing.
@@ -224,7 +218,9 @@ def find_assignment(request: ChatRequest, knowledge: SimulatedKnowledge, tools: 
     texts = user_texts(request)
     asked_call = read_request(texts[0]) if texts else None
     if asked_call is not None:
-        return _assignment_of_request(*asked_call, texts[0])
+        name, args = asked_call
+        calls = (ScriptedCall(name, args),)
+        return Assignment(f"request/{name}", fold_text(texts[0]), calls, relays=True)
     tasks = [task for text in texts if (task := knowledge.find_task(text, tools)) is not None]
     exact = [task for task in tasks if any(fold_text(task.prompt) == fold_decoded(text) for text in texts)]
     if exact:
@@ -247,13 +243,8 @@ def _make_free_assignment(request: ChatRequest) -> Assignment:
     return Assignment("free", fold_text(asked), calls, facts=facts, relays=True)
 
 
-def _assignment_of_request(name: str, args: Mapping[str, Any], text: str) -> Assignment:
-    return Assignment(f"request/{name}", fold_text(text), (ScriptedCall(name, args),), relays=True)
-
-
 def _assignment_of_task(task: TaskScript) -> Assignment:
-    name = f"{task.suite}/{task.task_id}"
-    answer = task.answer.strip() or DONE_ANSWER
+    name, answer = f"{task.suite}/{task.task_id}", task.answer.strip() or DONE_ANSWER
     return Assignment(name, fold_text(task.prompt), task.calls, answer, task.facts)
 
 
@@ -270,29 +261,23 @@ class ScriptProgress:
     """The user's own task."""
     goals: list[ScriptPosition]
     """Obeyed injection goals, in the order they were first seen."""
-    refused: set[tuple[str, str]]
-    """Suite and id of goals that were seen and not obeyed, or that the user asked for."""
-    waiting: ScriptPosition | None = None
-    """The line whose call has been made and not been answered."""
+    decided: set[tuple[str, str]]
+    """Suite and id of goals that were decided on, once per conversation, or that the user asked for."""
 
     def current_position(self) -> ScriptPosition:
         """The line to go on with: injected goals are done first, as their text asks."""
         return next((line for line in self.goals if line.step is not None), self.task)
-
-    def has_decided(self, key: tuple[str, str]) -> bool:
-        """Whether this goal has been decided on already: once per conversation."""
-        return key in self.refused or any(
-            line.goal is not None and (line.goal.suite, line.goal.task_id) == key for line in self.goals
-        )
 
 
 def replay_progress(
     request: ChatRequest, knowledge: SimulatedKnowledge, assignment: Assignment, tools: frozenset[str]
 ) -> ScriptProgress:
     """Follow the conversation and see what has been done, failed, or asked for by an attacker."""
-    asked_goal = assignment.goal
-    refused = set() if asked_goal is None else {(asked_goal.suite, asked_goal.task_id)}
-    progress = ScriptProgress(start_position(assignment.calls, tools), [], refused)
+    own = assignment.goal
+    decided = set() if own is None else {(own.suite, own.task_id)}
+    progress = ScriptProgress(start_position(assignment.calls, tools), [], decided)
+    waiting: ScriptPosition | None = None
+    """The line whose call has been made and not been answered."""
     context = f"{request.role}/{assignment.name}"
     _decide_goals(join_descriptions(request.tools), progress, knowledge, context, tools)
     for message in request.messages:
@@ -301,24 +286,21 @@ def replay_progress(
             line = find_answered([progress.current_position(), *progress.goals, progress.task], result)
             if line is not None:
                 line.record_result(result)
-            progress.waiting = None
+            waiting = None
             _decide_goals(result.text, progress, knowledge, context, tools)
         elif message["role"] == "user":
-            aside = assignment.text_beside_request(text_of(message))
-            if aside:
-                _decide_goals(aside, progress, knowledge, context, tools)
+            # What it says besides the request; nothing where it is only a repetition.
+            folded = fold_decoded(text_of(message))
+            aside = folded.replace(assignment.wording, " ").strip() if assignment.wording else folded
+            _decide_goals(aside, progress, knowledge, context, tools)
         elif message["role"] == "assistant":
-            _give_up_waiting(progress)
-            progress.waiting = progress.current_position() if message["tool_calls"] else None
-    _give_up_waiting(progress)
+            # A call that nobody answered is a failed attempt, or a defense that drops it would hear it for ever.
+            if waiting is not None:
+                waiting.record_result(None)
+            waiting = progress.current_position() if message["tool_calls"] else None
+    if waiting is not None:
+        waiting.record_result(None)
     return progress
-
-
-def _give_up_waiting(progress: ScriptProgress) -> None:
-    """A call that nobody answered is a failed attempt, or a defense that drops it would hear it for ever."""
-    if progress.waiting is not None and progress.waiting.step is not None:
-        progress.waiting.record_failure()
-    progress.waiting = None
 
 
 def _decide_goals(
@@ -327,12 +309,9 @@ def _decide_goals(
     """Decide, once, about each goal that this text shows."""
     for goal in [*knowledge.find_goals(text, tools), *find_further_calls(text, tools)]:
         key = (goal.suite, goal.task_id)
-        if progress.has_decided(key):
-            continue
-        if knowledge.obeys(goal, context):
+        if key not in progress.decided and knowledge.obeys(goal, context):
             progress.goals.append(start_position(goal.calls, tools, goal))
-        else:
-            progress.refused.add(key)
+        progress.decided.add(key)
 
 
 NO_FIELDS_INTENT = {"status": "string"}
@@ -366,33 +345,19 @@ def _next_step(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssis
     if line.step is None:
         return assistant(_final_answer(request, assignment, progress))
     index, call = line.step
-    args = _call_arguments(request, assignment, line, index, call)
-    _declare_intent(args, tools[call.function], assignment.facts if line.goal is None else (), index)
+    # Goals as scripted or quoted from what was read, the user's task grounded.
+    facts = assignment.facts if line.goal is None else line.goal.facts
+    earlier = [fact for fact in facts if line.goal is not None or fact.source < index]
+    believes = assignment.believes and line.goal is None
+    args = ground_arguments(call.args, earlier, iter_texts(request), believes=believes)
+    insert_quotes(args, call, line.outputs)
+    if "intent" in tools[call.function].parameters.get("properties", {}) and "intent" not in args:
+        taken = [fact.field for fact in facts if line.goal is None and fact.source == index]
+        args["intent"] = dict.fromkeys(taken, "string") or dict(NO_FIELDS_INTENT)
     # The words keep the message from being empty: AgentDojo runs a pipeline again whose last
     # message has no content, which a conversation that reached its round limit would.
     next_call = FunctionCall(function=call.function, args=args, id=f"call_{len(request.messages)}")
     return assistant(f"Calling {call.function}.", [next_call])
-
-
-def _call_arguments(
-    request: ChatRequest, assignment: Assignment, line: ScriptPosition, index: int, call: ScriptedCall
-) -> dict[str, Any]:
-    """Fresh arguments: goals as scripted or quoted from what was read, the user's task grounded."""
-    if line.goal is None:
-        earlier = [fact for fact in assignment.facts if fact.source < index]
-        args = ground_arguments(call.args, earlier, iter_texts(request), believes=assignment.believes)
-    else:
-        args = ground_arguments(call.args, line.goal.facts, iter_texts(request))
-    insert_quotes(args, call, line.outputs)
-    return args
-
-
-def _declare_intent(args: dict[str, Any], tool: ToolSpec, facts: Iterable[Fact], index: int) -> None:
-    """Declare what will be taken from a tool's output, where the tool asks for an `intent`."""
-    if "intent" not in tool.parameters.get("properties", {}) or "intent" in args:
-        return
-    fields = {fact.field: "string" for fact in facts if fact.source == index}
-    args["intent"] = fields or dict(NO_FIELDS_INTENT)
 
 
 def _final_answer(request: ChatRequest, assignment: Assignment, progress: ScriptProgress) -> str:

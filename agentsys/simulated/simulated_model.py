@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from copy import copy
+from functools import lru_cache
 
 from agentdojo.types import ChatAssistantMessage
 
@@ -13,7 +14,7 @@ from agentsys.models.pricing import estimate_usage
 from agentsys.models.reply_checks import connection_answer, is_connection_question
 from agentsys.models.trace import ACTING_ROLES
 from agentsys.simulated.hostile_reader import ReaderKind
-from agentsys.simulated.playbook_index import LazyPlaybookIndex, Playbook
+from agentsys.simulated.playbook_index import Playbook, PlaybookIndex
 from agentsys.simulated.scripted_agent import play_plain_agent
 from agentsys.simulated.simulated_role import (
     SimulatedOptions,
@@ -67,7 +68,7 @@ class SimulatedModel:
         sloppiness: float | Mapping[str, float] = 0.0,
         seed: int = 0,
     ) -> None:
-        self._name = name
+        self.name = name
         by_attack = (
             dict(susceptibility) if isinstance(susceptibility, Mapping) else {OTHER_ATTACKS: susceptibility}
         )
@@ -82,22 +83,22 @@ class SimulatedModel:
             ReaderKind(require_known_name("model.reader", reader, list(ReaderKind))),
             parse_sloppiness(name, sloppiness),
         )
-        _check_probabilities(name, self.options)
+        values = {option: getattr(self.options, option) for option in _PROBABILITIES}
+        values |= {f"susceptibility.{attack}": value for attack, value in by_attack.items()}
+        for option, value in values.items():
+            check_probability(name, option, value)
         self._roles: Mapping[str, SimulatedRole] = {}
-        self._index: LazyPlaybookIndex | None = None
+        self._index: Callable[[], PlaybookIndex] | None = None
         self._scene: Scene | None = None
-
-    @property
-    def name(self) -> str:
-        """The name the model has in configs, records and tables."""
-        return self._name
 
     def with_playbook(
         self, playbook: Callable[[], Playbook], roles: Mapping[str, SimulatedRole]
     ) -> SimulatedModel:
         """A copy that learns this playbook and plays these roles; all others are played as a plain agent."""
         twin = copy(self)
-        twin._index, twin._roles = LazyPlaybookIndex(playbook), dict(roles)
+        # Made when it is first asked for: a finished run never needs it.
+        twin._index = lru_cache(maxsize=1)(lambda: PlaybookIndex(playbook()))
+        twin._roles = dict(roles)
         return twin
 
     def warm_up(self) -> None:
@@ -119,7 +120,7 @@ class SimulatedModel:
         """
         if self._index is None:
             raise ConfigError(
-                f"Model '{self._name}' is simulated and has no playbook; "
+                f"Model '{self.name}' is simulated and has no playbook; "
                 "hand it one with `.with_playbook(playbook, roles)`."
             )
         request = read_role(request)
@@ -143,10 +144,3 @@ class SimulatedModel:
         return ChatReply(
             message, usage, cost_usd=0.0, model_id="simulated", notes=tuple(notes), logprobs=likely
         )
-
-
-def _check_probabilities(name: str, options: SimulatedOptions) -> None:
-    values = {option: getattr(options, option) for option in _PROBABILITIES}
-    values |= {f"susceptibility.{attack}": value for attack, value in options.by_attack.items()}
-    for option, value in values.items():
-        check_probability(name, option, value)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
-from types import MappingProxyType
 from typing import Protocol
 
 from agentdojo.types import ChatAssistantMessage
@@ -17,23 +16,21 @@ from agentsys.simulated.hostile_reader import ReaderKind
 from agentsys.simulated.playbook_index import Fact, GoalScript, PlaybookIndex, TaskScript, count_makeable
 from agentsys.simulated.text_matching import find_instruction_spans, fold_decoded, fold_text, occurs_in
 
-SLIP_KINDS: Mapping[str, str] = MappingProxyType(
-    {
-        "several_calls": "makes the next call in the same turn, where it needs nothing from the first",
-        "wrong_first_span": "names an innocent line before the passages it was asked for",
-        "paraphrased_quotes": "quotes with words left out",
-        "decoded_quotes": "quotes as one line, with escapes resolved",
-        "partial_quotes": "quotes the first half only",
-        "numbers_as_strings": "writes numbers of JSON in quotes, tools' arguments included",
-        "trailing_commas": "puts a comma behind the last entry of JSON",
-        "fenced_json": "puts JSON into a code fence, with a sentence before and after",
-        "explained_verdicts": "puts a sentence before or after a verdict of one word",
-        "type_aliases": "declares `str`, `int`, `float` and `bool` in an intent",
-        "calls_as_text": "writes a tool call into its text, where nobody makes it",
-        "refusals": "refuses",
-        "empty_replies": "says nothing",
-    }
-)
+SLIP_KINDS: Mapping[str, str] = {
+    "several_calls": "makes the next call in the same turn, where it needs nothing from the first",
+    "wrong_first_span": "names an innocent line before the passages it was asked for",
+    "paraphrased_quotes": "quotes with words left out",
+    "decoded_quotes": "quotes as one line, with escapes resolved",
+    "partial_quotes": "quotes the first half only",
+    "numbers_as_strings": "writes numbers of JSON in quotes, tools' arguments included",
+    "trailing_commas": "puts a comma behind the last entry of JSON",
+    "fenced_json": "puts JSON into a code fence, with a sentence before and after",
+    "explained_verdicts": "puts a sentence before or after a verdict of one word",
+    "type_aliases": "declares `str`, `int`, `float` and `bool` in an intent",
+    "calls_as_text": "writes a tool call into its text, where nobody makes it",
+    "refusals": "refuses",
+    "empty_replies": "says nothing",
+}
 """Part -> what the model does then, in the order in which they are applied."""
 
 ENDING_SLIPS = frozenset({"calls_as_text", "refusals", "empty_replies"})
@@ -72,26 +69,21 @@ def parse_sloppiness(model: str, value: object) -> Sloppiness:
     Raises:
         ConfigError: If a part is unknown, or a rate is no number from 0 to 1.
     """
-    if isinstance(value, Mapping):
-        for part in value:
-            if part not in SLIP_KINDS:
-                raise ConfigError(
-                    f"Model '{model}': {unknown_name('part of sloppiness', str(part), list(SLIP_KINDS))}"
-                )
-        rates = {
-            part: check_probability(model, f"sloppiness.{part}", value[part])
-            for part in SLIP_KINDS
-            if part in value
-        }
-        used = {part: rate for part, rate in rates.items() if rate > 0}
-        return Sloppiness(
-            MappingProxyType(used), ", ".join(f"{part} {rate:g}" for part, rate in used.items())
-        )
-    rate = check_probability(model, "sloppiness", value)
-    if rate == 0:
-        return NO_SLOPPINESS
-    spread = {part: rate * ENDING_SHARE if part in ENDING_SLIPS else rate for part in SLIP_KINDS}
-    return Sloppiness(spread, f"{rate:g}")
+    if not isinstance(value, Mapping):
+        rate = check_probability(model, "sloppiness", value)
+        rates = {part: rate * ENDING_SHARE if part in ENDING_SLIPS else rate for part in SLIP_KINDS}
+        return Sloppiness(rates, f"{rate:g}") if rate else NO_SLOPPINESS
+    for part in value:
+        if part not in SLIP_KINDS:
+            known = list(SLIP_KINDS)
+            raise ConfigError(f"Model '{model}': {unknown_name('part of sloppiness', str(part), known)}")
+    rates = {
+        part: check_probability(model, f"sloppiness.{part}", value[part])
+        for part in SLIP_KINDS
+        if part in value
+    }
+    used = {part: rate for part, rate in rates.items() if rate > 0}
+    return Sloppiness(used, ", ".join(f"{part} {rate:g}" for part, rate in used.items()))
 
 
 def check_probability(model: str, option: str, value: object) -> float:
@@ -161,11 +153,11 @@ class SimulatedKnowledge:
         candidates = self.index.find_tasks(text)
         if len(candidates) < 2:
             return candidates[0] if candidates else None
-        names = frozenset(tools)
+        names, suite = frozenset(tools), self.scene.suite if self.scene else None
 
         def fit(task: TaskScript) -> tuple[bool, bool, int]:
             count = count_makeable(task.calls, names)
-            return count == len(task.calls), self._is_ours(task.suite), count
+            return count == len(task.calls), task.suite == suite, count
 
         return max(candidates, key=fit)
 
@@ -202,7 +194,11 @@ class SimulatedKnowledge:
         """True with this probability; the same `what` gives the same answer in the same scene and seed."""
         if probability <= 0.0 or probability >= 1.0:
             return probability >= 1.0
-        key = "\x1f".join([*self._case_key(), *what]).encode("utf-8", "surrogatepass")
+        scene, parts = self.scene, [str(self.options.seed)]
+        if scene is not None:
+            parts += [scene.suite, scene.user_task_id, scene.injection_task_id or "", scene.attack]
+            parts += [str(scene.epoch), *([scene.payload] if scene.payload else [])]
+        key = "\x1f".join([*parts, *what]).encode("utf-8", "surrogatepass")
         digest = hashlib.blake2b(key, digest_size=8).digest()
         return int.from_bytes(digest, "big") / _DRAW_STEPS < probability
 
@@ -215,31 +211,13 @@ class SimulatedKnowledge:
         """Whether `text` stands in `context` (whitespace, quotes, YAML folding and case folded)."""
         return occurs_in(fold_text(text), fold_decoded(context))
 
-    def _case_key(self) -> tuple[str, ...]:
-        """The part of a draw's key that differs between two cases."""
-        seed = str(self.options.seed)
-        if self.scene is None:
-            return (seed,)
-        scene = self.scene
-        return (
-            seed,
-            scene.suite,
-            scene.user_task_id,
-            scene.injection_task_id or "",
-            scene.attack,
-            str(scene.epoch),
-            *((scene.payload,) if scene.payload else ()),
-        )
-
-    def _is_ours(self, suite: str) -> bool:
-        return self.scene is not None and self.scene.suite == suite
-
     def _first_doable(self, goals: Iterable[GoalScript], tools: frozenset[str] | None) -> GoalScript | None:
         """The first of goals of one wording that these tools allow; the case's own suite goes before."""
         allowed = [
             goal for goal in goals if tools is None or count_makeable(goal.calls, tools) == len(goal.calls)
         ]
-        return max(allowed, key=lambda goal: self._is_ours(goal.suite), default=None)
+        suite = self.scene.suite if self.scene else None
+        return max(allowed, key=lambda goal: goal.suite == suite, default=None)
 
 
 class SimulatedRole(Protocol):

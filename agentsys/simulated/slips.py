@@ -13,7 +13,6 @@ import random
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from types import MappingProxyType
 from typing import Any
 
 from agentdojo.functions_runtime import FunctionCall
@@ -23,7 +22,7 @@ from agentsys.models.chat import ChatRequest, assistant, text_of, tool_message
 from agentsys.models.prompted_tools import ActionSyntaxError, find_json_block, read_action
 from agentsys.models.trace import ACTING_ROLES
 from agentsys.simulated.script_grounding import PLACEHOLDER
-from agentsys.simulated.simulated_role import SLIP_KINDS, SimulatedKnowledge, SimulatedRole
+from agentsys.simulated.simulated_role import SimulatedKnowledge, SimulatedRole
 
 _TAGGED = re.compile(r"<(\w+)>\s*([\[{].*?)\s*</\1>", re.DOTALL)
 _VERDICT = re.compile(r"\s*(?:<\w+>)?\s*\w{1,8}\s*(?:</\w+>)?\s*")
@@ -46,19 +45,26 @@ def _is_json(text: str) -> bool:
         return False
 
 
-def change_quotes(text: str, change: Callable[[list[str]], list[str]]) -> str:
-    """JSON whose lists of quotes were changed."""
+def _rewrite_json(text: str, change: Callable[[Any], Any]) -> str:
+    """JSON whose data were changed; the very text where nothing was."""
     value = json.loads(text)
-    changed = _quote_lists(value, change)
+    changed = change(value)
     return text if changed == value else json.dumps(changed, ensure_ascii=False)
 
 
-def _quote_lists(value: Any, change: Callable[[list[str]], list[str]]) -> Any:
+def _map_leaves(value: Any, change: Callable[[Any], Any]) -> Any:
+    """Data with each value changed that is no object and no list."""
+    if isinstance(value, Mapping):
+        return {key: _map_leaves(below, change) for key, below in value.items()}
+    return [_map_leaves(below, change) for below in value] if isinstance(value, list) else change(value)
+
+
+def _map_quotes(value: Any, change: Callable[[list[str]], list[str]]) -> Any:
+    """Data with each list of texts changed."""
     if isinstance(value, dict):
-        return {key: _quote_lists(below, change) for key, below in value.items()}
-    if isinstance(value, list) and all(isinstance(item, str) for item in value):
-        return change(value)
-    return value
+        return {key: _map_quotes(below, change) for key, below in value.items()}
+    is_quotes = isinstance(value, list) and all(isinstance(item, str) for item in value)
+    return change(value) if is_quotes else value
 
 
 def drop_words(quote: str, draw: random.Random) -> str:
@@ -87,19 +93,7 @@ def keep_first_half(quote: str) -> str:
     return quote if cut < 0 else quote[:cut]
 
 
-def quote_json_numbers(text: str) -> str:
-    """JSON whose numbers are strings."""
-    value = json.loads(text)
-    changed = stringify_numbers(value)
-    return text if changed == value else json.dumps(changed, ensure_ascii=False)
-
-
-def stringify_numbers(value: Any) -> Any:
-    """A value with each number as a string."""
-    if isinstance(value, dict):
-        return {key: stringify_numbers(below) for key, below in value.items()}
-    if isinstance(value, list):
-        return [stringify_numbers(below) for below in value]
+def _stringify_number(value: Any) -> Any:
     return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
 
 
@@ -149,6 +143,11 @@ class CleanReply:
     play: PlayRole
     random: random.Random
 
+    @property
+    def text(self) -> str:
+        """What it says."""
+        return text_of(self.message)
+
     def with_text(self, text: str) -> CleanReply:
         """The same with other words."""
         return replace(self, message=assistant(text, self.message["tool_calls"]))
@@ -185,7 +184,7 @@ def apply_slips(
     for part, rate in knowledge.options.sloppiness.rates.items():
         if knowledge.draw(rate, "slip", part, request.role, asked):
             seeded = random.Random(f"{knowledge.options.seed}/{part}/{request.role}/{asked}")
-            reply = _SLIPS[part](replace(reply, random=seeded))
+            reply = _make_slip(part, replace(reply, random=seeded))
     return reply.message
 
 
@@ -203,49 +202,42 @@ def _digest_request(request: ChatRequest) -> str:
     return hashlib.blake2b(_STAMP.sub("", json.dumps(parts)).encode(), digest_size=12).hexdigest()
 
 
-def _text_slip(change: Callable[[str, CleanReply], str]) -> Callable[[CleanReply], CleanReply]:
-    """Make a slip of a change of text; it applies to replies that a program reads."""
+def _make_slip(part: str, reply: CleanReply) -> CleanReply:
+    """Make a slip where the reply is of its kind: a whole one, or a text that a program reads."""
+    if part in _REPLY_SLIPS and (reply.message["tool_calls"] or part not in _JSON_SLIPS):
+        return _REPLY_SLIPS[part](reply)
+    if reply.acting:
+        return _change_action(reply, _JSON_SLIPS[part]) if part in _JSON_SLIPS else reply
+    text, quotes = reply.text, _QUOTE_SLIPS.get(part)
+    if reply.message["tool_calls"] or (quotes is not None and not reply.quotes):
+        return reply
+    if part in _JSON_SLIPS:
+        changed = change_json(text, _JSON_SLIPS[part])
+    elif quotes is None:
+        changed = _TEXT_SLIPS[part](text, reply)
+    else:
+        changed = change_json(
+            text,
+            lambda json_text: _rewrite_json(
+                json_text, lambda data: _map_quotes(data, lambda q: quotes(q, reply))
+            ),
+        )
+    return reply if changed == text else reply.with_text(changed)
 
-    def slip(reply: CleanReply) -> CleanReply:
-        if reply.acting or reply.message["tool_calls"]:
-            return reply
-        text = text_of(reply.message)
-        changed = change(text, reply)
-        return reply if changed == text else reply.with_text(changed)
 
-    return slip
-
-
-def _json_slip(change: Callable[[str], str]) -> Callable[[CleanReply], CleanReply]:
-    written = _text_slip(lambda text, reply: change_json(text, change))
-    return lambda reply: _in_action(reply, change) if reply.acting else written(reply)
-
-
-def _in_action(reply: CleanReply, change: Callable[[str], str]) -> CleanReply:
+def _change_action(reply: CleanReply, change: Callable[[str], str]) -> CleanReply:
     """Change the fenced action of an agent's reply; all its other words are for the user."""
     block = _find_action_block(reply)
-    if block is None:
-        return reply
-    return reply.with_text(text_of(reply.message).replace(block, change_json(block, change)))
+    return reply if block is None else reply.with_text(reply.text.replace(block, change_json(block, change)))
 
 
 def _find_action_block(reply: CleanReply) -> str | None:
     """The fenced action in what an agent says; None where it writes none."""
-    text = text_of(reply.message)
     try:
-        written = reply.acting and not reply.message["tool_calls"] and read_action(text) is not None
+        written = reply.acting and not reply.message["tool_calls"] and read_action(reply.text) is not None
     except ActionSyntaxError:
         return None
-    return find_json_block(text) if written else None
-
-
-def _quote_slip(change: Callable[[list[str], CleanReply], list[str]]) -> Callable[[CleanReply], CleanReply]:
-    def slip(text: str, reply: CleanReply) -> str:
-        if not reply.quotes:
-            return text
-        return change_json(text, lambda part: change_quotes(part, lambda q: change(q, reply)))
-
-    return _text_slip(slip)
+    return find_json_block(reply.text) if written else None
 
 
 def _add_wrong_quote(quotes: list[str], reply: CleanReply) -> list[str]:
@@ -254,29 +246,24 @@ def _add_wrong_quote(quotes: list[str], reply: CleanReply) -> list[str]:
 
 
 def _quote_numbers(reply: CleanReply) -> CleanReply:
-    calls = reply.message["tool_calls"]
-    if not calls:
-        return _json_slip(quote_json_numbers)(reply)
-    return reply.with_calls([_with_args(call, stringify_numbers(dict(call.args))) for call in calls])
+    calls = reply.message["tool_calls"] or ()
+    return reply.with_calls([_with_args(call, _map_leaves(call.args, _stringify_number)) for call in calls])
 
 
 def _alias_types(reply: CleanReply) -> CleanReply:
-    calls = reply.message["tool_calls"]
-    if not any(INTENT in call.args for call in calls or ()):
+    calls = reply.message["tool_calls"] or ()
+    if not any(INTENT in call.args for call in calls):
         return reply
-    return reply.with_calls([_with_args(call, _alias_intent(call.args)) for call in calls or ()])
 
+    def alias(kind: Any) -> Any:
+        return TYPE_ALIASES.get(kind, kind) if isinstance(kind, str) else kind
 
-def _alias_intent(args: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: _alias_value(value) if key == INTENT else value for key, value in args.items()}
-
-
-def _alias_value(kind: Any) -> Any:
-    if isinstance(kind, Mapping):
-        return {key: _alias_value(below) for key, below in kind.items()}
-    if isinstance(kind, list):
-        return [_alias_value(below) for below in kind]
-    return TYPE_ALIASES.get(kind, kind) if isinstance(kind, str) else kind
+    return reply.with_calls(
+        [
+            _with_args(c, {k: _map_leaves(v, alias) if k == INTENT else v for k, v in c.args.items()})
+            for c in calls
+        ]
+    )
 
 
 def _add_next_call(reply: CleanReply) -> CleanReply:
@@ -293,38 +280,39 @@ def _add_next_call(reply: CleanReply) -> CleanReply:
 
 
 def _write_calls_as_text(reply: CleanReply) -> CleanReply:
+    """Write calls into the text; an action without its fence, where one was asked for."""
     calls = reply.message["tool_calls"]
     if not calls:
-        return _remove_fence(reply)
+        block = _find_action_block(reply)
+        return reply if block is None else reply.with_text(block.strip())
     written = [json.dumps({"name": c.function, "arguments": dict(c.args)}, default=str) for c in calls]
-    return replace(reply, message=assistant("\n".join([text_of(reply.message), *written]).strip()))
-
-
-def _remove_fence(reply: CleanReply) -> CleanReply:
-    """An action without its fence, where one was asked for."""
-    block = _find_action_block(reply)
-    return reply if block is None else reply.with_text(block.strip())
+    return replace(reply, message=assistant("\n".join([reply.text, *written]).strip()))
 
 
 def _with_args(call: FunctionCall, args: dict[str, Any]) -> FunctionCall:
     return FunctionCall(function=call.function, args=args, id=call.id)
 
 
-_SLIPS: Mapping[str, Callable[[CleanReply], CleanReply]] = MappingProxyType(
-    {
-        "wrong_first_span": _quote_slip(_add_wrong_quote),
-        "paraphrased_quotes": _quote_slip(lambda qs, reply: [drop_words(q, reply.random) for q in qs]),
-        "decoded_quotes": _quote_slip(lambda qs, reply: [join_lines(q) for q in qs]),
-        "partial_quotes": _quote_slip(lambda qs, reply: [keep_first_half(q) for q in qs]),
-        "numbers_as_strings": _quote_numbers,
-        "trailing_commas": _json_slip(add_trailing_comma),
-        "fenced_json": _text_slip(lambda text, reply: change_json(text, add_code_fence)),
-        "explained_verdicts": _text_slip(lambda text, reply: explain_verdict(text, reply.random)),
-        "type_aliases": _alias_types,
-        "several_calls": _add_next_call,
-        "calls_as_text": _write_calls_as_text,
-        "refusals": lambda reply: replace(reply, message=assistant(REFUSAL_TEXT)),
-        "empty_replies": lambda reply: replace(reply, message=assistant("")),
-    }
-)
-assert _SLIPS.keys() == SLIP_KINDS.keys()
+_QUOTE_SLIPS: Mapping[str, Callable[[list[str], CleanReply], list[str]]] = {
+    "wrong_first_span": _add_wrong_quote,
+    "paraphrased_quotes": lambda qs, reply: [drop_words(q, reply.random) for q in qs],
+    "decoded_quotes": lambda qs, reply: [join_lines(q) for q in qs],
+    "partial_quotes": lambda qs, reply: [keep_first_half(q) for q in qs],
+}
+_JSON_SLIPS: Mapping[str, Callable[[str], str]] = {
+    "numbers_as_strings": lambda text: _rewrite_json(text, lambda data: _map_leaves(data, _stringify_number)),
+    "trailing_commas": add_trailing_comma,
+}
+"""Changes of JSON, also of the action in what an agent says."""
+_TEXT_SLIPS: Mapping[str, Callable[[str, CleanReply], str]] = {
+    "fenced_json": lambda text, reply: change_json(text, add_code_fence),
+    "explained_verdicts": lambda text, reply: explain_verdict(text, reply.random),
+}
+_REPLY_SLIPS: Mapping[str, Callable[[CleanReply], CleanReply]] = {
+    "numbers_as_strings": _quote_numbers,
+    "type_aliases": _alias_types,
+    "several_calls": _add_next_call,
+    "calls_as_text": _write_calls_as_text,
+    "refusals": lambda reply: replace(reply, message=assistant(REFUSAL_TEXT)),
+    "empty_replies": lambda reply: replace(reply, message=assistant("")),
+}

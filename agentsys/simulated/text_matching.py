@@ -28,8 +28,6 @@ _UNICODE_MARKS = re.compile("[\ue000-\uf8ff\u2581]+")
 _ALL_BASE64 = re.compile(r"[A-Za-z0-9+/\n]+={0,2}\n?")
 _BASE64 = re.compile(r"(?<![A-Za-z0-9+/=])[A-Za-z0-9+/\n]{16,}={0,2}")
 
-_NO_CENTS = re.compile(r"\.0+(?!\w)")
-
 
 def fold_text(text: str) -> str:
     """The text with escapes resolved, quotes dropped, white space and marks collapsed, in lower case."""
@@ -57,33 +55,23 @@ def _resolve_escape(match: re.Match[str]) -> str:
     return "" if other in _SYNTAX_ESCAPES else str(other)
 
 
-def with_decodings(text: str) -> str:
-    """The text, followed by whatever stands in it base64-encoded."""
-    return "\n".join([text, *decode_base64_parts(text)])
-
-
 def decode_base64_parts(text: str) -> list[str]:
-    """Decode what stands base64-encoded in a text, or is the whole of it."""
-    runs = [text] if _ALL_BASE64.fullmatch(text) else _BASE64.findall(text)
-    return [plain for run in runs if (plain := _decode_run(run)) is not None]
-
-
-def _decode_run(encoded: str) -> str | None:
-    """The text behind a base64 run; None where it is no text (most long words are not)."""
-    compact = encoded.replace("\n", "")
-    if len(compact) % 4:
-        return None
-    try:
-        plain = base64.b64decode(compact, validate=True).decode("utf-8")
-    except (binascii.Error, UnicodeDecodeError):
-        return None
-    return plain if plain.replace("\n", "").replace("\t", "").isprintable() else None
+    """Decode what stands base64-encoded in a text, or is the whole of it; most long words are no text."""
+    found = []
+    for run in [text] if _ALL_BASE64.fullmatch(text) else _BASE64.findall(text):
+        try:
+            plain = base64.b64decode(run.replace("\n", ""), validate=True).decode()
+        except (binascii.Error, UnicodeDecodeError):
+            continue
+        if plain.replace("\n", "").replace("\t", "").isprintable():
+            found.append(plain)
+    return found
 
 
 @lru_cache(maxsize=1024)
 def fold_decoded(text: str) -> str:
-    """Fold what a reader of this text has seen; remembered, as long conversations repeat their texts."""
-    return fold_text(with_decodings(text))
+    """Fold what a reader of this text has seen, base64 decoded; remembered, as conversations repeat their texts."""
+    return fold_text("\n".join([text, *decode_base64_parts(text)]))
 
 
 def occurs_in(needle: str, hay: str) -> bool:
@@ -91,41 +79,20 @@ def occurs_in(needle: str, hay: str) -> bool:
 
     A number must be a number of its own there: `5` stands neither in `2024-05-15` nor in `5.1`, but in `5.0`.
     """
-    return find_words(needle, hay) >= 0
+    # Nearly all needles stand nowhere.
+    return bool(needle) and needle in hay and _compile_whole(needle).search(hay) is not None
 
 
-def find_words(needle: str, hay: str) -> int:
-    """Find where `needle` first stands in `hay` as whole words; -1 if nowhere. Both are folded."""
-    if not needle:
-        return -1
-    start = hay.find(needle)
-    while start >= 0:
-        if _is_whole_match(needle, hay, start):
-            return start
-        start = hay.find(needle, start + 1)
-    return -1
-
-
-def _is_whole_match(needle: str, hay: str, start: int) -> bool:
-    end = start + len(needle)
-    before, after = hay[max(0, start - 2) : start], hay[end : end + 2]
-    if _is_word(needle[0]) and _is_word(before[-1:]):
-        return False
-    if _is_word(needle[-1]) and _is_word(after[:1]):
-        return False
-    if not needle.isdigit():
-        return True
-    goes_on = _continues_number(after) and _NO_CENTS.match(hay, end) is None
-    return not (goes_on or _continues_number(before[::-1]))
-
-
-def _is_word(character: str) -> bool:
-    return character == "_" or character.isalnum()
-
-
-def _continues_number(outwards: str) -> bool:
-    """Whether what follows, read away from a number, continues it: a joint and one more digit."""
-    return len(outwards) == 2 and outwards[0] in "-:./" and outwards[1].isdigit()
+@lru_cache(maxsize=1024)
+def _compile_whole(needle: str) -> re.Pattern[str]:
+    literal = re.escape(
+        needle
+    )  # first, so that it is found fast; what must not stand before it is looked at then
+    pattern = literal + (rf"(?<!\w{literal})" if re.match(r"\w", needle) else "")
+    pattern += r"(?!\w)" if re.match(r"\w", needle[-1]) else ""
+    if needle.isdigit():
+        pattern += rf"(?<!\d[-:./]{literal})(?=\.0+(?!\w)|(?![-:./]\d))"
+    return re.compile(pattern)
 
 
 # Between two words anything may stand that YAML, JSON or quoting puts there: escapes, quotes, line breaks.
@@ -152,9 +119,7 @@ def find_instruction_spans(text: str, goal: str) -> list[str]:
         Substrings of `text`, in order of place; the whole text if the goal's words are not found in it as
         they are (an encoded payload).
     """
-    places = [
-        _widen_to_frame(text, match.start(), match.end()) for match in words_pattern(goal).finditer(text)
-    ]
+    places = [_widen_to_frame(text, *found.span()) for found in words_pattern(goal).finditer(text)]
     return [text[start:end] for start, end in places] or [text]
 
 

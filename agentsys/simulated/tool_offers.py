@@ -52,7 +52,9 @@ def play_with_offers(
     """An agent's reply, its calls as the tools want them: of a twin, with the arguments that are asked for."""
     told = find_twins(request.tools)
     twins = {name: twin for name, twin in told.items() if knowledge.believes(twin)}
-    reply = play(_rename_calls(request, {twin: name for name, twin in twins.items()}), knowledge)
+    if twins:
+        request = _rename_calls(request, {twin: name for name, twin in twins.items()})
+    reply = play(request, knowledge)
     tools = {tool.name: tool for tool in request.tools}
     for call in reply["tool_calls"] or ():
         call.function = twins.get(call.function, call.function)
@@ -63,8 +65,6 @@ def play_with_offers(
 
 def _rename_calls(request: ChatRequest, names: Mapping[str, str]) -> ChatRequest:
     """The request as if its calls had been of the tools that these names stand for."""
-    if not names:
-        return request
 
     def rename(call: FunctionCall) -> FunctionCall:
         return call.model_copy(update={"function": names.get(call.function, call.function)})

@@ -20,6 +20,7 @@ from agentdojo.types import (
 from agentsys.base.option_checks import AtLeast1
 from agentsys.models.chat import ChatModel, ChatRequest, assistant, text_of, tool_message
 from agentsys.models.pipeline_elements import LoopState, LoopStep, ToolsElement, parse_list_text, tool_specs
+from agentsys.models.text_tools import explain_unread_call
 from agentsys.models.trace import current_tracer, span
 from agentsys.models.untrusted import (
     ForeignFunction,
@@ -175,7 +176,8 @@ class FidesTask:
                     current_tracer().tool_refused(call.function, plain, verdict.reason)
                     return tool_message(call, "", REFUSED.format(tool=call.function, reason=verdict.reason))
             if call.function not in self.runtime.functions:
-                return tool_message(call, "", f"Invalid tool {call.function} provided.")
+                unread = explain_unread_call(call) or f"Invalid tool {call.function} provided."
+                return tool_message(call, "", unread)
             outcome = self._run_tool(call, {name: held.value for name, held in arguments.items()})
         known = join_labels([self.label, *(argument.label for argument in arguments.values())])
         if outcome.error is not None:

@@ -36,7 +36,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
             *(
                 "attack=none,important_instructions",
                 "benchmark.suites=[banking]",
-                "limit=4",
+                "limit_per_suite=4",
                 f"logdir={root / fault}",
             ),
         )

@@ -25,8 +25,13 @@ from typer.testing import CliRunner
 from agentsys.analysis.figures.drawing import DrawnFigure, save_figure
 from agentsys.analysis.figures.figure_catalog import FIGURES, make_figure
 from agentsys.analysis.figures.figure_data import PAPER, RUNS, Mark
-from agentsys.analysis.figures.guarantee_figure import ATTACKS, COST, PLANTED, find_family
-from agentsys.analysis.figures.utility_figures import compute_relative_drop
+from agentsys.analysis.figures.utility_figures import (
+    PLANTED,
+    SPENT,
+    WORST_OF,
+    compute_relative_drop,
+    find_family,
+)
 from agentsys.analysis.metrics.rates import measure
 from agentsys.cli import app as agentsys_cli
 from agentsys.cli.paper_command import figure_command
@@ -238,8 +243,8 @@ def test_a_defense_stands_at_the_worst_of_its_attacks_and_presets_are_one_family
     names = ("none", "agentsys_lean", "agentsys_typed_words", "camel")
     cases = _cases(*names, simulated=True)
     met: dict[str, dict[str, int]] = {
-        "none": dict.fromkeys(ATTACKS, 4),
-        "agentsys_lean": {**dict.fromkeys(ATTACKS, 0), "adaptive": 3, "adaptive_closed": 1},
+        "none": dict.fromkeys(WORST_OF, 4),
+        "agentsys_lean": {**dict.fromkeys(WORST_OF, 0), "adaptive": 3, "adaptive_closed": 1},
         "agentsys_typed_words": {"adaptive_closed": 0},
         "camel": {"adaptive": 4},
     }
@@ -260,7 +265,7 @@ def test_a_defense_stands_at_the_worst_of_its_attacks_and_presets_are_one_family
         if (row.metric, row.suite) == ("benign_utility", "overall")
     }
     assert {name: mark.y for name, mark in placed.items()} == {name: solved[name] for name in placed}
-    assert [mark.x for mark in drawn.marks if mark.panel == COST] == [pytest.approx(3.6)] * 3
+    assert [mark.x for mark in drawn.marks if mark.panel == SPENT] == [pytest.approx(3.6)] * 3
     words = _words(drawn)
     assert "SIMULATED" in words and "cases of adaptive_closed: camel." in words
     assert "Not run under each of them: agentsys_typed_words." in " ".join(words.split())
@@ -284,18 +289,12 @@ def test_a_figure_shows_the_papers_model_unless_another_is_asked_for() -> None:
         select(cases, "gpt-5")
 
 
-def test_every_row_of_the_runs_is_drawn_before_any_that_only_the_paper_has() -> None:
-    names = ["none", "a", "b", "c", "d", "e"]
-    drawn = make_figure(FIGURES["4"], _cases(*names))
-    assert {mark.series for mark in drawn.marks if mark.origin == RUNS} == set(names)
-    assert {mark.series for mark in drawn.marks} == set(names), "there is no room for agentsys, drift, ..."
-    few = make_figure(FIGURES["4"], _cases("none", "a"))
-    assert {mark.series for mark in few.marks} == {"none", "a", "agentsys", "progent"}
-    wished = make_figure(FIGURES["4"], _cases(*names), defenses=["e"])
-    assert {mark.series for mark in wished.marks if mark.origin == RUNS} == {"e"}
-    assert "Not drawn: none, a, b, c, d (choose with --defense)" in _words(wished)
+def test_the_defenses_asked_for_stand_beside_those_of_the_paper() -> None:
+    drawn = make_figure(FIGURES["4"], _cases("none", "a", "e"), defenses=["e"])
+    assert {mark.series for mark in drawn.marks if mark.origin == RUNS} == {"e"}
+    assert {mark.series for mark in drawn.marks if mark.origin == PAPER} >= {"none", "agentsys", "progent"}
     with pytest.raises(ConfigError, match="Unknown defense in these runs 'z'"):
-        FIGURES["4"].select(_cases(*names), defenses=["z"])
+        FIGURES["4"].select(_cases("none"), defenses=["z"])
 
 
 def test_a_figure_without_a_number_is_refused() -> None:
@@ -381,7 +380,7 @@ def test_the_figure_is_drawn_from_runs_of_the_preset(tmp_path: Path) -> None:
         return outcome.stdout
 
     runs, out = tmp_path / "runs", tmp_path / "out"
-    few = ("defense=none", "attack=opi_context_ignoring,opi_empty", "limit=1")
+    few = ("defense=none", "attack=opi_context_ignoring,opi_empty", "limit_per_suite=1")
     invoke("run", "+experiment=figure2", "model=simulated", f"logdir={runs}", *few)
     names = [Path(line).name for line in invoke("figure", "2", str(runs), "--out", str(out)).split()]
     assert names == ["figure2.pdf", "figure2.png", "figure2.csv"]

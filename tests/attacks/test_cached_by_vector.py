@@ -118,23 +118,36 @@ def test_two_texts_for_one_place_in_a_folder_are_refused(tmp_path: Path) -> None
 def test_the_optimiser_is_never_shown_as_the_victim(tmp_path: Path) -> None:
     path = tmp_path / "slack" / "gpt-4o-mini" / "piguard" / "injections.json"
     file = stored(path, autodojo())
-    (source,) = read_texts(path).sources
-    assert (source.optimiser, source.victim, source.distinct) == ("an-optimiser", "gpt-4o-mini", 5)
     pair = ["--suite", "slack", "--user-task", "20", "--injection-task", "1", f"attack.file={file}"]
     shown = CliRunner().invoke(app, ["show", "attack", "cached", *pair]).stdout
     assert "optimised by an-optimiser against gpt-4o-mini with piguard (8 iterations); 5 more equal" in shown
-    elsewhere = read_texts(Path(stored(tmp_path / "x.json", autodojo()))).sources[0]
-    assert elsewhere.victim == "?"
+    (elsewhere,) = read_texts(Path(stored(tmp_path / "x.json", autodojo()))).sources
+    assert elsewhere.startswith("x.json: 5 distinct texts") and "against ? with" in elsewhere
 
 
 @pytest.mark.parametrize(
     ("content", "says"),
     [
-        (autodojo(injection_tasks=[]), "injection_tasks: no object"),
-        (autodojo(injection_tasks={"injection_task_1": {"v": {"variants": "x"}}}), "variants is no list"),
-        (autodojo(injection_tasks={"injection_task_1": {"v": {"variants": [3]}}}), "text is a number"),
-        ([{"suite": "s", "injection_task": 1, "text": "x", "vector": 3}], "vector is a number"),
-        ([{"suite": "s", "injection_task": 1, "text": "x", "variant": "a"}], "variant is a text"),
+        (
+            autodojo(injection_tasks=[]),
+            "AutoDojo cache: 'injection_tasks': Input should be a valid dictionary",
+        ),
+        (
+            autodojo(injection_tasks={"injection_task_1": {"v": {"variants": "x"}}}),
+            "'variants': Input should",
+        ),
+        (
+            autodojo(injection_tasks={"injection_task_1": {"v": {"variants": [3]}}}),
+            "'text': Input should",
+        ),
+        (
+            [{"suite": "s", "injection_task": 1, "text": "x", "vector": 3}],
+            "'vector': Input should be a valid string",
+        ),
+        (
+            [{"suite": "s", "injection_task": 1, "text": "x", "variant": "a"}],
+            "'variant': Input should",
+        ),
     ],
 )
 def test_another_form_is_one_line(tmp_path: Path, content: Any, says: str) -> None:

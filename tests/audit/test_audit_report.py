@@ -14,7 +14,6 @@ from agentsys.analysis.tables.table_writers import OutputFormat, render_output
 from agentsys.analysis.tables.write_terminal import terminal_document
 from agentsys.audit.audit_report import (
     AuditReport,
-    build_audit_document,
     build_audit_output,
     write_trace_sentences,
 )
@@ -85,7 +84,7 @@ def test_names_from_records_do_no_markup_in_markdown() -> None:
 
 def test_names_from_records_steer_no_terminal() -> None:
     file = io.StringIO()
-    document = build_audit_document(REPORT, every_task=True)
+    document = build_audit_output(REPORT).document
     Console(file=file, width=200, force_terminal=False).print(terminal_document(document))
     assert "[red]x[/red]" in file.getvalue()
     assert "\x1b" not in file.getvalue()

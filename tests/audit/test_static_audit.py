@@ -9,13 +9,7 @@ import pytest
 from agentsys.analysis.metrics.task_tags import limits_of
 from agentsys.audit.static.static_audit import audit_benchmark
 from agentsys.audit.static.static_document import format_task_numbers, write_static_sentences
-from agentsys.audit.static.static_rows import (
-    StaticAudit,
-    SuiteAudit,
-    build_expectation,
-    list_expectation_changes,
-    load_shipped_expectation,
-)
+from agentsys.audit.static.static_rows import StaticAudit, SuiteAudit
 from agentsys.benchmarks.agentdojo import AgentDojo
 
 VERSIONS = ("v1", "v1.1", "v1.1.1", "v1.1.2", "v1.2", "v1.2.1", "v1.2.2")
@@ -96,39 +90,23 @@ def test_a_bill_is_overwritten_and_a_channel_name_is_an_identifier() -> None:
     assert not [row for row in one("banking").user_tasks if row.identifier_vector]
 
 
-@pytest.mark.parametrize("suite", ["banking", "slack"])
-def test_the_shipped_expectation_is_what_the_audit_finds(suite: str) -> None:
-    found = build_expectation(audit("v1.2.2", suite))
-    assert list_expectation_changes(load_shipped_expectation("agentdojo", "v1.2.2"), found) == []
-
-
-@pytest.mark.parametrize("version", VERSIONS)
-def test_limits_printed_under_tables_are_those_of_the_audit(version: str) -> None:
-    """By way of the expectations, which the slow test below compares with the audit itself."""
-    limits = limits_of("agentdojo", version)
+def limits_are_those_of(found: StaticAudit) -> None:
+    limits = limits_of("agentdojo", found.version)
     assert limits is not None
-    suites = load_shipped_expectation("agentdojo", version)["suites"]
-    assert limits.passed_by_doing_nothing == tasks_with(suites, "noop_utility")
-    assert limits.destroyed_by_injection == tasks_with(suites, "overwritten")
+    for suite in found.suites:
+        assert limits.passed_by_doing_nothing.get(suite.suite, frozenset()) == set(suite.noop)
+        assert limits.destroyed_by_injection.get(suite.suite, frozenset()) == set(suite.destroyed)
 
 
-def tasks_with(suites: dict[str, dict[str, dict[str, object]]], field: str) -> dict[str, frozenset[str]]:
-    found = {
-        name: frozenset(task for task, row in suite["user_tasks"].items() if field in row)  # type: ignore[operator]
-        for name, suite in suites.items()
-    }
-    return {name: tasks for name, tasks in found.items() if tasks}
+@pytest.mark.parametrize("suite", ["banking", "slack"])
+def test_limits_printed_under_tables_are_those_of_the_audit(suite: str) -> None:
+    limits_are_those_of(audit("v1.2.2", suite))
 
 
 @WHOLE
 @pytest.mark.parametrize("version", VERSIONS)
-def test_every_version_is_as_expected(version: str) -> None:
-    assert (
-        list_expectation_changes(
-            load_shipped_expectation("agentdojo", version), build_expectation(audit(version))
-        )
-        == []
-    )
+def test_limits_of_every_version_are_those_of_the_audit(version: str) -> None:
+    limits_are_those_of(audit(version))
 
 
 @WHOLE

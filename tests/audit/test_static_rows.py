@@ -1,10 +1,9 @@
-"""Pieces of the audit that need no benchmark: numbers in short, argument kinds, comparing expectations."""
+"""Pieces of the audit that need no benchmark: numbers in short, argument kinds, JSON."""
 
 from __future__ import annotations
 
 import json
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,19 +14,8 @@ from agentsys.analysis.tables.table_writers import OutputFormat, render_output
 from agentsys.audit.audit_report import AuditReport, build_audit_output
 from agentsys.audit.static.mutations import Mutation, alter_value, classify_argument
 from agentsys.audit.static.static_document import format_task_numbers, write_static_sentences
-from agentsys.audit.static.static_rows import (
-    InjectionTaskAudit,
-    StaticAudit,
-    SuiteAudit,
-    UserTaskAudit,
-    build_expectation,
-    format_expectation,
-    list_expectation_changes,
-    load_shipped_expectation,
-    read_expectation,
-)
+from agentsys.audit.static.static_rows import InjectionTaskAudit, StaticAudit, SuiteAudit, UserTaskAudit
 from agentsys.audit.static.task_checks import iterate_texts, split_words
-from agentsys.errors import ConfigError
 
 WRONG = Mutation(2, "send_email", "recipients", "recipient", "required")
 SUITE = SuiteAudit(
@@ -101,61 +89,6 @@ def test_a_list_is_altered_in_each_of_its_items_and_one_at_a_time(items: list[st
 def test_words_of_data_hold_amounts_accounts_and_names_whole() -> None:
     data = {"bill": ["IBAN: UK12, 98.70!", {"External_0": 4}], "when": None}
     assert {"uk12", "98.70", "external_0", "4", "bill"} <= split_words(iterate_texts(data))
-
-
-def test_a_finding_that_moved_is_one_line_that_names_suite_task_and_field() -> None:
-    moved = replace(SUITE, user_tasks=(replace(SUITE.user_tasks[0], noop_utility=False), SUITE.user_tasks[1]))
-    lines = list_expectation_changes(
-        build_expectation(AUDIT), build_expectation(replace(AUDIT, suites=(moved,)))
-    )
-    assert lines == ["shop user_task_0 noop_utility: expected true, found nothing remarkable"]
-
-
-def test_new_and_vanished_tasks_other_data_and_another_version_are_told() -> None:
-    one = replace(SUITE, data_hash="def", user_tasks=(SUITE.user_tasks[0], UserTaskAudit("user_task_2")))
-    lines = list_expectation_changes(
-        build_expectation(AUDIT), build_expectation(replace(AUDIT, version="v10", suites=(one,)))
-    )
-    assert lines == [
-        "version: expected v9, found v10",
-        "shop: its data changed (expected abc, found def)",
-        "shop user_task_1: is gone",
-        "shop user_task_2: is new",
-    ]
-
-
-def test_suites_that_were_not_audited_are_not_missed_and_unexpected_ones_are_told() -> None:
-    assert (
-        list_expectation_changes(build_expectation(AUDIT), build_expectation(replace(AUDIT, suites=()))) == []
-    )
-    assert list_expectation_changes(
-        build_expectation(replace(AUDIT, suites=())), build_expectation(AUDIT)
-    ) == ["shop: expected no such suite"]
-
-
-def test_an_expectation_survives_its_file(tmp_path: Path) -> None:
-    path = tmp_path / "expected.json"
-    path.write_text(format_expectation(build_expectation(AUDIT)), encoding="utf-8")
-    assert read_expectation(path) == build_expectation(AUDIT)
-    assert list_expectation_changes(read_expectation(path), build_expectation(AUDIT)) == []
-
-
-@pytest.mark.parametrize(
-    "text",
-    ["", "[]", "{}", '{"suites": []}', '{"suites": {"a": 1}}', '{"suites": {"a": {"user_tasks": {}}}}'],
-)
-def test_a_file_that_is_no_expectation_is_refused_in_one_line(tmp_path: Path, text: str) -> None:
-    path = tmp_path / "odd.json"
-    path.write_text(text, encoding="utf-8")
-    with pytest.raises(ConfigError, match="--write-expected"):
-        read_expectation(path)
-
-
-def test_a_version_without_an_expectation_is_an_error_that_lists_the_others() -> None:
-    with pytest.raises(ConfigError, match=r"v1, v1\.1, .*--write-expected"):
-        load_shipped_expectation("agentdojo", "v7")
-    with pytest.raises(ConfigError, match="versions: none"):
-        load_shipped_expectation("elsewhere", "v1")
 
 
 def test_json_has_every_field_of_every_task_and_the_sentences() -> None:

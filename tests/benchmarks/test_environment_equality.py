@@ -20,6 +20,7 @@ from agentsys.contracts import Victim
 VERSIONS = [version for version, suites in load_suites._SUITES.items() if suites]
 SUITES = ["workspace", "travel", "banking", "slack"]
 ATTACKS = ["important_instructions", "captcha_dos"]
+MANY = {"banking": 3000, "slack": 3000, "travel": 500, "workspace": 250}
 VICTIM = Victim("GPT-4", "Emma Johnson")
 
 
@@ -156,30 +157,15 @@ def injection_sets(draw: st.DrawFn, name: str) -> dict[str, str]:
     return {vector: draw(anything) for vector in chosen}
 
 
-@settings(max_examples=25, deadline=None, derandomize=True)
-@given(injection_sets("banking"))
-def test_fuzzed_banking_environment_equals_the_packages(injections: dict[str, str]) -> None:
-    assert_same("banking", injections)
-
-
-@settings(max_examples=25, deadline=None, derandomize=True)
-@given(injection_sets("slack"))
-def test_fuzzed_slack_environment_equals_the_packages(injections: dict[str, str]) -> None:
-    assert_same("slack", injections)
-
-
-@settings(max_examples=10, deadline=None, derandomize=True)
-@given(injection_sets("workspace"))
-def test_fuzzed_workspace_environment_equals_the_packages(injections: dict[str, str]) -> None:
-    assert_same("workspace", injections)
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize(
-    ("name", "examples"), [("banking", 3000), ("slack", 3000), ("travel", 500), ("workspace", 250)]
+    ("name", "examples"),
+    [
+        *(("banking", 25), ("slack", 25), ("workspace", 10)),
+        *(pytest.param(name, count, marks=pytest.mark.slow) for name, count in MANY.items()),
+    ],
 )
-def test_many_fuzzed_environments_equal_the_packages(name: str, examples: int) -> None:
-    @settings(max_examples=examples, deadline=None)
+def test_fuzzed_environments_equal_the_packages(name: str, examples: int) -> None:
+    @settings(max_examples=examples, deadline=None, derandomize=examples < 100)
     @given(injection_sets(name))
     def equal(injections: dict[str, str]) -> None:
         assert_same(name, injections)

@@ -43,8 +43,8 @@ def test_a_bundle_holds_elsewhere(bundle: Path, tmp_path: Path, monkeypatch: pyt
     monkeypatch.chdir(tmp_path)
     found = verified(bundle)
     assert found.is_verified
-    assert found.counts == {VerifyOutcome.EQUAL: 6}
-    assert (found.changed, found.here.lines) == ((), [])
+    assert [case.outcome for case in found.cases] == [VerifyOutcome.EQUAL] * 6
+    assert (found.changed, found.here) == ((), ())
     assert list(tmp_path.iterdir()) == []  # nothing is left behind
 
 
@@ -94,9 +94,10 @@ def test_the_same_folder_gives_the_same_bytes(tmp_path: Path) -> None:
 def test_a_changed_record_is_named(bundle: Path, at: int) -> None:
     name = names_in(bundle, "records")[0]
     found = verified(changed(bundle, lambda n, content: flipped(content, at) if n == name else content))
-    assert found.changed == (f"record {name.removeprefix('records/')}",)
-    (case,) = [case for case in found.cases if case.outcome is not VerifyOutcome.EQUAL]
-    assert case.record == name.removeprefix("records/") and case.why[0].startswith("record: ")
+    assert found.changed == (name,)
+    (case,) = found.bad
+    assert case.record == name.removeprefix("records/")
+    assert "the record was changed after it was packed" in case.details
     assert not found.is_verified
 
 
@@ -125,7 +126,7 @@ def test_a_record_with_another_score_says_both(bundle: Path) -> None:
         return orjson.dumps(stored)
 
     (case,) = of(verified(changed(bundle, lie)).cases, VerifyOutcome.DIFFERS)
-    assert any(line.startswith("utility: ") for line in case.differences)
+    assert any(line.startswith("utility: ") for line in case.details)
 
 
 @pytest.mark.slow
@@ -145,40 +146,39 @@ def test_a_lie_that_keeps_the_list_right_is_found_by_running_it(bundle: Path, tm
     found = verified(tmp_path / "lie.zip")
     assert found.changed == ()
     (case,) = of(found.cases, VerifyOutcome.DIFFERS)
-    assert case.why == ("unknown: nothing that was looked at differs",)
-    assert case.differences[0].startswith("security: ")
+    assert len(case.details) == 1 and case.details[0].startswith("security: ")
 
 
 def test_a_changed_reply_is_named_and_so_are_its_cases(bundle: Path) -> None:
     name = names_in(bundle, "replies")[0]
     found = verified(changed(bundle, lambda n, content: flipped(content) if n == name else content))
-    assert found.changed == (f"reply {name.removeprefix('replies/')}",)
+    assert found.changed == (name,)
     (case,) = of(found.cases, VerifyOutcome.DIFFERS)
     assert "paid__none" in case.record
-    assert case.why == (f"reply: {name} was changed after it was packed",)
+    assert case.details[-1] == "a reply that it asked for was changed or taken out"
 
 
 @pytest.mark.slow
 def test_a_reply_that_was_taken_out_is_named(bundle: Path) -> None:
     name = names_in(bundle, "replies")[1]
     found = verified(changed(bundle, lambda n, content: None if n == name else content))
-    assert found.changed == (f"reply {name.removeprefix('replies/')}",)
+    assert found.changed == (name,)
     assert not found.is_verified
 
 
 @pytest.mark.slow
-def test_other_code_is_why_where_cases_differ_and_said_where_they_do_not(
+def test_other_code_is_said_whether_cases_differ_or_not(
     bundle: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     edited = {**rerun_bundle.hash_package_files(), "agentsys/defense/prompts.py": "edited"}
     monkeypatch.setattr(rerun_bundle, "hash_package_files", lambda: edited)
     found = verified(bundle)
     assert found.is_verified
-    assert found.here.lines == ["code: agentsys/defense/prompts.py"]
+    assert found.here == ("code: agentsys/defense/prompts.py",)
     monkeypatch.setattr(build_record, "ground_truth_length", lambda *_: 99)
     found = verified(bundle)
-    assert {case.why for case in found.cases} == {("code: agentsys/defense/prompts.py",)}
-    assert all("ground_truth_length" in case.differences[0] for case in found.cases)
+    assert found.here == ("code: agentsys/defense/prompts.py",)
+    assert all("ground_truth_length" in case.details[0] for case in found.cases)
 
 
 @pytest.mark.slow
@@ -187,8 +187,7 @@ def test_another_version_is_said(bundle: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(rerun_bundle, "list_package_versions", lambda: here)
     found = verified(bundle)
     assert found.is_verified
-    assert [line.split(" (")[0] for line in found.here.versions] == ["pydantic"]
-    assert found.here.versions[0].endswith(" then, 9.9 now)")
+    assert found.here[0].startswith("versions: pydantic (") and found.here[0].endswith(" then, 9.9 now)")
 
 
 @pytest.mark.slow
@@ -197,7 +196,8 @@ def test_a_search_is_made_again_and_its_attempts_compared(tmp_path: Path) -> Non
     run(tmp_path / "runs", "model=simulated", "defense=agentsys", *search)
     packed = pack_bundle(tmp_path / "runs", tmp_path / "paper.zip")
     assert packed.records == 2 < packed.attempts
-    assert verified(packed.file).counts == {VerifyOutcome.EQUAL: 2 + packed.attempts}
+    outcomes = [case.outcome for case in verified(packed.file).cases]
+    assert outcomes == [VerifyOutcome.EQUAL] * (2 + packed.attempts)
 
 
 def test_a_file_that_is_there_is_never_replaced(tmp_path: Path) -> None:

@@ -9,7 +9,6 @@ import pytest
 from bundled_runs import changed, flipped, names_in, run, verified
 
 from agentsys.bundles.pack_bundle import pack_bundle
-from agentsys.bundles.verify_bundle import VerifyOutcome
 from agentsys.errors import ConfigError
 
 DEFENSE = """
@@ -53,7 +52,7 @@ def test_code_of_the_users_is_packed_executed_only_on_their_word_and_refused_onc
         changed(bundle, lambda n, content: other if n == "code/bundled_words.py" else content),
         trust_code=True,
     )
-    assert found.changed == ("code bundled_words.py",)
+    assert found.changed == ("code/bundled_words.py",)
     (code / "bundled_words.py").write_bytes(other)
     with pytest.raises(ConfigError, match=r"bundled_words.py was changed since the run. .*--again"):
         pack_bundle(tmp_path / "runs", tmp_path / "second.zip")
@@ -72,9 +71,9 @@ def test_a_file_that_an_option_names_is_packed_and_named_when_changed(tmp_path: 
     texts.unlink()
     assert verified(bundle).is_verified
     found = verified(changed(bundle, lambda n, c: c.replace(b"now", b"NOW") if n == name else c))
-    assert found.changed == (f"dataset file {name.removeprefix('files/')}",)
-    assert found.counts[VerifyOutcome.NOT_RUN] + found.counts[VerifyOutcome.DIFFERS] == len(found.cases)
-    assert all(any("dataset" in why for why in case.why) for case in found.cases)
+    assert found.changed == (name,)
+    assert len(found.bad) == len(found.cases)
+    assert any(line.startswith("data: ") for line in found.here)
     with pytest.raises(ConfigError, match=r"attack.file .* cannot be read"):
         pack_bundle(tmp_path / "runs", tmp_path / "second.zip")
 

@@ -19,7 +19,7 @@ def test_it_tells_both_cases_and_labels_which_agent_is_a_script(
     opened: list[str] = []
     monkeypatch.setattr("webbrowser.open", opened.append)
     monkeypatch.setattr(
-        demo_command, "_SAMPLE", ("model=simulated", "defense=none", "attack=none", "limit=1")
+        demo_command, "_SAMPLE", ("model=simulated", "defense=none", "attack=none", "limit_per_suite=1")
     )
     monkeypatch.setenv("COLUMNS", "80")
     result = CliRunner().invoke(app, ["demo", "--to", str(tmp_path / "demo")])

@@ -31,7 +31,7 @@ def test_a_run_stopped_within_its_first_searches_tells_how_to_go_on(
         return outcome
 
     monkeypatch.setattr(Session, "execute", attempts_only)
-    plan = ["model=simulated", "defense=none", "attack=pair", "benchmark.suites=[slack]", "limit=1"]
+    plan = ["model=simulated", "defense=none", "attack=pair", "benchmark.suites=[slack]", "limit_per_suite=1"]
     ended = CliRunner().invoke(app, ["run", *plan, f"logdir={tmp_path}"])
     assert ended.exit_code == code, ended.output
     assert says in ended.output
@@ -43,7 +43,7 @@ def test_code_that_broke_is_shown_once_and_steers_no_terminal(
 ) -> None:
     broke = RunOutcome(2, 2, elsewhere=1, tracebacks=("Traceback:\n  File x\nKeyError: '\x1b[31m'",))
     monkeypatch.setattr(Session, "execute", lambda *_: broke)
-    plan = ["model=simulated", "defense=none", "benchmark.suites=[slack]", "limit=3"]
+    plan = ["model=simulated", "defense=none", "benchmark.suites=[slack]", "limit_per_suite=3"]
     ended = CliRunner().invoke(app, ["run", *plan, f"logdir={tmp_path}"])
     assert ended.output.count("Traceback:") == 1
     assert "KeyError: '\\x1b[31m'" in ended.output

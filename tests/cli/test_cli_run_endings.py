@@ -12,7 +12,7 @@ from agentsys.cli import app
 from agentsys.runs.run_session import prepare_session
 from agentsys.runs.run_totals import ErrorCount, describe_likely_cause
 
-SLACK = ["benchmark.suites=[slack]", "limit=2"]
+SLACK = ["benchmark.suites=[slack]", "limit_per_suite=2"]
 
 
 def run(tmp_path: Path, *arguments: str) -> Result:

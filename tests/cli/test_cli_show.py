@@ -30,11 +30,13 @@ def own(tmp_path: Path) -> list[str]:
 
 
 def test_show_config_prints_one_document_per_combination() -> None:
-    result = CliRunner().invoke(app, ["show", "config", "defense=none,prompt_sandwiching", "limit=3"])
+    result = CliRunner().invoke(
+        app, ["show", "config", "defense=none,prompt_sandwiching", "limit_per_suite=3"]
+    )
     assert result.exit_code == 0, result.exception
     documents = list(yaml.safe_load_all(result.output))
     assert [document["labels"]["defense"] for document in documents] == ["none", "prompt_sandwiching"]
-    assert {document["limit"] for document in documents} == {3}
+    assert {document["limit_per_suite"] for document in documents} == {3}
 
 
 def test_show_prompts_prints_names_and_texts_harmlessly(own: list[str]) -> None:

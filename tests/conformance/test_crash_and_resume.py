@@ -16,7 +16,7 @@ PLAN = [
     "defense=agentsys",
     "attack=important_instructions",
     "benchmark.suites=[banking]",
-    "limit=48",
+    "limit_per_suite=48",
 ]
 KILLS = 20
 

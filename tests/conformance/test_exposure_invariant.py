@@ -36,7 +36,7 @@ def cases(tmp_path_factory: pytest.TempPathFactory) -> list[CaseRow]:
     folder = tmp_path_factory.mktemp("runs")
     defenses = ",".join(name for name in list_config_names("defense") if name not in NEED_EXTRAS)
     # A hostile reader sways the main agent of every AgentSys without its being shown the payload.
-    common = ["model=simulated", "model.reader=literal", f"defense={defenses}", "limit=2", f"logdir={folder}"]
+    common = ["model.reader=literal", f"defense={defenses}", "limit_per_suite=2", f"logdir={folder}"]
     prepare_session([*common, f"attack={ATTACKS}"]).execute(Silent())
     prepare_session([*common, "attack=template", QUOTES_THE_USER]).execute(Silent())
     return list(read_cases([folder]).cases)

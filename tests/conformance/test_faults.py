@@ -25,7 +25,7 @@ def run_against_server(folder: Path, faults: Faults, defense: str, limit: int) -
     from agentsys.runs.run_session import prepare_session
     from agentsys.serve_agent.agent_server import build_served_model
 
-    with serve(build_served_model(version="v1.2.2", options={}), faults=faults) as server:
+    with serve(build_served_model(), faults=faults) as server:
         session = prepare_session(
             [
                 "model=served",
@@ -33,7 +33,7 @@ def run_against_server(folder: Path, faults: Faults, defense: str, limit: int) -
                 "model.timeout_s=5",
                 PATIENT,
                 f"defense={defense}",
-                f"limit={limit}",
+                f"limit_per_suite={limit}",
                 f"logdir={folder}",
                 *CASES,
             ]

@@ -28,7 +28,7 @@ def proxy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """The address of a proxy that passes everything on to a served model; it does not start without a key."""
     monkeypatch.setenv(KEY, f"sk-{secrets.token_hex(32)}")
     with (
-        serve(build_served_model(version="v1.2.2", options={})) as server,
+        serve(build_served_model()) as server,
         litellm_proxy(server.openai_base_url, tmp_path) as url,
     ):
         yield f"{url}/v1"
@@ -38,7 +38,13 @@ def ran(folder: Path, base_url: str) -> dict[str, Any]:
     chosen = ["model=served", f"model.base_url={base_url}", "model.model_id=served", "model.timeout_s=60"]
     chosen += [f"model.api_key_env={KEY}", "model.send_role=false", "benchmark.suites=[slack]"]
     session = prepare_session(
-        [*chosen, "defense=none", "attack=important_instructions", f"limit={CASES}", f"logdir={folder}"]
+        [
+            *chosen,
+            "defense=none",
+            "attack=important_instructions",
+            f"limit_per_suite={CASES}",
+            f"logdir={folder}",
+        ]
     )
     session.preflight().execute(Silent())
     return records_in(folder)

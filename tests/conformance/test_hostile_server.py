@@ -169,7 +169,7 @@ def test_every_way_ends_its_own_case_in_time_and_no_other(vendor: str, tmp_path:
 def test_an_error_that_ends_the_run_is_one_clean_line(mode: Mode, tmp_path: Path) -> None:
     assigned = Assigned("openai", [mode], 0)
     with hostile(assigned.answer) as server:
-        ran = run(tmp_path, "openai", server.base_url, "limit=4", "benchmark.suites=[banking]")
+        ran = run(tmp_path, "openai", server.base_url, "limit_per_suite=4", "benchmark.suites=[banking]")
     assert ran.status == 1
     assert b"Traceback" not in ran.output
     assert f"Stopped early: {mode.kinds[0]}" in ran.output.decode()

@@ -39,7 +39,7 @@ def test_our_defenses_run_inside_agentdojos_own_benchmark(tmp_path: Path) -> Non
     from agentsys.serve_agent.agent_server import build_served_model
 
     suite = get_suite("v1.2.2", "banking")
-    model = build_served_model(version="v1.2.2", options={})
+    model = build_served_model()
     for name in ("none", "prompt_sandwiching", "spotlighting", "agentsys"):
         pipeline = instantiate("defense", yaml_node("defense", name)).pipeline(model, suite)
         pipeline.name = f"local-{name}"

@@ -41,7 +41,7 @@ class Drawing:
 
 @contextmanager
 def drawing() -> Iterator[Server]:
-    with serve(Drawing(build_served_model(version="v1.2.2", options={})), latency_s=0.01) as server:
+    with serve(Drawing(build_served_model())) as server:
         yield server
 
 
@@ -94,7 +94,7 @@ def test_a_cache_that_is_off_is_neither_read_nor_written(server: Server, tmp_pat
 
 
 def test_nothing_kept_under_read_only_is_an_error_that_names_the_mend(tmp_path: Path) -> None:
-    chosen = ["model=gpt-4o-mini", "defense=none", "benchmark.suites=[banking]", "limit=1", "attack=none"]
+    chosen = ["model=gpt-4o-mini", "defense=none", "benchmark.suites=[banking]", "limit_per_suite=1"]
     session = prepare_session([*chosen, f"logdir={tmp_path}", "cache.mode=read_only"]).preflight()
     assert session.execute(Silent()).errors == 1
     (record,) = records_in(tmp_path).values()

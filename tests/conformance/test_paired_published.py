@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import pytest
 
-from agentsys.analysis.statistics.case_pairs import Pair, pair_up
+from agentsys.analysis.statistics.case_pairs import Pair, pair_cases
 from agentsys.analysis.statistics.difference_test import difference_interval, p_value
 from agentsys.analysis.statistics.differences import Difference, SignDraws, compare_pairs
 from agentsys.analysis.statistics.outcome_grid import Side
@@ -62,9 +62,7 @@ def _told(line: _Line, found: Difference) -> _Line:
 
 def _pairs(first: list[CaseRow], second: list[CaseRow], attack: str) -> tuple[Pair, ...]:
     before, after = ([case for case in side if case.attack == attack] for side in (first, second))
-    return pair_up(
-        before, after, alike=lambda c: (c.suite, c.user_task_id, c.injection_task_id, c.epoch)
-    ).pairs
+    return pair_cases(before, after).pairs
 
 
 @pytest.fixture(scope="module")

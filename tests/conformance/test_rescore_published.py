@@ -9,6 +9,7 @@ from __future__ import annotations
 import tarfile
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,7 +19,6 @@ from agentsys.audit.rescoring.rescore import RescoringResult, rescore_records
 from agentsys.audit.rescoring.rescoring_document import (
     ALL_SUITES,
     INJECTION_TASKS_ALONE,
-    AgreementRow,
     count_agreements,
     count_fixed_rows,
     select_changed_cases,
@@ -60,7 +60,7 @@ def mini_audit(mini: Path) -> TraceAudit:
     return audit_traces([mini], "v1.1")
 
 
-def row(found: RescoringResult, suite: str) -> AgreementRow:
+def row(found: RescoringResult, suite: str) -> Any:
     (only,) = [row for row in count_agreements(found.cases) if row.suite == suite]
     return only
 

@@ -25,7 +25,7 @@ CASES = [
 
 @pytest.fixture(scope="module")
 def server() -> Any:
-    with serve(build_served_model(version="v1.2.2", options={})) as running:
+    with serve(build_served_model()) as running:
         yield running
 
 

@@ -104,13 +104,13 @@ def test_each_role_is_asked_counted_and_paid_at_its_own_vendor(tmp_path: Path) -
     from agentsys.serve_agent.agent_server import build_served_model
 
     listener = Silent()
-    with serve(WithCache(build_served_model(version="v1.2.2", options={}, overrides=()))) as server:
+    with serve(WithCache(build_served_model())) as server:
         chosen = [
             "model=by_main",
             "defense=agentsys",
             "attack=important_instructions",
             "benchmark.suites=[banking]",
-            "limit=4",
+            "limit_per_suite=4",
             f"logdir={tmp_path / 'runs'}",
         ]
         prepare_session(chosen, config_dirs=[models(tmp_path, server)]).execute(listener)

@@ -20,10 +20,10 @@ def test_attacker_and_target_are_asked_each_at_its_own_server(tmp_path: Path, na
     from agentsys.runs.run_session import prepare_session
     from agentsys.serve_agent.agent_server import build_served_model
 
-    victim = build_served_model(version="v1.2.2", options={"susceptibility": 0.5})
+    victim = build_served_model(["model.susceptibility=0.5"])
     with (
         serve(victim) as target,
-        serve(build_served_model(version="v1.2.2", options={"seed": 3})) as attacker,
+        serve(build_served_model(["seed=3"])) as attacker,
     ):
         shipped = (shipped_config_dir() / "model/served.yaml").read_text()
         (tmp_path / "conf/model").mkdir(parents=True)

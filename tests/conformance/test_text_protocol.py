@@ -20,7 +20,7 @@ CASES = ["benchmark.suites=[banking]", "user_tasks=[0,1,3]", "injection_tasks=[0
 
 @pytest.fixture(scope="module")
 def server() -> Any:
-    with serve(build_served_model(version="v1.2.2", options={})) as running:
+    with serve(build_served_model()) as running:
         yield running
 
 
@@ -66,7 +66,7 @@ def test_a_guard_that_is_another_model_stands_beside_an_agent_through_text(
 
 def test_what_is_too_long_is_an_outcome_of_its_own_and_counted_by_suite(tmp_path: Path) -> None:
     too_long = Faults(rate=1.0, kinds=("context_length",))
-    with serve(build_served_model(version="v1.2.2", options={}), faults=too_long) as server:
+    with serve(build_served_model(), faults=too_long) as server:
         records = ran(server, tmp_path, "+model.tools=text")
     blocks = [record["agentsys"] for record in records.values()]
     assert {(block["status"], block["error_kind"]) for block in blocks} == {("error", "context_length")}

@@ -69,7 +69,9 @@ def replayed(traces: Path, logdir: Path, *overrides: str) -> tuple[int, int, Cou
 
 
 def test_replayed_slack_cases_score_as_recorded(traces: Path, tmp_path: Path) -> None:
-    cases, security, disagreeing = replayed(traces, tmp_path / "runs", "benchmark.suites=[slack]", "limit=40")
+    cases, security, disagreeing = replayed(
+        traces, tmp_path / "runs", "benchmark.suites=[slack]", "limit_per_suite=40"
+    )
     assert security == cases > 0
     assert disagreeing == {}
 

@@ -67,26 +67,20 @@ def test_a_guard_that_fails_says_how_and_judges_the_next_text(
     assert not process.judge_text("a quiet text").flag
 
 
-def test_what_a_guard_does_to_its_host_is_told_and_kept_in_its_own_folder(process: GuardProcess) -> None:
-    process.judge_text("log")
+def test_a_guard_writes_into_its_own_folder_alone(process: GuardProcess) -> None:
+    assert not process.judge_text("log").flag
     with pytest.raises(NoVerdict, match="own folder only"):
         process.judge_text("spill")
-    process.judge_text("launch")
-    process.close()
     assert not Path("/tmp/agentsys-guard-spill").exists()
-    assert process.acts == [
-        "writes guard.log",
-        "writes /tmp/agentsys-guard-spill (refused)",
-        "starts a process true",
-        "left guard.log (4 bytes)",
-    ]
+    with pytest.raises(NoVerdict, match="own folder only"):
+        process.judge_text("move out")
+    assert not Path("/tmp/agentsys-guard-moved").exists()
 
 
 @CONFINED
 def test_a_guard_has_no_network(process: GuardProcess) -> None:
     with pytest.raises(NoVerdict, match=r"OSError|unreachable"):
         process.judge_text("call home")
-    assert any("1.1.1.1" in act for act in process.acts)
 
 
 def test_a_guard_sees_no_key(process: GuardProcess, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -94,15 +88,20 @@ def test_a_guard_sees_no_key(process: GuardProcess, monkeypatch: pytest.MonkeyPa
     assert not process.judge_text("steal").flag
 
 
-def test_a_guard_that_only_hangs_is_given_up(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("text", "kinds"), [("hang", ["hang"] * 5 + ["given_up"] * 2), ("panic", ["raised"] * 7)]
+)
+def test_a_guard_that_fails_five_times_in_a_row_is_given_up_unless_it_raises(
+    tmp_path: Path, text: str, kinds: list[str]
+) -> None:
     process = GuardProcess(installed_stub(tmp_path, timeout_s=0.3, unconfined=True))
-    kinds = []
-    for _ in range(7):
+    found = []
+    for _ in kinds:
         with pytest.raises(NoVerdict) as caught:
-            process.judge_text("hang")
-        kinds.append(caught.value.kind)
+            process.judge_text(text)
+        found.append(caught.value.kind)
     process.close()
-    assert kinds == ["hang"] * 5 + ["given_up"] * 2
+    assert found == kinds
 
 
 def test_without_a_namespace_a_guard_runs_only_where_its_yaml_says_so(

@@ -121,7 +121,7 @@ def test_every_run_keeps_its_plan(tmp_path: Path) -> None:
 
 
 def test_a_dry_run_keeps_no_plan(tmp_path: Path) -> None:
-    prepare_session(["limit=1", f"logdir={tmp_path / 'runs'}"], rehearsal=True)
+    prepare_session(["limit_per_suite=1", f"logdir={tmp_path / 'runs'}"], rehearsal=True)
     assert load_planned_cells(tmp_path / "runs") == []
 
 

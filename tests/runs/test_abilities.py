@@ -131,7 +131,7 @@ def test_a_defense_from_outside_keeps_files_beside_the_runs_and_no_case_depends_
     (tmp_path / "configs" / "defense" / "keeper.yaml").write_text(yaml)
 
     def planned(*overrides: str) -> Any:
-        chosen = ["defense=keeper", "model=simulated", "attack=none", "limit=1", "benchmark.suites=[slack]"]
+        chosen = ["defense=keeper", "model=simulated", "limit_per_suite=1", "benchmark.suites=[slack]"]
         session = prepare_session(
             [*chosen, *overrides, f"logdir={tmp_path / 'runs'}"],
             config_dirs=[tmp_path / "configs"],

@@ -49,7 +49,11 @@ def test_a_suite_is_asked_for_its_tasks_a_few_times_and_not_for_each_pair(
         task_suite, "get_version_compatible_items", lambda *of: found.append(of) or sort_out(*of)
     )
     plan = planned(
-        tmp_path, "model=simulated", "benchmark.suites=[slack]", "attack=important_instructions", "limit=60"
+        tmp_path,
+        "model=simulated",
+        "benchmark.suites=[slack]",
+        "attack=important_instructions",
+        "limit_per_suite=60",
     )
     assert len(plan.jobs) == 60
     assert 0 < len(found) < 20

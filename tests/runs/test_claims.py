@@ -167,7 +167,7 @@ def test_whether_somebody_elsewhere_lives_is_watched_where_it_must_be_certain(
 def test_a_folder_whose_run_died_with_its_machine_can_be_run_anew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plan = ["model=simulated", "benchmark.suites=[slack]", "attack=none", "limit=1", f"logdir={tmp_path}"]
+    plan = ["model=simulated", "benchmark.suites=[slack]", "limit_per_suite=1", f"logdir={tmp_path}"]
     assert prepare_session(plan).execute(Silent()).finished == 1
     Hours(monkeypatch)
     away(tmp_path, beats=True)

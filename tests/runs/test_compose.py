@@ -11,7 +11,7 @@ from agentsys.base.config_catalog import list_config_names
 from agentsys.errors import ConfigError
 from agentsys.extensions import shipped_config_dir
 from agentsys.runs.compose import compose
-from agentsys.runs.settings import strip_address
+from agentsys.runs.settings import Settings, strip_address
 
 EXPERIMENTS = sorted(path.stem for path in (shipped_config_dir() / "experiment").glob("*.yaml"))
 
@@ -27,10 +27,10 @@ NEEDY = {
 
 
 def test_comma_lists_sweep_into_every_combination() -> None:
-    found = compose(["defense=none,agentsys", "attack=none,direct", "limit=3"])
+    found = compose(["defense=none,agentsys", "attack=none,direct", "limit_per_suite=3"])
     labels = [(s.labels["defense"], s.labels["attack"]) for s in found]
     assert labels == [("none", "none"), ("none", "direct"), ("agentsys", "none"), ("agentsys", "direct")]
-    assert {s.limit for s in found} == {3}
+    assert {s.limit_per_suite for s in found} == {3}
 
 
 def test_how_a_model_is_reached_changes_neither_label_nor_hash() -> None:
@@ -145,7 +145,7 @@ def test_the_content_of_a_file_that_an_option_names_is_part_of_what_a_case_depen
 
 
 @pytest.mark.parametrize(
-    "first", [["defense=mine"], ["defense=mine", "limit=1"], ["defense=mine", "defense.words=9"]]
+    "first", [["defense=mine"], ["defense=mine", "limit_per_suite=1"], ["defense=mine", "defense.words=9"]]
 )
 def test_a_yaml_edited_between_two_compositions_is_read_again(tmp_path: Path, first: list[str]) -> None:
     mine = tmp_path / "defense/mine.yaml"
@@ -214,11 +214,13 @@ def test_the_seed_is_part_of_what_a_case_depends_on() -> None:
         (["defense=none,agentsy"], r"Unknown defense 'agentsy'"),
         (["defense=[none,agentsys]"], r"is a list; a sweep has commas alone: defense=none,agentsys$"),
         (["+experiment=quick"], r"Unknown experiment 'quick'\. Did you mean quickstart"),
-        (["limi=3"], r"Unknown setting 'limi'\. Did you mean limit"),
+        (["limit_per_suit=3"], r"Unknown setting 'limit_per_suit'\. Did you mean limit_per_suite"),
+        (["limit=1"], r"^limit is limit_per_suite now: limit_per_suite=1$"),
+        (["+limit=1,2"], r"^limit is limit_per_suite now: limit_per_suite=1,2$"),
         (["defens=none"], r"Did you mean defense"),
         (["executor.worker=2"], r"Did you mean executor\.workers"),
-        (["limit=abc"], r"Setting 'limit' = 'abc'"),
-        (["limit=0"], r"Setting 'limit' = 0"),
+        (["limit_per_suite=abc"], r"Setting 'limit_per_suite' = 'abc'"),
+        (["limit_per_suite=0"], r"Setting 'limit_per_suite' = 0"),
         (["executor.workers=0"], r"Setting 'executor\.workers' = 0"),
         (["defense"], r"Override not understood.*key=value"),
         (["defense=[none"], r"Override not understood"),
@@ -230,6 +232,19 @@ def test_a_slip_is_one_line_with_the_mend(overrides: list[str], says: str) -> No
         compose(overrides)
     assert re.search(says, str(caught.value))
     assert "\n" not in str(caught.value)
+
+
+def test_a_preset_with_a_setting_of_earlier_versions_is_refused_and_stored_settings_are_read(
+    tmp_path: Path,
+) -> None:
+    preset = tmp_path / "experiment/mine.yaml"
+    preset.parent.mkdir()
+    preset.write_text("# @package _global_\nlimit: 4\n")
+    with pytest.raises(ConfigError, match=r"^limit is limit_per_suite now: limit_per_suite=4$"):
+        compose(["experiment=mine"], [tmp_path])
+    (today,) = compose(["limit_per_suite=4"])
+    stored = today.model_dump(exclude={"limit_per_suite"}) | {"limit": 4}
+    assert Settings.model_validate(stored) == today
 
 
 @pytest.mark.usefixtures("each_choice_once")
@@ -315,8 +330,8 @@ def test_a_pattern_chooses_among_names(tmp_path: Path) -> None:
     ("override", "said"),
     [
         ("defense=glob(agentsyx*)", "Unknown defense 'agentsyx*'. Did you mean agentsys"),
-        ("limit=glob(3*)", "a pattern chooses among model, defense"),
-        ("limit=interval(1,3)", "Write commas: limit=A,B"),
+        ("limit_per_suite=glob(3*)", "a pattern chooses among model, defense"),
+        ("limit_per_suite=interval(1,3)", "Write commas: limit_per_suite=A,B"),
         ("experiment=table99", "Unknown experiment 'table99'"),
     ],
 )

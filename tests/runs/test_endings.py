@@ -12,7 +12,7 @@ from agentsys.analysis.metrics.rates import measure
 from agentsys.cli import app
 from agentsys.records.case_reader import read_cases
 
-SUITE = ["defense=none", "attack=none", "benchmark.suites=[banking]", "limit=8"]
+SUITE = ["defense=none", "attack=none", "benchmark.suites=[banking]", "limit_per_suite=8"]
 
 
 @pytest.mark.parametrize(("fault", "ended"), [("ramble", "cut"), ("loop", "rounds")])

@@ -49,7 +49,7 @@ def test_with_the_real_clock_they_read_the_time_of_day(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("defense", ["none", pytest.param("agentsys", marks=pytest.mark.slow)])
 def test_the_second_run_is_answered_by_the_reply_cache(tmp_path: Path, defense: str) -> None:
-    with serve(build_served_model(version="v1.2.2", options={})) as server:
+    with serve(build_served_model()) as server:
         served = [
             "model=served",
             "model.cache=true",

@@ -44,7 +44,7 @@ def left_over(folder: Path) -> list[str]:
 
 @pytest.mark.slow
 def test_two_processes_share_the_cases_and_leave_what_one_would(tmp_path: Path) -> None:
-    plan = [*SMALL, "attack=none,direct", "limit=6"]
+    plan = [*SMALL, "attack=none,direct", "limit_per_suite=6"]
     summary = together(tmp_path, 2, 0, *plan)
     assert sorted(summary["stored"]) == sorted(summary["planned"])
     assert summary["joined"] >= 1
@@ -80,7 +80,7 @@ def test_a_search_that_several_cases_need_is_made_by_one_process(tmp_path: Path)
 def test_many_processes_and_many_kills_lose_and_double_nothing(
     processes: int, kills: int, limit: int, tmp_path: Path
 ) -> None:
-    plan = [*SMALL, "attack=none,direct", "defense=none,agentsys", f"limit={limit}"]
+    plan = [*SMALL, "attack=none,direct", "defense=none,agentsys", f"limit_per_suite={limit}"]
     summary = together(tmp_path, processes, kills, *plan)
     stored = summary["stored"]
     assert len(stored) == len(set(stored)), "a case was stored twice"

@@ -69,7 +69,7 @@ def test_a_plan_has_a_case_per_user_task_and_pair(tmp_path: Path) -> None:
 def test_a_limit_meets_many_user_and_injection_tasks_in_every_suite(
     tmp_path: Path, limit: int, users: int
 ) -> None:
-    session = planned(tmp_path, ["attack=direct", f"limit={limit}"])
+    session = planned(tmp_path, ["attack=direct", f"limit_per_suite={limit}"])
     by_suite: dict[str, list[Any]] = {}
     for job in session.plan.jobs:
         by_suite.setdefault(job.case.suite, []).append(job.case)

@@ -89,7 +89,7 @@ def test_a_dry_run_without_a_key_tells_of_the_extra_all_the_same(
 
 
 def test_an_error_of_one_cell_ends_that_cell_alone(tmp_path: Path, conf: Path) -> None:
-    chosen = ["model=simulated", "defense=broken,none", "benchmark.suites=[slack]", "limit=6"]
+    chosen = ["model=simulated", "defense=broken,none", "benchmark.suites=[slack]", "limit_per_suite=6"]
     session = prepare_session(
         [*chosen, "executor.workers=1", f"logdir={tmp_path / 'runs'}"], config_dirs=[conf]
     )

@@ -27,7 +27,7 @@ _URLS: dict[str, Callable[[str], str]] = {
 def test_a_planned_conversation_over_the_wire_goes_as_with_the_model_itself(
     tmp_path: Path, model: str
 ) -> None:
-    with serve(build_served_model(version="v1.2.2", options={}, overrides=["benchmark=asb"])) as server:
+    with serve(build_served_model(["benchmark=asb"])) as server:
         root = server.base_url.removesuffix("/v1")
         session = prepare_session(
             [
@@ -37,7 +37,7 @@ def test_a_planned_conversation_over_the_wire_goes_as_with_the_model_itself(
                 f"model={model}",
                 f"model.base_url={_URLS[model](root)}",
                 "attack=opi_naive",
-                "limit=1",
+                "limit_per_suite=1",
                 f"logdir={tmp_path}",
             ]
         )
@@ -75,8 +75,7 @@ def _play_presets(folder: Path, *model: str) -> dict[tuple[str, ...], dict[str, 
 
 @pytest.mark.slow
 def test_every_preset_gets_over_the_wire_what_it_gets_from_the_model_itself(tmp_path: Path) -> None:
-    options = {"reader": "hostile"}
-    with serve(build_served_model(version="v1.2.2", options=options)) as server:
+    with serve(build_served_model(["model.reader=hostile"])) as server:
         address = f"model.base_url={_URLS['served'](server.base_url.removesuffix('/v1'))}"
         served = _play_presets(tmp_path / "served", "model=served", address)
     own = _play_presets(tmp_path / "own", "model=simulated")
@@ -87,11 +86,10 @@ def test_every_preset_gets_over_the_wire_what_it_gets_from_the_model_itself(tmp_
 @pytest.mark.parametrize(
     ("override", "says"),
     [
-        ("model=simulated", "only the benchmark can be chosen here"),
         ("benchmark=asb,agentdojo", "one benchmark at a time"),
         ("benchmark=abs", "Did you mean asb"),
     ],
 )
 def test_a_slip_in_what_it_is_to_know_is_one_line(override: str, says: str) -> None:
     with pytest.raises(ConfigError, match=says):
-        build_served_model(version="v1.2.2", options={}, overrides=[override])
+        build_served_model([override])

@@ -167,7 +167,7 @@ def test_nothing_is_sent_where_others_spending_cannot_be_seen(tmp_path: Path) ->
 
 
 def test_a_run_without_a_budget_shares_nothing(tmp_path: Path) -> None:
-    chosen = ["model=simulated", "benchmark.suites=[slack]", "attack=none", "limit=1", f"logdir={tmp_path}"]
+    chosen = ["model=simulated", "benchmark.suites=[slack]", "limit_per_suite=1", f"logdir={tmp_path}"]
     prepare_session(chosen).execute(Silent())
     assert not (tmp_path / ".agentsys/budget").exists()
     prepare_session([*chosen, "budget.tokens=1000000"]).execute(Silent())

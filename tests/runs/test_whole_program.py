@@ -53,14 +53,7 @@ def test_it_is_refused_before_anything_runs_and_told_what_to_do(tmp_path: Path, 
         planned(tmp_path, mode)
 
 
-SWEEP = [
-    "benchmark=asb",
-    "benchmark.mode=faithful,react",
-    "model=simulated",
-    "defense=none,isolategpt",
-    "attack=none",
-    "limit=1",
-]
+SWEEP = ["benchmark=asb", "benchmark.mode=faithful,react", "defense=none,isolategpt", "limit_per_suite=1"]
 
 
 def test_in_a_sweep_its_cells_can_be_left_out_and_the_tables_say_where_it_did_not_run(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from agentdojo.functions_runtime import FunctionCall
-from front_clients import READ, SEND, Client, ask, conversations_threads, desk_of, result, wait_until
+from front_clients import READ, SEND, Client, ask, desk_of, result, wait_until
 from scripted_for_serving import Scripted, calls, says
 
 from agentsys.defense.agentsys import AgentSys
@@ -39,7 +39,7 @@ TOOLS: dict[str, Callable[..., str]] = {"read": pages, "send": lambda to, text: 
 
 
 def status(refused: pytest.ExceptionInfo[RequestRefused]) -> tuple[int, str | None]:
-    return refused.value.problem.status, refused.value.problem.code
+    return refused.value.status, refused.value.code
 
 
 def test_calls_are_handed_out_and_results_resume_the_agent() -> None:
@@ -56,26 +56,13 @@ def test_calls_are_handed_out_and_results_resume_the_agent() -> None:
     ]
     assert [spec.name for spec in model.asked[0].tools] == ["read", "send"]
     assert model.asked[0].tools[0].parameters == READ.parameters
-    wait_until(lambda: not conversations_threads(), "a thread stays")
+    wait_until(lambda: client.desk.running_count == 0, "a turn goes on")
 
 
 def test_without_a_system_message_the_model_gets_none() -> None:
     model = Scripted(says("Hello."))
     Client(desk_of(model, NoDefense()), TOOLS).ask("Hi.")
     assert [message["role"] for message in model.asked[0].messages] == ["user"]
-
-
-def test_calls_of_one_message_go_out_together_where_nothing_is_decided_between_them() -> None:
-    pair = calls(("read", {"page": "1"}), ("read", {"page": "2"}))
-    model = Scripted(pair, says("Done."))
-    client = Client(desk_of(model, NoDefense()), TOOLS)
-    reply = client.say("Read both.")
-    made = reply.message["tool_calls"] or []
-    assert [call.args["page"] for call in made] == ["1", "2"]
-    # The order of results is the client's own; each finds its call.
-    client.messages += [result(made[1], "second"), result(made[0], "first")]
-    assert text_of(client.send().message) == "Done."
-    assert [text_of(m) for m in model.asked[1].messages[-2:]] == ["first", "second"]
 
 
 class Roles:
@@ -95,7 +82,7 @@ INTENT = {"text": "string"}
 LABELS = ChatReply(assistant('{"read": "query", "send": "command"}'), Usage(1000, 1000))
 
 
-def test_calls_go_out_one_by_one_where_a_defense_runs_them_itself() -> None:
+def test_calls_of_one_message_go_out_one_by_one() -> None:
     pair = calls(("read", {"page": "1", "intent": INTENT}), ("read", {"page": "2", "intent": INTENT}))
     model = Roles(main=[pair, says("Done.")], worker=[says('{"text": "x"}')], privileges=[LABELS])
     client = Client(desk_of(model, AgentSys()), TOOLS)
@@ -168,28 +155,11 @@ def test_a_changed_call_and_calls_left_out_are_refused() -> None:
     client.messages = [whole[0], assistant(None, [other]), result(other, "x"), assistant("So."), user("And?")]
     with pytest.raises(RequestRefused, match="not the one that was handed out") as refused:
         client.send()
-    assert refused.value.problem.status == 409
+    assert refused.value.status == 409
     client.messages = [*whole[:3], assistant("So."), user("And?")]
     with pytest.raises(RequestRefused, match="left out") as refused:
         client.send()
-    assert refused.value.problem.status == 409
-
-
-def test_a_client_that_gives_calls_ids_of_its_own_is_found_by_the_trace() -> None:
-    model = Scripted(calls(("read", {"page": "1"}), ("read", {"page": "2"})), says("Read."))
-    client = Client(desk_of(model, NoDefense()), TOOLS)
-    made = client.say("Read both.").message["tool_calls"] or []
-    own = [FunctionCall(function=one.function, args=one.args, id=f"own-{n}") for n, one in enumerate(made)]
-    client.messages = [
-        client.messages[0],
-        assistant(None, own),
-        *(result(one, f"of {one.id}") for one in own),
-    ]
-    with pytest.raises(RequestRefused) as refused:
-        client.send()
-    assert status(refused) == (409, "unknown_conversation")
-    assert text_of(client.send(trace=client.replies[0].trace).message) == "Read."
-    assert [text_of(one) for one in model.asked[1].messages[-2:]] == ["of own-0", "of own-1"]
+    assert refused.value.status == 409
 
 
 def test_calls_and_results_that_a_client_writes_as_words_are_results_all_the_same() -> None:
@@ -234,15 +204,21 @@ def test_a_call_answered_twice_keeps_its_first_answer() -> None:
 
 
 def test_results_of_other_ids_missing_ones_and_doubled_ones_are_refused() -> None:
-    pair = calls(("read", {"page": "1"}), ("read", {"page": "2"}))
-    model = Scripted(pair, says("Done."))
+    model = Scripted(calls(("read", {"page": "1"})), calls(("read", {"page": "2"})), says("Done."))
     client = Client(desk_of(model, NoDefense()), TOOLS)
-    made = client.say("Go.").message["tool_calls"] or []
+    client.say("Go.")
+    client.run_calls()
+    [old] = client.replies[0].message["tool_calls"] or []
+    [made] = client.send().message["tool_calls"] or []
     foreign = FunctionCall(function="read", args={"page": "1"}, id="call_of_somebody")
-    for wrong in ([made[0]], [made[0], made[0]], [made[0], foreign], []):
+    for wrong in ([old], [made, made], [made, foreign], []):
         with pytest.raises(RequestRefused):
             request = WireRequest([*client.messages, *(result(one, "x") for one in wrong)], client.specs)
             ask(client.desk, "me", request)
+    both = [client.messages[0], assistant(None, [old, made]), result(old, "x"), result(made, "x")]
+    with pytest.raises(RequestRefused, match="one at a time") as refused:
+        ask(client.desk, "me", WireRequest(both, client.specs))
+    assert status(refused) == (409, "unknown_conversation")
     client.run_calls()
     assert text_of(client.send().message) == "Done."
 
@@ -382,8 +358,8 @@ def test_a_bug_of_a_defense_is_a_500_that_tells_nothing_of_it() -> None:
     client = Client(desk_of(Scripted(says("x")), Broken(), kept=kept), TOOLS)
     with pytest.raises(RequestRefused) as refused:
         client.say("Go.")
-    assert refused.value.problem.status == 500
-    assert "secret" not in refused.value.problem.message
+    assert refused.value.status == 500
+    assert "secret" not in refused.value.message
     assert kept[0].error_kind == "defense"
     assert "ZeroDivisionError" in (kept[0].traceback or "")
 
@@ -411,7 +387,7 @@ def test_an_abandoned_conversation_ends_by_itself_and_is_stored() -> None:
     client.run_calls()
     with pytest.raises(RequestRefused) as refused:
         client.send()
-    assert refused.value.problem.status == 409
+    assert refused.value.status == 409
 
 
 def test_no_more_than_so_many_are_under_way_at_once() -> None:
@@ -422,7 +398,7 @@ def test_no_more_than_so_many_are_under_way_at_once() -> None:
         Client(desk, TOOLS).say("Go.")
     with pytest.raises(RequestRefused) as refused:
         Client(desk, TOOLS).say("Go.")
-    assert (refused.value.problem.status, refused.value.problem.retry_after_s) == (429, 1.0)
+    assert (refused.value.status, refused.value.retry_after_s) == (429, 1.0)
     desk.stop()
     assert desk.running_count == 0
 
@@ -445,7 +421,7 @@ def test_bytes_and_cpu_of_a_key_are_bounded_and_those_of_another_are_its_own() -
     Client(desk, TOOLS).say("x" * 600)
     with pytest.raises(RequestRefused, match="all the room") as refused:
         Client(desk, TOOLS).say("x" * 600)
-    assert refused.value.problem.status == 429
+    assert refused.value.status == 429
     Client(desk, TOOLS, owner="other").say("x" * 600)
     desk.stop()
 
@@ -474,7 +450,7 @@ def test_stopping_ends_every_thread() -> None:
     with pytest.raises(RequestRefused) as refused:
         clients[0].messages.append(result((clients[0].replies[0].message["tool_calls"] or [])[0], "x"))
         clients[0].send()
-    assert refused.value.problem.status == 503
+    assert refused.value.status == 503
 
 
 def test_a_defense_that_asks_for_the_request_again_stands_in_every_turn() -> None:

@@ -88,7 +88,7 @@ def test_after_a_restart_words_go_on_and_calls_that_wait_are_a_409() -> None:
     assert words.ask("And?") == "And hello."
     with pytest.raises(RequestRefused) as refused:
         waits.send()
-    assert (refused.value.problem.status, refused.value.problem.code) == (409, "unknown_conversation")
+    assert (refused.value.status, refused.value.code) == (409, "unknown_conversation")
 
 
 @pytest.mark.parametrize(

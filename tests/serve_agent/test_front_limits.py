@@ -54,7 +54,7 @@ def test_conversations_at_once_are_all_under_way_and_all_answered() -> None:
     assert answers == {str(number): f"page {number}" for number in range(AT_ONCE)}
     assert set(under_way) == {AT_ONCE}
     assert len(kept) == AT_ONCE
-    wait_until(lambda: not conversations_threads(), "a thread stays")
+    wait_until(lambda: desk.running_count == 0, "a turn goes on")
 
 
 def test_conversations_that_are_left_end_by_themselves_and_are_forgotten() -> None:
@@ -63,10 +63,9 @@ def test_conversations_that_are_left_end_by_themselves_and_are_forgotten() -> No
     desk = desk_of(Scripted(calls(("read", {"page": "1"}))), NoDefense(), limits=limits, kept=kept)
     for number in range(LEFT):
         Client(desk, {}).say(f"Go {number}.")
-    wait_until(lambda: not conversations_threads(), "a thread stays")
+    wait_until(lambda: desk.running_count == 0, "a turn goes on")
     assert {one.error_kind for one in kept} == {"conversation_ended"}
     assert len(kept) == LEFT
-    wait_until(lambda: desk.running_count == 0, "a turn goes on")
     Client(desk, {}).say("One more.")
     assert desk.resting_count <= limits.max_resting + 1
     desk.stop()

@@ -128,10 +128,9 @@ def test_a_token_is_asked_for_and_opens_the_server_to_others(tmp_path: Path) -> 
 
 
 def test_settings_of_several_agents_or_of_one_that_cannot_be_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="one model and one defense"):
-        serve_agent(["model=simulated", "defense=none,agentsys", f"logdir={tmp_path}"])
-    with pytest.raises(ConfigError, match="Did you mean"):
-        serve_agent(["model=simulated", "defense=agentsis", f"logdir={tmp_path}"])
+    for defense, told in (("none,agentsys", "one model and one defense"), ("agentsis", "Did you mean")):
+        with pytest.raises(ConfigError, match=told):
+            build_defended_agent(["model=simulated", f"defense={defense}", f"logdir={tmp_path}"])
 
 
 def invoke(*arguments: str) -> Any:
@@ -160,7 +159,6 @@ def test_the_command_serves_an_agent_where_settings_name_one(
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["defense=none", "--susceptibility", "0.5"], "--susceptibility is for the simulated model"),
         (["defense=none", "--host", "0.0.0.0"], "not loopback"),
         (["defense=none", "--token-env", "NO_SUCH_VARIABLE_HERE"], "NO_SUCH_VARIABLE_HERE"),
     ],

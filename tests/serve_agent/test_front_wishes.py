@@ -1,4 +1,4 @@
-"""What clients ask for besides an answer: choices of tools, answer schemas, single calls, rounds; hand-overs."""
+"""What clients ask for besides an answer: choices of tools, answer schemas; hand-overs."""
 
 from __future__ import annotations
 
@@ -15,11 +15,10 @@ from agentsys.models.chat import ChatReply, ChatRequest, ToolSpec, assistant, sy
 from agentsys.models.serving import Server
 from agentsys.models.serving.wire_format import RequestRefused
 from agentsys.serve_agent import load_defense
-from agentsys.serve_agent.conversation_router import ConversationLimits
 from baselines.none import NoDefense
 
 WAIT_S = 120.0
-PAIR = calls(("read", {"page": "1"}), ("read", {"page": "2"}))
+CALL = calls(("read", {"page": "1"}))
 TOOLS: Any = {"read": lambda page: f"This is page {page}.", "send": lambda to, text: "sent"}
 CHAT_TOOLS: Any = [{"type": "function", "function": {"name": "read", "parameters": READ.parameters}}]
 WORDS: Any = [{"role": "user", "content": "Read both."}]
@@ -28,7 +27,7 @@ BILL = ToolSpec("final_result", "The bill.", NUMBER)
 
 
 class Reader:
-    """Reads two pages for each request, and then says what stood there and how much was said before."""
+    """Reads a page for each request, and then says what stood there and how much was said before."""
 
     name = "reader"
 
@@ -36,7 +35,7 @@ class Reader:
         asked = [number for number, one in enumerate(request.messages) if one["role"] == "user"]
         newest = request.messages[asked[-1] :]
         read = [text_of(one) for one in newest if one["role"] == "tool"]
-        return says(f"{len(asked)}: {' '.join(read)}") if read else PAIR
+        return says(f"{len(asked)}: {' '.join(read)}") if read else CALL
 
 
 @pytest.fixture
@@ -65,7 +64,7 @@ def test_openais_sdk_runs_calls_whole_and_streamed_and_each_turn_has_a_trace(
             {"role": "tool", "tool_call_id": call.id, "content": f"Page {n}."}
             for n, call in enumerate(message.tool_calls or ())
         ]
-    assert message.content == "1: Page 0. Page 1."
+    assert message.content == "1: Page 0."
 
 
 @pytest.mark.parametrize(
@@ -74,7 +73,7 @@ def test_openais_sdk_runs_calls_whole_and_streamed_and_each_turn_has_a_trace(
 )
 @pytest.mark.parametrize("forced", ["required", "final_result"])
 def test_a_demand_for_the_clients_answer_schema_gets_the_answer_as_its_call(answer: str, forced: str) -> None:
-    model = Scripted(*([] if forced == "final_result" else [PAIR]), says(answer), says("So."))
+    model = Scripted(*([] if forced == "final_result" else [CALL]), says(answer), says("So."))
     client = Client(desk_of(model, NoDefense()), TOOLS, [READ, BILL])
     client.messages.append(user("What is the bill?"))
     reply = client.send(forced=forced)
@@ -103,7 +102,7 @@ def test_an_answer_that_does_not_fit_is_asked_for_once_more_and_then_said() -> N
     client.messages.append(result(call, "INJECTED: try again"))
     with pytest.raises(RequestRefused, match="not one of the schema") as refused:
         client.send(forced="required")
-    assert refused.value.problem.status == 422
+    assert refused.value.status == 422
     assert "was not taken" in text_of(model.asked[2].messages[-1])
     assert "INJECTED" not in str(model.asked[-1].messages)
 
@@ -121,7 +120,7 @@ def test_a_demand_for_a_tool_that_is_not_there_is_refused() -> None:
     client.messages.append(user("Go."))
     with pytest.raises(RequestRefused, match="no tool of that name") as refused:
         client.send(forced="write")
-    assert refused.value.problem.status == 400
+    assert refused.value.status == 400
 
 
 def test_agents_that_hand_over_to_each_other_end_in_an_error() -> None:
@@ -133,7 +132,7 @@ def test_agents_that_hand_over_to_each_other_end_in_an_error() -> None:
     client.messages[0], client.specs = system("You refund."), [SEND]
     with pytest.raises(RequestRefused, match="hand over") as refused:
         client.send()
-    assert (refused.value.problem.status, refused.value.problem.code) == (409, "handoff")
+    assert (refused.value.status, refused.value.code) == (409, "handoff")
 
 
 @pytest.mark.parametrize(
@@ -146,7 +145,7 @@ def test_names_of_parameters_that_cannot_be_are_the_clients_mistake(parameter: s
     client = Client(desk_of(model, defense), TOOLS, [ToolSpec("read", "Reads.", schema)])
     with pytest.raises(RequestRefused, match=parameter) as refused:
         client.say("Go.")
-    assert refused.value.problem.status == 400
+    assert refused.value.status == 400
 
 
 def test_a_defense_that_runs_a_program_takes_one_request() -> None:
@@ -154,13 +153,6 @@ def test_a_defense_that_runs_a_program_takes_one_request() -> None:
     client.messages += [user("Hi."), assistant("Hello.")]
     with pytest.raises(RequestRefused, match="plans a request as a whole"):
         client.say("And?")
-
-
-def test_a_client_that_wants_one_call_at_a_time_gets_one(server: Server) -> None:
-    chat = openai_client(server, WAIT_S).chat.completions
-    for parallel, count in ((True, 2), (False, 1)):
-        reply = chat.create(model="m", messages=WORDS, tools=CHAT_TOOLS, parallel_tool_calls=parallel)
-        assert len(reply.choices[0].message.tool_calls or ()) == count
 
 
 def test_tool_output_without_the_id_of_a_call_would_be_the_users_words_and_is_refused(server: Server) -> None:
@@ -185,15 +177,3 @@ def test_tools_that_a_client_leaves_out_beside_results_are_called_no_more() -> N
     client.specs = []
     assert text_of(client.send().message) == "Read, and not sent."
     assert "no further tool calls" in str(model.asked[-1].messages[-1]["error"])  # type: ignore[typeddict-item]
-
-
-def test_after_the_clients_rounds_the_agent_answers_with_what_there_is() -> None:
-    turns = [calls(("read", {"page": str(number)})) for number in range(4)]
-    model = Scripted(*turns, says("As far as I came."), *turns[:1], says("Read."))
-    client = Client(desk_of(model, NoDefense(), limits=ConversationLimits(rounds=2)), TOOLS)
-    assert client.ask("Read them all.") == "As far as I came."
-    assert [len(reply.message["tool_calls"] or ()) for reply in client.replies] == [1, 1, 0]
-    assert "no further tool calls" in str(model.asked[-1].messages[-1]["error"])  # type: ignore[typeddict-item]
-    # Each request of the user has its own rounds.
-    assert client.ask("Then one.") == "Read."
-    assert len(client.replies) == 5

@@ -15,7 +15,7 @@ from agentsys.runs.run_session import prepare_session
 
 SIMULATED = ("model=simulated", "defense=none,agentsys", "attack=important_instructions")
 PAID = ("model=paid", "defense=none", "attack=none")
-SMALL = ("benchmark.suites=[slack]", "limit=2")
+SMALL = ("benchmark.suites=[slack]", "limit_per_suite=2")
 
 
 def run(logdir: Path, *overrides: str, conf: Sequence[Path] = (), plugins: Sequence[Path] = ()) -> None:
@@ -36,7 +36,7 @@ def paid_run(tmp_path: Path, logdir: Path, **model: Any) -> None:
 
 
 def verified(bundle: Path, *, trust_code: bool = False) -> Verification:
-    return verify_bundle(bundle, listener=lambda _: Silent(), workers=2, trust_code=trust_code)
+    return verify_bundle(bundle, workers=2, trust_code=trust_code)
 
 
 def changed(bundle: Path, change: Callable[[str, bytes], bytes | None]) -> Path:

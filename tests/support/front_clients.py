@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 from agentdojo.functions_runtime import FunctionCall
@@ -16,10 +17,8 @@ from agentsys.models.chat import ChatModel, Scene, ToolSpec, system, text_of, us
 from agentsys.models.serving import Server, serve
 from agentsys.models.serving.wire_format import TracedReply, WireRequest
 from agentsys.models.wrappers.accounting import RecordingModel
-from agentsys.serve_agent.agent_server import AgentEndpoint
-from agentsys.serve_agent.conversation_router import ConversationLimits, ConversationRouter
+from agentsys.serve_agent.conversation_router import THREAD_NAME, ConversationLimits, ConversationRouter
 from agentsys.serve_agent.defended_agent import DefendedAgent, Dialogue
-from agentsys.serve_agent.running_turn import THREAD_NAME
 
 TEXT = {"type": "string"}
 PAGE = {"type": "object", "properties": {"page": TEXT}, "required": ["page"]}
@@ -62,28 +61,18 @@ def desk_of(
     return desk
 
 
-class NoTarget:
-    """In place of cases as targets of attacks: there are none."""
-
-    def is_case_name(self, model: str) -> bool:
-        return False
-
-    def listed(self, under: str) -> Sequence[str]:
-        return ()
-
-
 @contextmanager
 def served_desk(model: ChatModel, defense: Defense, **more: Any) -> Iterator[Server]:
     """A server with a desk behind it."""
     desk = desk_of(model, defense, **more)
-    with serve(AgentEndpoint(desk, NoTarget())) as server:  # type: ignore[arg-type]
+    with serve(desk) as server:
         yield server
     desk.stop()
 
 
 def ask(desk: ConversationRouter, owner: str, request: WireRequest) -> TracedReply:
     """The reply to a request, whenever it comes."""
-    return desk.answer(owner, request)[1].result(PATIENCE_S)
+    return desk.take(replace(request, owner=owner))[1].result(PATIENCE_S)
 
 
 def stop_desks() -> None:

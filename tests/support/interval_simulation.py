@@ -20,13 +20,7 @@ from agentsys.analysis.statistics.outcome_grid import (
     Tally,
     percentile_interval,
 )
-from agentsys.analysis.statistics.rate_estimates import (
-    Estimate,
-    mean_rate,
-    pooled_rate,
-    proportion_interval,
-    suite_totals,
-)
+from agentsys.analysis.statistics.rate_estimates import Estimate, mean_rate, proportion_interval
 
 AGENTDOJO_V1_2 = ((16, 9), (21, 5), (20, 7), (40, 14))
 """User tasks and injection tasks of banking, slack, travel and workspace since v1.2."""
@@ -124,7 +118,7 @@ def _outcomes(generator: np.random.Generator, chance: FloatArray) -> FloatArray:
 
 def _overall(grids: Sequence[FloatArray], resampler: Resampler) -> Estimate:
     counted = [_tally(f"suite {number}", grid) for number, grid in enumerate(grids)]
-    return mean_rate([pooled_rate([suite_totals(suite, Side.INJECTED, resampler)]) for suite in counted])
+    return mean_rate(counted, Side.INJECTED, resampler)
 
 
 def _tally(name: str, grid: FloatArray) -> Tally:

@@ -9,9 +9,9 @@ from agentsys.analysis.statistics.differences import (
     Difference,
     PairedGrid,
     SignDraws,
-    suite_difference,
+    mean_difference,
 )
-from agentsys.analysis.statistics.outcome_grid import FloatArray, Tally
+from agentsys.analysis.statistics.outcome_grid import FloatArray, Side, Tally
 
 
 def grid_of(
@@ -34,12 +34,12 @@ def grid_of(
     filled = np.ones_like(change) if cases is None else cases
     after, before = np.maximum(change, 0.0), np.maximum(-change, 0.0)
     users, injections = (tuple(f"{task:02d}" for task in range(count)) for count in change.shape)
-    counted = Tally(suite, users, injections, filled, after, after, 0)
-    return PairedGrid(counted, before, after, SignDraws(draws, seed))
+    first, second = (Tally(suite, users, injections, filled, hits, hits, 0) for hits in (before, after))
+    return PairedGrid(first, second, Side.SOLVED, SignDraws(draws, seed))
 
 
 def difference_of(
     change: FloatArray, cases: FloatArray | None = None, *, draws: int = SIGN_DRAWS, seed: int = 0
 ) -> Difference:
     """The difference in one such suite."""
-    return suite_difference(grid_of(change, cases, draws=draws, seed=seed))
+    return mean_difference([grid_of(change, cases, draws=draws, seed=seed)])

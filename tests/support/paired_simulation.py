@@ -18,7 +18,7 @@ from scipy import optimize, special
 
 from agentsys.analysis.statistics.difference_test import LEVEL, difference_interval, p_value
 from agentsys.analysis.statistics.differences import Difference, PairedGrid, SignDraws, mean_difference
-from agentsys.analysis.statistics.outcome_grid import FloatArray, Tally
+from agentsys.analysis.statistics.outcome_grid import FloatArray, Side, Tally
 
 V1 = ((16, 9), (21, 5), (20, 7), (40, 6))
 """User tasks and injection tasks of banking, slack, travel and workspace before v1.2."""
@@ -136,8 +136,11 @@ def _grids(setting: PairedSetting, generator: np.random.Generator, signs: SignDr
             for logit, own in zip(logits, (setting.own_before, setting.own_after), strict=True)
         )
         users, injections = (tuple(f"{task:02d}" for task in range(count)) for count in shape)
-        counted = Tally(f"suite {number:02d}", users, injections, np.ones(shape), after, after, 0)
-        yield PairedGrid(counted, before, after, signs)
+        first, second = (
+            Tally(f"suite {number:02d}", users, injections, np.ones(shape), hits, hits, 0)
+            for hits in (before, after)
+        )
+        yield PairedGrid(first, second, Side.SOLVED, signs)
 
 
 def _effects(

@@ -16,7 +16,6 @@ from agentdojo.functions_runtime import FunctionCall
 
 from agentsys.models.chat import JsonSchema, ToolSpec
 from agentsys.models.serving.served_openai import (
-    MAX_KEPT_TOOLS,
     WireConversation,
     parse_call_arguments,
     text_blocks,
@@ -29,7 +28,7 @@ _MESSAGE = "message"
 """What a reasoning item says it led to where that was no call; of a call it says the id."""
 
 
-def read_responses_request(body: Json, role: str) -> WireRequest:
+def read_responses_request(body: Json) -> WireRequest:
     """A request for a response as we read it."""
     conversation = _ItemReader()
     conversation.said.system(text_blocks(body.get("instructions")))
@@ -42,7 +41,6 @@ def read_responses_request(body: Json, role: str) -> WireRequest:
     return WireRequest(
         messages=conversation.said.messages,
         tools=tuple(_tool(orjson.dumps(tool)) for tool in body.get("tools") or []),
-        role=role,
         temperature=body.get("temperature"),
         max_tokens=body.get("max_output_tokens"),
         reply_schema=_reply_schema(body.get("text")),
@@ -113,7 +111,7 @@ class _ItemReader:
             raise WireError(f"{name} was provided without its required following item.")
 
 
-@lru_cache(maxsize=MAX_KEPT_TOOLS)
+@lru_cache
 def _tool(raw: bytes) -> ToolSpec:
     tool = orjson.loads(raw)
     return ToolSpec(tool["name"], tool.get("description") or "", tool.get("parameters") or {})

@@ -24,12 +24,14 @@ from agentsys.models.serving.model_application import (
     ModelApplication,
     PlainEndpoint,
     WireQuestion,
-    build_problem_response,
+    build_answer,
+    build_refusal,
+    build_response,
     describe_failure,
 )
 from agentsys.models.serving.model_server import Server
 from agentsys.models.serving.served_openai import OPENAI
-from agentsys.models.serving.wire_format import Answer, Problem, ServedEndpoint
+from agentsys.models.serving.wire_format import Answer, RequestRefused, ServedEndpoint
 
 
 class FaultKind(StrEnum):
@@ -194,7 +196,8 @@ class FaultyApplication(ModelApplication):
             return early
         if kind is not None:
             self.plan.count_served(kind)
-        response = self.build_response(question, reply, lambda answer: spoil_answer(answer, kind))
+        answer = spoil_answer(build_answer(question, self._endpoint.name, reply), kind)
+        response = build_response(question, answer, reply)
         if kind is FaultKind.INVALID_JSON:
             return Response(bytes(response.body).replace(b"{", b"{{", 1), media_type="application/json")
         if kind is FaultKind.TRUNCATED:  # Half of what is announced: uvicorn then breaks the connection off.
@@ -206,9 +209,9 @@ class FaultyApplication(ModelApplication):
         """A fault that strikes before the model is asked; None for kinds that spoil its reply."""
         if kind in _PROBLEMS:
             wait = self.plan.faults.retry_after_s if kind is FaultKind.RATE_LIMIT else None
-            problem = Problem(*_PROBLEMS[kind], retry_after_s=wait)
+            refused = RequestRefused(*_PROBLEMS[kind], retry_after_s=wait)
         elif kind is FaultKind.CONTEXT_LENGTH:
-            problem = describe_failure(question.wire, ModelError(ErrorKind.CONTEXT_LENGTH, ""))
+            refused = describe_failure(question.wire, ModelError(ErrorKind.CONTEXT_LENGTH, ""))
         elif kind in (FaultKind.RESET, FaultKind.TIMEOUT):
             self.plan.count_served(kind)
             transport = self._find_transport(question.request)
@@ -223,7 +226,7 @@ class FaultyApplication(ModelApplication):
             return None
         assert kind is not None
         self.plan.count_served(kind)
-        return build_problem_response(question.wire, problem)
+        return build_refusal(question.wire, refused)
 
     def _find_transport(self, request: Request) -> asyncio.Transport:
         assert self.server is not None
@@ -257,16 +260,12 @@ class TestServer(Server):
 WIRES = (OPENAI, RESPONSES, ANTHROPIC, GEMINI)
 
 
-def serve(
-    model: ChatModel, *, faults: Faults | None = None, latency_s: float = 0.0, wires: Sequence[Any] = WIRES
-) -> TestServer:
+def serve(model: ChatModel, *, faults: Faults | None = None, wires: Sequence[Any] = WIRES) -> TestServer:
     """Serve a model in the formats of all vendors.
 
     Args:
         model: The model that answers.
         faults: Shares and kinds of requests that fail; None: none do.
-        latency_s: Seconds each answered request takes at least.
         wires: The formats that are spoken.
     """
-    more = {"latency_s": latency_s, "wires": wires}
-    return TestServer(FaultyApplication(PlainEndpoint(model), faults or Faults(), **more))
+    return TestServer(FaultyApplication(PlainEndpoint(model), faults or Faults(), wires=wires))

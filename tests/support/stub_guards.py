@@ -10,7 +10,7 @@ import yaml
 from agentsys.guards.guard_spec import GuardSpec, install_guard, read_guard_spec
 
 MODULE = """
-import os, socket, subprocess, sys, time
+import os, socket, sys, time
 from pathlib import Path
 
 
@@ -37,8 +37,9 @@ def scan(text):
         Path("guard.log").write_text("seen")
     if "spill" in text:
         Path("/tmp/agentsys-guard-spill").write_text("seen")
-    if "launch" in text:
-        subprocess.run(["true"])
+    if "move out" in text:
+        Path("mine").write_text("seen")
+        os.rename("mine", "/tmp/agentsys-guard-moved")
     if "call home" in text:
         socket.create_connection(("1.1.1.1", 53), timeout=2)
     if "steal" in text:

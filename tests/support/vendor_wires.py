@@ -9,7 +9,14 @@ from agentdojo.functions_runtime import FunctionCall
 
 from agentsys.models.chat import JsonSchema, ToolSpec
 from agentsys.models.serving.served_openai import WireConversation, text_blocks
-from agentsys.models.serving.wire_format import Answer, Json, Problem, WireError, WireFormat, WireRequest
+from agentsys.models.serving.wire_format import (
+    Answer,
+    Json,
+    RequestRefused,
+    WireError,
+    WireFormat,
+    WireRequest,
+)
 
 
 def answer_call(conversation: WireConversation, call_id: Any, content: object, is_error: bool) -> None:
@@ -19,7 +26,7 @@ def answer_call(conversation: WireConversation, call_id: Any, content: object, i
     conversation.result(call_id, None if is_error else blocks, error)
 
 
-def read_anthropic_request(body: Json, role: str) -> WireRequest:
+def read_anthropic_request(body: Json) -> WireRequest:
     """A messages request as we read it."""
     conversation = WireConversation()
     conversation.system(text_blocks(body.get("system")))
@@ -32,7 +39,6 @@ def read_anthropic_request(body: Json, role: str) -> WireRequest:
             ToolSpec(tool["name"], tool.get("description") or "", tool["input_schema"])
             for tool in body.get("tools") or ()
         ),
-        role=role,
         temperature=body.get("temperature"),
         max_tokens=body["max_tokens"],
         reply_schema=_anthropic_schema(body),
@@ -122,10 +128,10 @@ _TYPES = {
 }
 
 
-def write_anthropic_error(problem: Problem) -> Json:
+def write_anthropic_error(refused: RequestRefused) -> Json:
     """Anthropic's error body."""
-    kind = _TYPES.get(problem.status, "invalid_request_error")
-    return {"type": "error", "error": {"type": kind, "message": problem.message}}
+    kind = _TYPES.get(refused.status, "invalid_request_error")
+    return {"type": "error", "error": {"type": kind, "message": refused.message}}
 
 
 ANTHROPIC = WireFormat(
@@ -138,7 +144,7 @@ ANTHROPIC = WireFormat(
 )
 
 
-def read_gemini_request(body: Json, role: str) -> WireRequest:
+def read_gemini_request(body: Json) -> WireRequest:
     """A generateContent request as we read it."""
     reader = _GeminiReader()
     reader.system(body.get("systemInstruction"))
@@ -149,7 +155,6 @@ def read_gemini_request(body: Json, role: str) -> WireRequest:
     return WireRequest(
         messages=reader.conversation.messages,
         tools=_tools(body),
-        role=role,
         temperature=config.get("temperature"),
         max_tokens=config.get("maxOutputTokens"),
         reply_schema=_gemini_schema(config),
@@ -283,14 +288,14 @@ _STATUSES = {
 }
 
 
-def write_gemini_error(problem: Problem) -> Json:
+def write_gemini_error(refused: RequestRefused) -> Json:
     """Google's error body; it repeats the wait in its details."""
-    status = _STATUSES.get(problem.status, "INVALID_ARGUMENT")
-    body: Json = {"code": problem.status, "message": problem.message, "status": status}
-    if problem.retry_after_s is not None:
+    status = _STATUSES.get(refused.status, "INVALID_ARGUMENT")
+    body: Json = {"code": refused.status, "message": refused.message, "status": status}
+    if refused.retry_after_s is not None:
         retry = {
             "@type": "type.googleapis.com/google.rpc.RetryInfo",
-            "retryDelay": f"{problem.retry_after_s}s",
+            "retryDelay": f"{refused.retry_after_s}s",
         }
         body["details"] = [retry]
     return {"error": body}
@@ -298,7 +303,7 @@ def write_gemini_error(problem: Problem) -> Json:
 
 GEMINI = WireFormat(
     name="gemini",
-    path="/{version}/models/{model:path}:generateContent",
+    path="/[^/]+/models/.+:generateContent",
     read=read_gemini_request,
     write=write_gemini_reply,
     error=write_gemini_error,

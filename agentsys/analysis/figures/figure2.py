@@ -7,13 +7,12 @@ the figure the benchmark is `asb`, the attack `opi` and its control `control`; t
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from agentsys.analysis.figures import drawing
-from agentsys.analysis.figures.figure_data import PAPER, Mark, Selection, list_series
-from agentsys.analysis.figures.labels import shorten_name
+from agentsys.analysis.figures.figure_data import CONTROL_SUFFIX, PAPER, Mark, Selection, list_series
 from agentsys.analysis.metrics.cell_verdict import IS_CONTROL
 from agentsys.analysis.metrics.rates import TARGETED_ASR, measure, number_in
 from agentsys.analysis.paper.paper_tables import RunLine
@@ -26,7 +25,6 @@ from agentsys.records.case_row import NO_ATTACK, CaseRow
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 BENCHMARK, ATTACK, CONTROL = "asb", "opi", "control"
 _PREFERRED = ("opi_context_ignoring", ATTACK)
@@ -35,11 +33,7 @@ _MODE, _LABEL = "figure2_mode", "figure2_attack"
 """Keys of `measured` under which the figure finds a case's mode and the attack's own label."""
 _NO_MODE = "asr"
 """The panel of runs whose benchmark names no mode."""
-_CONTROL = ": control"
-"""Ends the panel's name of a control's mark."""
 _ORDER = ("faithful", "official", "clean_plan", "hidden_tool", "react")
-_CONTROL_SIZE, _BELOW = 3.0, 0.3
-"""Of a control's marker, in points; and how far below its row it stands, in rows."""
 _UNKNOWN = (
     "The paper prints a single value of its Figure 2 (AgentSys 4.25%) and only draws the others, which are "
     "therefore not shown. It tells neither the attack type nor the number of cases nor whether plans were "
@@ -78,7 +72,7 @@ def measure_figure2(selection: Selection, errors: ErrorRule = ErrorRule.REPORT) 
     """
     marks = selection.measure(_measure_line, errors)
     # The paper's value stands in the first panel, that of the published conversation.
-    first = _list_panels(marks)[0]
+    first = next(iter(list_modes(marks)))
     marks += [
         Mark.of_paper(first, number.defense, number.value)
         for number in printed_in("figure2")
@@ -92,49 +86,29 @@ def _measure_line(about: Mark, line: RunLine, errors: ErrorRule) -> Iterator[Mar
     for mode, cases in group_by(line.cases, lambda case: str(case.measured.get(_MODE) or _NO_MODE)).items():
         for row in measure(cases, errors):
             if (row.metric, row.suite) == (TARGETED_ASR, OVERALL):
-                panel = mode + (_CONTROL if row.attack == CONTROL else "")
+                panel = mode + (CONTROL_SUFFIX if row.attack == CONTROL else "")
                 yield replace(about.with_x(number_in(row)), panel=panel, n=row.n)
 
 
-def draw_figure2(selection: Selection, marks: Sequence[Mark]) -> Figure:
-    """Draw one row per defense, one panel per mode."""
-    names, modes = list_series(marks), _list_panels(marks)
-    title = "Figure 2. Observation prompt injection on ASB"
-    notes = [_UNKNOWN, *_write_notes(selection, marks), *selection.omissions]
-    size = (7.2, 2.4 + 0.32 * len(names))
-    figure, panels = drawing.make_panels(len(modes), size, title, selection.subtitle, notes)
-    styles = drawing.choose_looks(names)
-    for axes, mode in zip(panels, modes, strict=True):
-        _draw_panel(axes, [mark for mark in marks if _mode(mark) == mode], styles)
-        axes.set_yticks(range(len(names)), [])
-        axes.set(xlim=(-4, 104), ylim=(len(names) - 0.4, -0.8), xlabel="Targeted ASR, % (lower is safer)")
-        if mode != _NO_MODE:
-            drawing.write_panel_title(axes, shorten_name(mode))
-    panels[0].set_yticks(
-        range(len(names)), [shorten_name(selection.shown.series_name(name)) for name in names]
-    )
-    return figure
-
-
-def _mode(mark: Mark) -> str:
-    return mark.panel.removesuffix(_CONTROL)
-
-
-def _list_panels(marks: Iterable[Mark]) -> list[str]:
-    """List the modes, those with the published conversation first."""
+def list_modes(marks: Iterable[Mark]) -> dict[str, str]:
+    """Panel -> heading; the modes with the published conversation first."""
     rank = {name: place for place, name in enumerate(_ORDER)}
-    modes = {_mode(mark) for mark in marks} or {_NO_MODE}
-    return sorted(modes, key=lambda mode: (rank.get(mode.partition("+")[0], len(rank)), mode))
+    modes = {mark.panel.removesuffix(CONTROL_SUFFIX) for mark in marks} or {_NO_MODE}
+    ordered = sorted(modes, key=lambda mode: (rank.get(mode.partition("+")[0], len(rank)), mode))
+    return {mode: "" if mode == _NO_MODE else drawing.shorten_name(mode) for mode in ordered}
 
 
-def _draw_panel(axes: Axes, marks: Sequence[Mark], styles: dict[str, drawing.Look]) -> None:
+def draw_mode(axes: Axes, _: str, marks: Sequence[Mark], looks: Mapping[str, drawing.Look]) -> None:
+    """Draw a row per defense; a control is small and pale, below the attack's mark."""
     axes.grid(visible=False, axis="y")
+    axes.set_yticks(range(len(looks)), [look.label for look in looks.values()])
+    axes.set(xlim=(-4, 104), ylim=(len(looks) - 0.4, -0.8), xlabel="Targeted ASR, % (lower is safer)")
+    axes.label_outer()
     for mark in marks:
-        look = styles[mark.series]
-        if mark.panel.endswith(_CONTROL):
-            # Small and pale, below the attack's mark.
-            low, color = replace(mark, y=mark.y + _BELOW), drawing.FAINT
-            axes.plot([low.x], [low.y], ls="", marker=look.marker, ms=_CONTROL_SIZE, color=color, zorder=4)
+        look = looks[mark.series]
+        if mark.panel.endswith(CONTROL_SUFFIX):
+            low, color = replace(mark, y=mark.y + 0.3), drawing.FAINT
+            axes.plot([low.x], [low.y], ls="", marker=look.marker, ms=3.0, color=color, zorder=4)
             drawing.draw_whiskers(axes, low, color)
             continue
         drawing.draw_point(axes, mark, look)
@@ -144,13 +118,14 @@ def _draw_panel(axes: Axes, marks: Sequence[Mark], styles: dict[str, drawing.Loo
         axes.annotate(f"{mark.x:.2f}", (mark.x, mark.y), xytext=offset, **style)
 
 
-def _write_notes(selection: Selection, marks: Sequence[Mark]) -> Iterator[str]:
-    if not selection.lines:
-        return
-    cases = [case for line in selection.lines for case in line.cases if case.attack == ATTACK]
-    attacks = sorted({str(case.measured.get(_LABEL, case.attack)) for case in cases})
-    yield (
-        f"Attack: {plain(', '.join(attacks))}. Whiskers: 95% intervals; where each agent has a single user "
-        "task, the agents are resampled."
-    )
-    yield _CONTROL_NOTES[any(mark.panel.endswith(_CONTROL) for mark in marks)]
+def write_notes(selection: Selection, marks: Sequence[Mark]) -> Iterator[str]:
+    """Say what the paper leaves open, which attack it is, and whether there is a control."""
+    yield _UNKNOWN
+    if selection.lines:
+        cases = [case for line in selection.lines for case in line.cases if case.attack == ATTACK]
+        attacks = sorted({str(case.measured.get(_LABEL, case.attack)) for case in cases})
+        yield (
+            f"Attack: {plain(', '.join(attacks))}. Whiskers: 95% intervals; where each agent has a single user "
+            "task, the agents are resampled."
+        )
+        yield _CONTROL_NOTES[any(mark.panel.endswith(CONTROL_SUFFIX) for mark in marks)]

@@ -3,23 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from agentsys.analysis.figures import figure2, guarantee_figure
-from agentsys.analysis.figures.drawing import DrawnFigure, apply_style, remove_words
-from agentsys.analysis.figures.figure_data import PAPER, Mark, Selection, list_series
-from agentsys.analysis.figures.line_figures import draw_table1, draw_tokens, measure_table1, measure_tokens
-from agentsys.analysis.figures.utility_figures import (
-    COST,
-    TRADE,
-    UTILITY,
-    draw_figure3,
-    draw_figure4,
-    measure_figure3,
-    measure_figure4,
-)
+from agentsys.analysis.figures import figure2, line_figures, utility_figures
+from agentsys.analysis.figures.drawing import DrawnFigure, apply_style, draw_panels, remove_words
+from agentsys.analysis.figures.figure_data import Mark, Selection, list_series
 from agentsys.analysis.metrics.cell_verdict import BROKEN
 from agentsys.analysis.metrics.rates import PERCENT
 from agentsys.analysis.paper.paper_tables import ATTACK, BENCHMARK, RunLine, list_run_lines
@@ -30,7 +20,7 @@ from agentsys.records.case_row import NO_ATTACK, CaseRow, strip_simulated_mark
 from agentsys.records.names_file import STORED_NAMES, DisplayNames
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    from agentsys.analysis.figures.drawing import DrawPanel
 
 _FIRST = ("none", "agentsys", "drift", "progent", "camel")
 """Defenses of the paper's figures, in their order."""
@@ -43,16 +33,23 @@ class FigureKind:
     name: str
     """The stem of its files."""
     title: str
-    """Its heading in a report."""
     units: Mapping[str, tuple[str, str]]
     """Panel, or nothing for all others -> units of its axes, across and up."""
     attacks: tuple[str, ...]
     """Which cases it needs; `none` for benign ones."""
     measure: Callable[[Selection, ErrorRule], list[Mark]]
-    draw: Callable[[Selection, list[Mark]], Figure]
+    panels: Mapping[str, str] | Callable[[Sequence[Mark]], Mapping[str, str]]
+    """Panel -> heading."""
+    draw: DrawPanel
+    notes: Callable[[Selection, Sequence[Mark]], Iterable[str]]
+    """Says what a reader must know, but for what is left out of every figure alike."""
+    height: float = 3.9
+    """Inches."""
+    row_height: float = 0.0
+    """Inches more for each series."""
+    legend: bool = True
+    """Whether series are named beside the panels, not at an axis."""
     benchmark: str = BENCHMARK
-    room: int | None = None
-    """Up to how many defenses those that only the paper has are drawn too; None: always."""
     prepare: Callable[[Iterable[CaseRow]], Iterable[CaseRow]] | None = None
     """Gives cases the names that the figure knows them by."""
     joins_versions: bool = True
@@ -72,7 +69,11 @@ class FigureKind:
         named = self.prepare(cases) if self.prepare else cases
         lines = list_run_lines(named, self.attacks, self.benchmark, joins_versions=self.joins_versions)
         chosen = _choose_model(lines, model)
-        mine = sorted((line for line in lines if line.model == chosen), key=_order)
+        rank = {name: place for place, name in enumerate(_FIRST)}
+        mine = sorted(
+            (line for line in lines if line.model == chosen),
+            key=lambda line: (rank.get(line.defense, len(rank)), line.defense, line.version),
+        )
         known = list(dict.fromkeys(line.defense for line in mine))
         for name in defenses:
             if name not in known:
@@ -82,7 +83,6 @@ class FigureKind:
             chosen,
             tuple(line for line in mine if line.defense in wanted),
             tuple(sorted({line.model for line in lines} - {chosen})),
-            tuple(name for name in known if name not in wanted),
         )
 
 
@@ -99,66 +99,80 @@ def _choose_model(lines: Iterable[RunLine], model: str | None) -> str:
     return max(sorted(fitting or sizes), key=lambda name: sizes[name], default="")
 
 
-def _order(line: RunLine) -> tuple[int, str, str]:
-    place = _FIRST.index(line.defense) if line.defense in _FIRST else len(_FIRST)
-    return place, line.defense, line.version
-
-
 _BOTH = (NO_ATTACK, ATTACK)
 FIGURES = {
     "2": FigureKind(
         "figure2",
-        "Figure 2: other attacks",
+        "Figure 2. Observation prompt injection on ASB",
         {"": (PERCENT, "row")},
         (figure2.ATTACK, figure2.CONTROL),
         figure2.measure_figure2,
-        figure2.draw_figure2,
-        figure2.BENCHMARK,
+        figure2.list_modes,
+        figure2.draw_mode,
+        figure2.write_notes,
+        height=2.4,
+        row_height=0.32,
+        legend=False,
+        benchmark=figure2.BENCHMARK,
         prepare=figure2.rename_cases,
         joins_versions=False,
     ),
     "3": FigureKind(
         "figure3",
-        "Figure 3: security, utility and cost",
-        {TRADE: (PERCENT, PERCENT), COST: ("million tokens", PERCENT)},
+        "Figure 3. Security, utility and cost of defenses",
+        {
+            utility_figures.TRADE: (PERCENT, PERCENT),
+            utility_figures.COST: ("million tokens", PERCENT),
+        },
         _BOTH,
-        measure_figure3,
-        draw_figure3,
+        utility_figures.measure_figure3,
+        utility_figures.PANELS3,
+        utility_figures.draw_figure3,
+        utility_figures.write_notes3,
+        height=4.4,
     ),
     "4": FigureKind(
         "figure4",
-        "Figure 4: utility and attack success by length of the task",
-        {UTILITY: ("0 short, 1 long", PERCENT), "": ("calls", PERCENT)},
+        "Figure 4. Utility and attack success by the length of the task",
+        {utility_figures.UTILITY: ("0 short, 1 long", PERCENT), "": ("calls", PERCENT)},
         _BOTH,
-        measure_figure4,
-        draw_figure4,
-        room=5,
+        utility_figures.measure_figure4,
+        utility_figures.PANELS4,
+        utility_figures.draw_figure4,
+        utility_figures.write_notes4,
+        height=2.6,
+        row_height=0.4,
     ),
     "table1": FigureKind(
         "figure_table1",
-        "Table 1 as a figure: attack success by trajectory length and injection round",
+        "Table 1 as a figure. Targeted ASR by trajectory length and injection round",
         {"": ("round", PERCENT)},
         (ATTACK,),
-        measure_table1,
-        draw_table1,
-        room=3,
+        line_figures.measure_table1,
+        line_figures.ROUND_PANELS,
+        line_figures.draw_rounds,
+        lambda *_: [line_figures.ROUND_NOTE],
     ),
     "tokens": FigureKind(
         "figure_tokens",
-        "Tokens by trajectory length",
+        "Tokens per case by trajectory length",
         {"": ("tool results", "thousand tokens")},
         _BOTH,
-        measure_tokens,
-        draw_tokens,
-        room=8,
+        line_figures.measure_tokens,
+        line_figures.TOKEN_PANELS,
+        line_figures.draw_growth,
+        line_figures.write_token_notes,
     ),
     "guarantees": FigureKind(
         "figure_guarantees",
         "Benign utility, planted targets and tokens",
-        {guarantee_figure.PLANTED: (PERCENT, PERCENT), guarantee_figure.COST: ("thousand tokens", PERCENT)},
-        (NO_ATTACK, *guarantee_figure.ATTACKS),
-        guarantee_figure.measure_guarantees,
-        guarantee_figure.draw_guarantees,
+        {utility_figures.PLANTED: (PERCENT, PERCENT), utility_figures.SPENT: ("thousand tokens", PERCENT)},
+        (NO_ATTACK, *utility_figures.WORST_OF),
+        utility_figures.measure_guarantees,
+        utility_figures.PANELS_GUARANTEES,
+        utility_figures.draw_guarantees,
+        utility_figures.write_guarantee_notes,
+        height=4.6,
     ),
 }
 """What `agentsys figure` takes -> figure."""
@@ -184,25 +198,20 @@ def make_figure(
     """
     selection = replace(kind.select(cases, model, defenses), shown=shown)
     with apply_style():
-        found = _leave_room(kind.measure(selection, errors), kind.room)
-        marks = [_label_mark(mark, shown, kind.units) for mark in found]
+        marks = [_label_mark(mark, shown, kind.units) for mark in kind.measure(selection, errors)]
         drawn = [mark for mark in marks if mark.verdict != BROKEN]
         if not marks:
             raise ConfigError(
                 f"Nothing to draw in {kind.name}: these runs hold none of the numbers it shows."
             )
-        figure = kind.draw(selection, drawn)
+        panels = kind.panels(drawn) if callable(kind.panels) else kind.panels
+        notes = [*kind.notes(selection, drawn), *selection.omissions]
+        height = kind.height + kind.row_height * len(list_series(drawn))
+        words = (kind.title, selection.write_subtitle(drawn), notes)
+        figure = draw_panels(panels, drawn, kind.draw, height, words, legend=kind.legend)
         if bare:
             remove_words(figure, simulated=any(mark.simulated for mark in marks))
         return DrawnFigure(kind.name, figure, marks)
-
-
-def _leave_room(marks: list[Mark], room: int | None) -> list[Mark]:
-    """Keep every series of the runs, and series that only the paper has as far as there is room."""
-    mine = {mark.series for mark in marks if mark.origin != PAPER}
-    others = [name for name in list_series(marks) if name not in mine]
-    drawn = mine.union(others if room is None else others[: max(room - len(mine), 0)])
-    return [mark for mark in marks if mark.series in drawn]
 
 
 def _label_mark(mark: Mark, shown: DisplayNames, units: Mapping[str, tuple[str, str]]) -> Mark:

@@ -23,6 +23,8 @@ RUNS = "runs"
 """Origin of what we measured."""
 PAPER = "paper"
 """Origin of what the paper prints: drawn hollow."""
+CONTROL_SUFFIX = ": control"
+"""Ends the panel's name of a control's mark."""
 HOLLOW_CAPTION = f"Hollow: as printed in the paper ({PAPER_MODEL})."
 WHISKERS_CAPTION = f"Whiskers: {CONFIDENCE:.0f}% intervals, user and injection tasks resampled."
 
@@ -72,13 +74,15 @@ class Mark:
         """Make the mark of a number that the paper prints."""
         return cls(panel, series, x, y, origin=PAPER, model=PAPER_MODEL)
 
-    def with_x(self, number: Number) -> Mark:
-        """Copy the mark with a number as its horizontal coordinate."""
-        return replace(self, x=number.value, x_low=number.ci_low, x_high=number.ci_high)
+    def with_x(self, number: Number, times: float = 1.0, per: float = 1.0) -> Mark:
+        """Copy the mark with a number, in another unit, as its horizontal coordinate."""
+        x, low, high = (value * times / per for value in number[:3])
+        return replace(self, x=x, x_low=low, x_high=high)
 
-    def with_y(self, number: Number) -> Mark:
-        """Copy the mark with a number as its vertical coordinate, and the number's cases behind it."""
-        return replace(self, y=number.value, y_low=number.ci_low, y_high=number.ci_high, n=number.n)
+    def with_y(self, number: Number, per: float = 1.0) -> Mark:
+        """The same upright, with the number's cases behind it."""
+        y, low, high = (value / per for value in number[:3])
+        return replace(self, y=y, y_low=low, y_high=high, n=number.n)
 
 
 def write_marks_csv(marks: Iterable[Mark]) -> str:
@@ -101,8 +105,6 @@ class Selection:
     """Those of the paper's figures first, then by name."""
     others: tuple[str, ...]
     """Models that are in the runs and not shown."""
-    hidden: tuple[str, ...] = ()
-    """Its defenses that are in the runs and not shown, because others were asked for."""
     shown: DisplayNames = STORED_NAMES
     """What the figure calls defenses and models."""
 
@@ -138,28 +140,35 @@ class Selection:
             for line, of in of_lines.items()
         }
 
-    @property
-    def subtitle(self) -> list[str]:
+    def write_subtitle(self, marks: Iterable[Mark]) -> list[str]:
         """Lines under the figure's title: the model, the version, and the mark of a simulated one."""
+        hollow = f" {HOLLOW_CAPTION}" if any(mark.origin == PAPER for mark in marks) else ""
         if not self.lines:
-            return [f"No runs for this figure. {HOLLOW_CAPTION}"]
+            return [f"No runs for this figure.{hollow}"]
         versions = plain(", ".join(dict.fromkeys(line.version for line in self.lines)))
-        model = plain(self.shown.model_name(self.model))
-        lines = [f"Filled: {model}, benchmark version {versions}. {HOLLOW_CAPTION}"]
+        lines = [f"Filled: {plain(self.shown.model_name(self.model))}, benchmark version {versions}.{hollow}"]
         if is_simulated_name(self.model):
             lines.insert(0, "SIMULATED: filled marks come from a scripted agent, not from a language model.")
         if any(line.is_mixed for line in self.lines):
             lines.append("Some series mix versions of the benchmark.")
         return lines
 
+    def list_absent(self, marks: Iterable[Mark]) -> list[str]:
+        """List the series of the runs that none of some marks is of."""
+        placed = {mark.series for mark in marks if mark.origin != PAPER}
+        return [name for name, _ in self.series if name not in placed]
+
+    def name_series(self, said: str, names: Iterable[str]) -> list[str]:
+        """Write a note about some series; none where there are none."""
+        listed = ", ".join(map(self.shown.series_name, names))
+        return [f"{said}: {plain(listed)}."] if listed else []
+
     @property
     def omissions(self) -> list[str]:
-        """Notes on models and defenses that are in the runs and not in the figure, or not to be believed."""
-        hidden = plain(", ".join(map(self.shown.defense_name, self.hidden)))
+        """Notes on defenses that are not to be believed, and on models that are in the runs and not in the figure."""
         others = plain(", ".join(map(self.shown.model_name, self.others)))
         told = {name: shorten_verdict(*self._verdicts[line]) for name, line in self.series}
         return [
             *(f"{plain(self.shown.series_name(name))}: {why}." for name, why in told.items() if why),
-            *([f"Not drawn: {hidden} (choose with --defense)."] if hidden else []),
             *([f"Also in the runs: {others} (choose with --model)."] if others else []),
         ]

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from agentsys.analysis.figures import drawing
-from agentsys.analysis.figures.figure_data import PAPER, WHISKERS_CAPTION, Mark, Selection, list_series
-from agentsys.analysis.figures.labels import place_labels
-from agentsys.analysis.metrics.rates import PERCENT, Number
+from agentsys.analysis.figures.figure_data import WHISKERS_CAPTION, Mark, Selection
+from agentsys.analysis.metrics.rates import PERCENT
 from agentsys.analysis.metrics.rates_by_length import TokensOf, acting_tokens, asr_by_round, mean_tokens
 from agentsys.analysis.metrics.search_budget import (
     ASR,
@@ -33,14 +32,20 @@ from agentsys.records.case_row import is_simulated_name, strip_simulated_mark
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 _LONGEST = 10
 """Trajectories of this length and longer are one point of the tokens' figure."""
 _FEWEST = 3
 """Cases that such a point needs."""
-_TOKEN_PANELS: dict[str, TokensOf] = {"a: all roles": attrgetter("tokens"), "b: acting agent": acting_tokens}
-_TOKEN_TITLES = ("(a) All roles together", "(b) The agent that talks to the user")
+_TOKENS_OF: dict[str, TokensOf] = {"a: all roles": attrgetter("tokens"), "b: acting agent": acting_tokens}
+TOKEN_PANELS = dict(
+    zip(_TOKENS_OF, ("(a) All roles together", "(b) The agent that talks to the user"), strict=True)
+)
+ROUND_PANELS = {f"length={length}": f"Length {length}" for length in ROUND_LENGTHS}
+ROUND_NOTE = (
+    f"{WHISKERS_CAPTION} Trajectory length: tool results in the recorded run; cases whose tool "
+    "results never hold the injection are left out. Pooled over suites."
+)
 _MOST_ATTACKS = 3
 """Attacks shown side by side at most in the figure of budgets."""
 
@@ -56,22 +61,6 @@ def measure_table1(selection: Selection, errors: ErrorRule = ErrorRule.REPORT) -
     return [*selection.measure(_measure_rounds, errors), *printed]
 
 
-def draw_table1(selection: Selection, marks: Sequence[Mark]) -> Figure:
-    """Draw a panel per trajectory length; the number of cases stands under each of our points."""
-    notes = [
-        f"{WHISKERS_CAPTION} n: cases. Trajectory length: tool results in the recorded run; cases whose tool "
-        "results never hold the injection are left out. Pooled over suites.",
-        *selection.omissions,
-    ]
-    title = "Table 1 as a figure. Targeted ASR by trajectory length and injection round"
-    figure, panels = drawing.make_panels(len(ROUND_LENGTHS), (7.2, 3.6), title, selection.subtitle, notes)
-    styles = drawing.choose_looks(list_series(marks))
-    for axes, length in zip(panels, ROUND_LENGTHS, strict=True):
-        _draw_rounds(axes, length, [mark for mark in marks if mark.panel == f"length={length}"], styles)
-    panels[0].set_ylabel("Targeted ASR, %")
-    return figure
-
-
 def _measure_rounds(about: Mark, line: RunLine, errors: ErrorRule) -> Iterator[Mark]:
     attacked = [case for case in line.cases if case.attack == ATTACK]
     by_round = asr_by_round(attacked, ROUND_LENGTHS, errors, Resampler())
@@ -79,16 +68,14 @@ def _measure_rounds(about: Mark, line: RunLine, errors: ErrorRule) -> Iterator[M
         yield replace(about, panel=f"length={length}", x=float(round_)).with_y(number)
 
 
-def _draw_rounds(axes: Axes, length: int, marks: Sequence[Mark], styles: dict[str, drawing.Look]) -> None:
-    placed = drawing.draw_lines(axes, marks, styles)
-    if len({mark.series for mark in marks if mark.origin != PAPER}) == 1:
-        for mark in (mark for mark in marks if mark.n):
-            axes.text(mark.x, -7, f"n={mark.n}", ha="center", va="top", fontsize=6.5, color=drawing.FAINT)
+def draw_rounds(axes: Axes, panel: str, marks: Sequence[Mark], looks: Mapping[str, drawing.Look]) -> None:
+    """Draw the rounds of one trajectory length."""
+    length = int(panel.removeprefix("length="))
+    drawing.draw_lines(axes, marks, looks)
     axes.set_xticks(range(1, length + 1))
-    axes.set(xlim=(0.5, length + 0.5), ylim=(-14, 105), xlabel="Round of the injection")
+    axes.set(xlim=(0.5, length + 0.5), ylim=(-4, 105), xlabel="Round", ylabel="Targeted ASR, %")
     axes.set_yticks(range(0, 101, 20))
-    drawing.write_panel_title(axes, f"Length {length}")
-    place_labels(axes, drawing.label_lines(placed, styles), drawing.list_line_obstacles(placed))
+    axes.label_outer()
 
 
 def measure_tokens(selection: Selection, errors: ErrorRule = ErrorRule.REPORT) -> list[Mark]:
@@ -99,50 +86,35 @@ def measure_tokens(selection: Selection, errors: ErrorRule = ErrorRule.REPORT) -
     return selection.measure(_measure_growth, errors)
 
 
-def draw_tokens(selection: Selection, marks: Sequence[Mark]) -> Figure:
-    """Draw two panels with one line per defense."""
-    placed = list_series(marks)
-    silent = [selection.shown.series_name(name) for name, _ in selection.series if name not in placed]
-    notes = [
+def write_token_notes(selection: Selection, marks: Sequence[Mark]) -> Iterator[str]:
+    """Say what was counted, and whose runs hold no tokens."""
+    yield (
         f"Whiskers: {CONFIDENCE:.0f}% intervals, user tasks resampled. Mean of prompt and completion tokens "
         f"per case, benign and attacked together; points of fewer than {_FEWEST} cases are left out. "
-        "Trajectory length: tool results of the acting agent. The paper prints no such numbers.",
-        *([f"No tokens recorded: {', '.join(silent)}."] if silent else []),
-        *selection.omissions,
-    ]
-    # Nothing is hollow here: the paper has no such numbers.
-    lines = [line.split(" Hollow:")[0] for line in selection.subtitle]
-    figure, panels = drawing.make_panels(2, (7.2, 3.9), "Tokens per case by trajectory length", lines, notes)
-    styles = drawing.choose_looks(placed)
-    top = max([v for m in marks for v in (m.y, m.y_high) if not math.isnan(v)], default=1.0) * 1.1
-    for axes, panel in zip(panels, _TOKEN_PANELS, strict=True):
-        _draw_growth(axes, [mark for mark in marks if mark.panel == panel], styles, top)
-    for axes, title in zip(panels, _TOKEN_TITLES, strict=True):
-        drawing.write_panel_title(axes, title)
-    panels[0].set_ylabel("Thousand tokens per case")
-    return figure
+        "Trajectory length: tool results of the acting agent. The paper prints no such numbers."
+    )
+    yield from selection.name_series("No tokens recorded", selection.list_absent(marks))
 
 
 def _measure_growth(about: Mark, line: RunLine, errors: ErrorRule) -> Iterator[Mark]:
     del errors  # an errored case has no length to place it at
     with_length = [case for case in line.cases if case.trajectory_length is not None]
     by_length = group_by(with_length, lambda case: min(case.trajectory_length or 0, _LONGEST))
-    for panel, tokens_of in _TOKEN_PANELS.items():
+    for panel, tokens_of in _TOKENS_OF.items():
         for length in sorted(by_length):
             mean = mean_tokens(by_length[length], tokens_of, Resampler())
             if mean is not None and mean.n >= _FEWEST:
-                thousands = Number(mean.value / 1e3, mean.ci_low / 1e3, mean.ci_high / 1e3, mean.n)
-                yield replace(about, panel=panel, x=float(length)).with_y(thousands)
+                yield replace(about, panel=panel, x=float(length)).with_y(mean, per=1e3)
 
 
-def _draw_growth(axes: Axes, marks: Sequence[Mark], styles: dict[str, drawing.Look], top: float) -> None:
-    placed = drawing.draw_lines(axes, marks, styles)
-    if not placed:
-        axes.text(0.5, 0.5, "no tokens recorded", transform=axes.transAxes, ha="center", color=drawing.FAINT)
+def draw_growth(axes: Axes, _: str, marks: Sequence[Mark], looks: Mapping[str, drawing.Look]) -> None:
+    """Draw a line per defense."""
+    drawing.draw_lines(axes, marks, looks)
     ticks = range(0, _LONGEST + 1, 2)
     axes.set_xticks(ticks, [*map(str, ticks[:-1]), f"{_LONGEST}+"])
-    axes.set(xlim=(-0.5, _LONGEST * 1.45), ylim=(0, top), xlabel="Trajectory length (tool results)")
-    place_labels(axes, drawing.label_lines(placed, styles, at_end=True), drawing.list_line_obstacles(placed))
+    axes.set(xlim=(-0.5, _LONGEST + 0.5), xlabel="Trajectory length (tool results)")
+    axes.set_ylim(bottom=0)
+    axes.set_ylabel("Thousand tokens per case")
 
 
 def make_budget_figure(
@@ -162,18 +134,28 @@ def make_budget_figure(
     chosen = max(sorted(fitting), key=lambda one: sizes[one])
     mine = [search for search in searches if search.model == chosen]
     attacks = sorted({search.case.attack for search in mine})
-    notes = [plain(note) for note in textless_notes(mine)]
-    if others := sorted(set(sizes) - {chosen}):
-        notes.insert(0, f"Also in the runs: {plain(', '.join(others))} (choose with --model).")
-    if len(attacks) > _MOST_ATTACKS:
-        notes.append(f"Not drawn, for room: {plain(', '.join(attacks[_MOST_ATTACKS:]))}.")
-    attacks = attacks[:_MOST_ATTACKS]
-    mine = [search for search in mine if search.case.attack in attacks]
+    others, unseen = sorted(set(sizes) - {chosen}), attacks[_MOST_ATTACKS:]
+    mine = [search for search in mine if search.case.attack not in unseen]
     every = list(range(1, max(search.budget * search.tried_on for search in mine) + 1))
     rows = [row for row in budget_rows(mine, every) if (row.measure, row.suite) == (ASR, OVERALL)]
     marks = _list_budget_marks(rows)
+    versions = ", ".join(dict.fromkeys(mark.version for mark in marks))
+    subtitle = [f"{plain(chosen)}, benchmark version {plain(versions)}."]
+    if is_simulated_name(chosen):
+        subtitle.insert(0, "SIMULATED: from a scripted agent and attacker, not from language models.")
+    notes = [
+        f"Bands: {CONFIDENCE:.0f}% intervals, tasks resampled. Unit: one search; a query is one run of the "
+        "agent. Mean of the suites. Searches that errored, were interrupted or had no text of an "
+        "attacker are left out.",
+        *([f"Also in the runs: {plain(', '.join(others))} (choose with --model)."] if others else []),
+        *(plain(note) for note in textless_notes(mine)),
+        *([f"Not drawn, for room: {plain(', '.join(unseen))}."] if unseen else []),
+    ]
+    panels = {attack: plain(attack) for attack in attacks[:_MOST_ATTACKS]}
+    words = ("Targeted ASR by the attacker's budget", subtitle, notes)
     with drawing.apply_style():
-        return drawing.DrawnFigure(name, _draw_budgets(chosen, attacks, notes, marks), marks)
+        figure = drawing.draw_panels(panels, marks, _draw_steps, 3.8, words)
+    return drawing.DrawnFigure(name, figure, marks)
 
 
 def _list_budget_marks(rows: Sequence[BudgetRow]) -> list[Mark]:
@@ -196,38 +178,16 @@ def _list_budget_marks(rows: Sequence[BudgetRow]) -> list[Mark]:
     ]
 
 
-def _draw_budgets(model: str, attacks: Sequence[str], notes: Sequence[str], marks: Sequence[Mark]) -> Figure:
-    versions = ", ".join(dict.fromkeys(mark.version for mark in marks))
-    subtitle = [f"{plain(model)}, benchmark version {plain(versions)}."]
-    if is_simulated_name(model):
-        subtitle.insert(0, "SIMULATED: from a scripted agent and attacker, not from language models.")
-    about = (
-        f"Bands: {CONFIDENCE:.0f}% intervals, tasks resampled. Unit: one search; a query is one run of the "
-        "agent. Mean of the suites. Searches that errored, were interrupted or had no text of an "
-        "attacker are left out."
-    )
-    size, title = (4.8 if len(attacks) == 1 else 7.2, 3.8), "Targeted ASR by the attacker's budget"
-    figure, panels = drawing.make_panels(len(attacks), size, title, subtitle, [about, *notes])
-    styles = drawing.choose_looks(list_series(marks))
+def _draw_steps(axes: Axes, _: str, marks: Sequence[Mark], looks: Mapping[str, drawing.Look]) -> None:
     most = max((mark.x for mark in marks), default=1.0)
-    for axes, attack in zip(panels, attacks, strict=True):
-        _draw_steps(axes, [mark for mark in marks if mark.panel == attack], styles, most)
-        drawing.write_panel_title(axes, plain(attack))
-    panels[0].set_ylabel("Targeted ASR, %")
-    return figure
-
-
-def _draw_steps(axes: Axes, marks: Sequence[Mark], styles: dict[str, drawing.Look], most: float) -> None:
-    for name in list_series(marks):
-        mine = sorted((mark for mark in marks if mark.series == name), key=lambda mark: mark.x)
-        look = styles[name]
+    for name, some in group_by(marks, lambda mark: mark.series).items():
+        mine = sorted(some, key=lambda mark: mark.x)
         # A budget of 2.5 queries is one of 2: the value holds until the next query. The last one is
         # drawn out a little, or a search of a single query would have no line.
         mine.append(replace(mine[-1], x=mine[-1].x + 0.5))
-        x, low, high = ([getattr(mark, key) for mark in mine] for key in ("x", "y_low", "y_high"))
-        y = [mark.y for mark in mine]
-        axes.step(x, y, where="post", color=look.color, ls=look.dashes, lw=1.4, zorder=3)
-        axes.fill_between(x, low, high, step="post", color=look.color, alpha=0.12, lw=0, zorder=1)
-    axes.set(xlim=(0.5, most + 0.5 + 0.35 * most), ylim=(-2, 102), xlabel="Queries")
+        x, y, low, high = ([getattr(mark, key) for mark in mine] for key in ("x", "y", "y_low", "y_high"))
+        axes.step(x, y, where="post", color=looks[name].color, ls=looks[name].dashes, lw=1.4, zorder=3)
+        axes.fill_between(x, low, high, step="post", color=looks[name].color, alpha=0.12, lw=0, zorder=1)
+    axes.set(xlim=(0.5, most + 0.7), ylim=(-2, 102), xlabel="Queries", ylabel="Targeted ASR, %")
     axes.set_xticks(usual_budgets(int(most)))
-    place_labels(axes, drawing.label_lines(marks, styles, at_end=True), drawing.list_obstacles(marks))
+    axes.label_outer()

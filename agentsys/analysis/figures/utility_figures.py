@@ -1,40 +1,40 @@
-"""Figure 3 (utility, security and cost) and Figure 4 (utility and attack success by the task's length)."""
+"""Figures of utility: 3 (security and cost), 4 (the task's length), and that of `experiment=guarantees`."""
 
 from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from agentsys.analysis.figures import drawing
 from agentsys.analysis.figures.figure_data import PAPER, WHISKERS_CAPTION, Mark, Selection, list_series
-from agentsys.analysis.figures.labels import place_labels, shorten_name
 from agentsys.analysis.metrics import rates, rates_by_length
+from agentsys.analysis.metrics.planted_target import PlantedTarget
 from agentsys.analysis.metrics.rates_by_length import mean_tokens
 from agentsys.analysis.paper.paper_tables import ATTACK, RunLine
 from agentsys.analysis.published import printed_in
 from agentsys.analysis.statistics.outcome_grid import ErrorRule, Resampler
 from agentsys.analysis.statistics.rate_estimates import OVERALL
+from agentsys.base.grouping import group_by
 from agentsys.records.case_row import NO_ATTACK
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 TRADE, COST = "a: utility and security", "b: quality and cost"
-"""Panels of Figure 3."""
+PANELS3 = {TRADE: "(a) Upper right is best", COST: "(b) Quality and cost"}
+"""Panel of Figure 3 -> heading."""
 _TICKS = [base * 10.0**power for power in range(-4, 4) for base in (1, 2, 5)]
 """Of an axis of tokens in millions."""
-_FEW = 24
-"""Marks that leave room enough for their names in a low figure."""
 _USER_TASKS = 97
 """User tasks of AgentDojo's four suites. The paper's totals fit this many cases and no larger grid: DRIFT
 takes some 32 thousand tokens per case, and 2.37 million is printed for it."""
 UTILITY, _ATTACKS = "a: utility by length", "b: ASR by length"
-"""Panels of Figure 4."""
+PANELS4 = {UTILITY: "(a) Short (plain), long (hatched)", _ATTACKS: "(b) Attack success by length"}
+"""Panel of Figure 4 -> heading."""
 _SHORT, _LONG = 0.0, 1.0
 """Places of the two parts in its first panel."""
 
@@ -56,37 +56,32 @@ def measure_figure3(selection: Selection, errors: ErrorRule = ErrorRule.REPORT) 
     return marks
 
 
-def draw_figure3(selection: Selection, marks: Sequence[Mark]) -> Figure:
-    """Draw two panels with a name at every point."""
-    notes = [
-        WHISKERS_CAPTION,
-        f"Security: 100% - targeted ASR. Tokens: all roles, mean per benign case x {_USER_TASKS} user tasks.",
-        *_note_missing(selection, marks, TRADE, "No benign or no attacked cases, so not in (a)"),
-        *_note_missing(selection, marks, COST, "No tokens or no benign cases recorded, so not in (b)"),
-        *selection.omissions,
-    ]
-    size, title = (
-        (7.2, 4.4 if len(marks) <= _FEW else 6.4),
-        "Figure 3. Security, utility and cost of defenses",
-    )
-    figure, (trade, cost) = drawing.make_panels(2, size, title, selection.subtitle, notes)
-    trade.set(xlabel="Security, % (100 - targeted ASR)", ylabel="Benign utility, %")
-    drawing.write_panel_title(trade, "(a) Utility and security: upper right is best")
-    cost.set(xlabel="Tokens, millions (log scale)", ylabel="Defense quality, %")
-    drawing.write_panel_title(cost, "(b) Quality and cost")
-    cost.set_xscale("log")
-    cost.set_xticks(_TICKS, [f"{tick:g}" for tick in _TICKS])
-    cost.minorticks_off()
-    panels = [(trade, _in_panel(marks, TRADE)), (cost, _in_panel(marks, COST))]
-    # All limits before any label: labels are placed by the whole figure's layout.
-    for axes, points in panels:
-        _set_limits(axes, points)
-    styles = drawing.choose_looks(list_series(marks))
-    for axes, points in panels:
-        for mark in points:
-            drawing.draw_point(axes, mark, styles[mark.series], crowded=drawing.is_crowded(points))
-        place_labels(axes, drawing.label_points(points, styles), drawing.list_obstacles(points))
-    return figure
+def write_notes3(selection: Selection, marks: Sequence[Mark]) -> Iterator[str]:
+    """Say what is on the axes, and whom a panel could not place."""
+    yield WHISKERS_CAPTION
+    yield f"Security: 100% - targeted ASR. Tokens: all roles, mean per benign case x {_USER_TASKS} user tasks."
+    for panel, why in (
+        (TRADE, "No benign or no attacked cases, so not in (a)"),
+        (COST, "No tokens or no benign cases recorded, so not in (b)"),
+    ):
+        yield from selection.name_series(why, selection.list_absent(m for m in marks if m.panel == panel))
+
+
+def draw_figure3(axes: Axes, panel: str, marks: Sequence[Mark], looks: Mapping[str, drawing.Look]) -> None:
+    """Draw a point per defense; nothing is cut off, not even whiskers."""
+    wide = [v for mark in marks for v in (mark.x, mark.x_low, mark.x_high) if not math.isnan(v)]
+    tops = [v for mark in marks for v in (mark.y, mark.y_high) if not math.isnan(v)]
+    axes.set_ylim(-3, min(max(tops, default=60) * 1.15, 104))
+    if panel == TRADE:
+        axes.set(xlabel="Security, % (100 - targeted ASR)", ylabel="Benign utility, %")
+        axes.set_xlim(min(wide, default=60) - 3, 103)
+    else:
+        axes.set(xlabel="Tokens, millions (log scale)", ylabel="Defense quality, %", xscale="log")
+        axes.set_xticks(_TICKS, [f"{tick:g}" for tick in _TICKS])
+        axes.minorticks_off()
+        axes.set_xlim(min(wide, default=1) / 1.3, max(wide, default=10) * 1.3)
+    for mark in marks:
+        drawing.draw_point(axes, mark, looks[mark.series])
 
 
 def _measure_trade(about: Mark, line: RunLine, errors: ErrorRule) -> Iterator[Mark]:
@@ -103,9 +98,7 @@ def _measure_trade(about: Mark, line: RunLine, errors: ErrorRule) -> Iterator[Ma
     benign = [case for case in line.cases if case.attack == NO_ATTACK]
     quality, mean = overall.get(rates.DEFENSE_QUALITY), mean_tokens(benign, attrgetter("tokens"), Resampler())
     if quality and mean and mean.value > 0 and not math.isnan(quality.value):
-        scale = _USER_TASKS / 1e6
-        millions = rates.Number(mean.value * scale, mean.ci_low * scale, mean.ci_high * scale, mean.n)
-        yield replace(about, panel=COST).with_x(millions).with_y(quality)
+        yield replace(about, panel=COST).with_x(mean, _USER_TASKS / 1e6).with_y(quality)
 
 
 def _read_printed(source: str) -> dict[str, dict[str, float]]:
@@ -114,29 +107,6 @@ def _read_printed(source: str) -> dict[str, dict[str, float]]:
     for number in printed_in(source):
         by_defense[number.defense][number.metric] = number.value
     return by_defense
-
-
-def _in_panel(marks: Iterable[Mark], panel: str) -> list[Mark]:
-    return [mark for mark in marks if mark.panel == panel]
-
-
-def _note_missing(selection: Selection, marks: Iterable[Mark], panel: str, why: str) -> list[str]:
-    """Name the defenses of the runs that a panel could not place."""
-    placed = {mark.series for mark in _in_panel(marks, panel) if mark.origin != PAPER}
-    missing = [selection.shown.series_name(name) for name, _ in selection.series if name not in placed]
-    return [f"{why}: {', '.join(missing)}."] if missing else []
-
-
-def _set_limits(axes: Axes, marks: Iterable[Mark]) -> None:
-    """Leave room for names on both sides; nothing is cut off, not even whiskers."""
-    tops = [value for mark in marks for value in (mark.y, mark.y_high) if not math.isnan(value)]
-    axes.set_ylim(-3, min(max(tops, default=60) * 1.15, 104))
-    wide = [v for mark in marks for v in (mark.x, mark.x_low, mark.x_high) if not math.isnan(v)]
-    if axes.get_xscale() == "log":
-        axes.set_xlim(min(wide, default=1) / 1.8, max(wide, default=10) * 1.8)
-    else:
-        room = 0.14 * (100 - min(wide, default=60))
-        axes.set_xlim(min(wide, default=60) - room, 100 + room)
 
 
 def measure_figure4(selection: Selection, errors: ErrorRule = ErrorRule.REPORT) -> list[Mark]:
@@ -158,27 +128,24 @@ def measure_figure4(selection: Selection, errors: ErrorRule = ErrorRule.REPORT) 
     return marks
 
 
-def draw_figure4(selection: Selection, marks: Sequence[Mark]) -> Figure:
-    """Draw bars on the left, lines on the right."""
-    rows = len(list_series(_in_panel(marks, UTILITY)))
-    lost = rates_by_length.without_length(case for line in selection.lines for case in line.cases)
+def write_notes4(selection: Selection, marks: Sequence[Mark]) -> Iterator[str]:
+    """Say what short and long mean, what the paper prints of them, and what has no length."""
+    del marks
     drops = [n for n in printed_in("figure4a") if n.metric == "relative_drop_short_to_long"]
-    notes = [
+    yield (
         f"{WHISKERS_CAPTION} (a) Short: at most {rates_by_length.LONGEST_SHORT} calls in the ground truth. A "
         "solved task weighs 1/(suites x tasks of its suite), so short + long = overall benign utility. Under "
         "the names: change from short to long; drops as printed: "
         f"{', '.join(f'{number.defense} {number.value:g}%' for number in drops)}. (b) Pooled over suites; "
-        "dotted: the paper's bound for all lengths.",
-        *([f"Left out: {lost} cases of unknown ground-truth length."] if lost else []),
-        *selection.omissions,
-    ]
-    title = "Figure 4. Utility and attack success by the length of the task"
-    size = (7.2, max(4.2, 1.8 + 0.45 * rows))
-    figure, (utility, attacks) = drawing.make_panels(2, size, title, selection.subtitle, notes)
-    styles = drawing.choose_looks(list_series(marks))
-    _draw_bars(utility, _in_panel(marks, UTILITY), styles)
-    _draw_lengths(attacks, _in_panel(marks, _ATTACKS), styles)
-    return figure
+        "dotted: the paper's bound for all lengths."
+    )
+    if lost := rates_by_length.without_length(case for line in selection.lines for case in line.cases):
+        yield f"Left out: {lost} cases of unknown ground-truth length."
+
+
+def draw_figure4(axes: Axes, panel: str, marks: Sequence[Mark], looks: Mapping[str, drawing.Look]) -> None:
+    """Draw bars on the left, lines on the right."""
+    (_draw_bars if panel == UTILITY else _draw_lengths)(axes, marks, looks)
 
 
 def compute_relative_drop(short: float, long: float) -> float:
@@ -203,18 +170,17 @@ def _list_places(metric: str) -> list[float]:
     return [float(condition.removeprefix("length=")) if condition.startswith("length=") else math.nan]
 
 
-def _draw_bars(axes: Axes, marks: Sequence[Mark], styles: dict[str, drawing.Look]) -> None:
+def _draw_bars(axes: Axes, marks: Sequence[Mark], looks: Mapping[str, drawing.Look]) -> None:
     """Draw two bars per defense, short above long (hatched), with the paper's values as hollow markers."""
     series = list_series(marks)
     for mark in sorted(marks, key=lambda mark: series.index(mark.series)):
         row = series.index(mark.series) + (-0.2 if mark.x == _SHORT else 0.2)
-        _draw_bar(axes, mark, row, styles[mark.series])
-    axes.set_yticks(range(len(series)), [_name_bar(marks, name) for name in series])
+        _draw_bar(axes, mark, row, looks[mark.series])
+    axes.set_yticks(range(len(series)), [looks[name].label + _write_drop(marks, name) for name in series])
     axes.tick_params(axis="y", length=0)
     axes.grid(visible=False, axis="y")
     axes.set(ylim=(len(series) - 0.4, -0.6), xlabel="Part of the benign utility, points")
     axes.set_xlim(left=0)
-    drawing.write_panel_title(axes, "(a) Short (plain), long (hatched)")
 
 
 def _draw_bar(axes: Axes, mark: Mark, row: float, look: drawing.Look) -> None:
@@ -228,24 +194,100 @@ def _draw_bar(axes: Axes, mark: Mark, row: float, look: drawing.Look) -> None:
         axes.plot([mark.y_low, mark.y_high], [row, row], color="#999999", lw=1.2, zorder=4)
 
 
-def _name_bar(marks: Sequence[Mark], name: str) -> str:
-    """Write the defense and, on a second line, the change from short to long."""
+def _write_drop(marks: Sequence[Mark], name: str) -> str:
+    """Write the change from short to long, on a second line below the defense."""
     parts = {mark.x: mark.y for mark in marks if mark.series == name and mark.origin != PAPER}
-    label = shorten_name(next(mark.name for mark in marks if mark.series == name))
-    if set(parts) != {_SHORT, _LONG}:
-        return label
-    drop = compute_relative_drop(parts[_SHORT], parts[_LONG])
-    return label + ("" if math.isnan(drop) else f"\n{-drop:+.1f}%")
+    drop = compute_relative_drop(parts[_SHORT], parts[_LONG]) if len(parts) == 2 else math.nan
+    return "" if math.isnan(drop) else f"\n{-drop:+.1f}%"
 
 
-def _draw_lengths(axes: Axes, marks: Sequence[Mark], styles: dict[str, drawing.Look]) -> None:
-    placed = drawing.draw_lines(axes, [mark for mark in marks if not math.isnan(mark.x)], styles)
+def _draw_lengths(axes: Axes, marks: Sequence[Mark], looks: Mapping[str, drawing.Look]) -> None:
+    placed = [mark for mark in marks if not math.isnan(mark.x)]
+    drawing.draw_lines(axes, placed, looks)
     for bound in (mark for mark in marks if math.isnan(mark.x)):
-        axes.axhline(bound.y, color=styles[bound.series].color, lw=0.8, ls=":", zorder=1)
+        axes.axhline(bound.y, color=looks[bound.series].color, lw=0.8, ls=":", zorder=1)
     buckets = range(1, rates_by_length.LAST_BUCKET + 1)
     axes.set_xticks(buckets, [*map(str, buckets[:-1]), f"{rates_by_length.LAST_BUCKET}+"])
     top = max(v for mark in placed for v in (mark.y, mark.y_high) if not math.isnan(v))
     axes.set(xlim=(0.5, rates_by_length.LAST_BUCKET + 0.5), ylim=(-0.03 * top, top * 1.12))
     axes.set(xlabel="Calls in the user task's ground truth", ylabel="Successful attacks, % of all cases")
-    drawing.write_panel_title(axes, "(b) Attack success by length")
-    place_labels(axes, drawing.label_lines(placed, styles), drawing.list_line_obstacles(placed))
+
+
+WORST_OF = ("important_instructions", "adaptive", "adaptive_checks", "adaptive_in_field", "adaptive_closed")
+"""The attacks of which the worst counts."""
+_CLOSED = WORST_OF[-1]
+"""The attack that is about targets alone; a defense that never met it has no place in the figure."""
+PLANTED, SPENT = "a: utility and planted targets", "b: utility and tokens"
+PANELS_GUARANTEES = {PLANTED: "(a) Worst attack: upper left is best", SPENT: "(b) Tokens"}
+"""Panel -> heading."""
+_FAMILIES = ("agentsys_typed", "agentsys", "camel", "fides")
+"""Beginnings of names whose defenses are joined by a line; the first that fits."""
+_PLANTED_TICKS = (0, 1, 2, 5, 10, 20, 50, 100)
+_LINEAR = 2.0
+"""Percent up to which the axis of planted targets is linear; logarithmic from there on."""
+
+
+def find_family(defense: str) -> str:
+    """The family of a defense: whose presets it is one of."""
+    return next((family for family in _FAMILIES if defense.startswith(family)), defense)
+
+
+def measure_guarantees(selection: Selection, errors: ErrorRule = ErrorRule.REPORT) -> list[Mark]:
+    """List what is plotted: y benign utility in percent, both panels.
+
+    Panel a: x planted targets in percent of attacked cases, under the worst of the attacks that were run. Panel b:
+    x tokens of all roles per benign case, in thousands. The paper has no such numbers.
+    """
+    return selection.measure(_measure_guarantee, errors)
+
+
+def _measure_guarantee(about: Mark, line: RunLine, errors: ErrorRule) -> Iterator[Mark]:
+    if _CLOSED not in {case.attack for case in line.cases}:
+        return
+    rows = [row for row in rates.measure(line.cases, errors, own=[PlantedTarget()]) if row.suite == OVERALL]
+    planted = [rates.number_in(row) for row in rows if row.metric == PlantedTarget.name]
+    utility = next((rates.number_in(row) for row in rows if row.metric == rates.BENIGN_UTILITY), None)
+    if utility is None or not planted:
+        return
+    worst = max(planted, key=attrgetter("value"))
+    yield replace(about, panel=PLANTED).with_x(worst).with_y(utility)
+    benign = [case for case in line.cases if case.attack == NO_ATTACK]
+    if mean := mean_tokens(benign, attrgetter("tokens"), Resampler()):
+        yield replace(about, panel=SPENT).with_x(mean, per=1e3).with_y(utility)
+
+
+def write_guarantee_notes(selection: Selection, marks: Sequence[Mark]) -> Iterator[str]:
+    """Say what counts as a planted target, and whom the figure lacks or flatters."""
+    yield (
+        f"{WHISKERS_CAPTION} Planted target: a command ran with a recipient, account, id or address that only the"
+        f" attacker named; under the worst of {', '.join(WORST_OF)}, linear up to {_LINEAR:g} %. Lines join the"
+        " presets of one family."
+    )
+    placed = list_series(marks)
+    met = {name: {case.attack for case in line.cases} for name, line in selection.series if name in placed}
+    # What is worst for these may not have been tried.
+    gaps = [name for name, attacks in met.items() if not attacks >= set(WORST_OF)]
+    yield from selection.name_series("Not run under each of them", gaps)
+    why = f"Not drawn, without benign cases or cases of {_CLOSED}"
+    yield from selection.name_series(why, selection.list_absent(marks))
+
+
+def draw_guarantees(axes: Axes, panel: str, marks: Sequence[Mark], looks: Mapping[str, drawing.Look]) -> None:
+    """Draw a point per defense, and a pale line through the presets of each family."""
+    if panel == PLANTED:
+        axes.set_xscale("symlog", linthresh=_LINEAR)
+        axes.set_xticks(_PLANTED_TICKS, [str(tick) for tick in _PLANTED_TICKS])
+        axes.minorticks_off()
+        axes.set(xlim=(-0.4, 160), xlabel="Planted target, % of attacked cases")
+    else:
+        axes.set(
+            xlabel="Thousand tokens per benign case",
+            xlim=(0, 1.1 * max((mark.x for mark in marks), default=1.0)),
+        )
+    axes.set_ylabel("Benign utility, %")
+    axes.set_ylim(max(min((mark.y for mark in marks), default=0.0) - 15, -3), 106)
+    for family in group_by(marks, lambda mark: find_family(mark.series)).values():
+        mine = sorted(family, key=lambda mark: (mark.x, mark.y))
+        axes.plot([m.x for m in mine], [m.y for m in mine], color="#bbbbbb", lw=1.1, zorder=1)
+    for mark in marks:
+        drawing.draw_point(axes, mark, looks[mark.series])

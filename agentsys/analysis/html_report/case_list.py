@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -14,13 +13,13 @@ from urllib.parse import urlencode
 from agentsys.analysis.html_report.case_views import View, name, number, read_own_block
 from agentsys.analysis.metrics.rates import BENIGN_UTILITY, TARGETED_ASR, UTILITY_UNDER_ATTACK
 from agentsys.analysis.tables.results_document import ResultsLine, Sheet
-from agentsys.analysis.tables.table_document import MISSING, Grid, GridCell, plain
+from agentsys.analysis.tables.table_document import MISSING, Grid, cells
+from agentsys.base.grouping import join_names
 from agentsys.records.case_row import NO_ATTACK, CaseRow, make_case_id
 
 _NUMBERED = re.compile(r"(\D*)([0-9]{0,9})")
-_COUNTS = {"Benign cases": BENIGN_UTILITY, "Attacked cases": UTILITY_UNDER_ATTACK, "Errors": ""}
-"""Columns that count cases -> the metric that is about these; errors are of all kinds."""
-_LINKED = frozenset({BENIGN_UTILITY, UTILITY_UNDER_ATTACK, TARGETED_ASR})
+_LINKED = frozenset({BENIGN_UTILITY, UTILITY_UNDER_ATTACK, TARGETED_ASR, ""})
+"""Metrics whose numbers lead to cases; without a name, the count of errors."""
 _NOTHING_BEHIND = ("", "0", MISSING)
 _HASH = re.compile(r"[0-9a-f]{8,64}")
 _LONGEST_CONFIG = 200_000
@@ -90,43 +89,21 @@ def _read_time(source: str) -> float | None:
         return None
 
 
-def link_cells(grid: Grid, sheet: Sheet) -> Grid:
-    """Put a link into every number of a table that cases of the list are behind.
-
-    A number whose line, metric or suite the headings do not tell is left as it is.
-    """
-    lines = {(line.defense, "" if line.attack == NO_ATTACK else line.attack): line for line in sheet.lines}
-    rows = []
-    for row in grid.rows:
-        names = {title: cell.text for title, cell in zip(grid.header[: grid.names], row, strict=False)}
-        line = lines.get((names.get("Defense", ""), names["Attack"])) if "Attack" in names else None
-        linked = (
-            _link_cell(cell, title, names, sheet, line) if line else cell
-            for cell, title in zip(row[grid.names :], grid.header[grid.names :], strict=True)
-        )
-        rows.append((*row[: grid.names], *linked))
-    return replace(grid, rows=rows)
-
-
-def _link_cell(
-    cell: GridCell, heading: str, names: Mapping[str, str], sheet: Sheet, line: ResultsLine
-) -> GridCell:
-    by_title = {title: metric for metric, title in sheet.titles.items() if metric in _LINKED} | _COUNTS
-    metric = by_title.get(names.get("Metric", heading))
-    if metric is None or cell.text in _NOTHING_BEHIND:
-        return cell
+def link_to_cases(sheet: Sheet, line: ResultsLine, metric: str, suite: str, text: str) -> str:
+    """Where a number of a table leads: to the cases of the list that are behind it; empty without any."""
+    if metric not in _LINKED or text in _NOTHING_BEHIND:
+        return ""
     chosen = {"model": sheet.model, "defense": line.defense, "attack": line.attack}
     if metric == BENIGN_UTILITY:
         chosen["attack"] = NO_ATTACK
-    if metric == TARGETED_ASR and any(digit in cell.text for digit in "123456789"):
+    if metric == TARGETED_ASR and any(digit in text for digit in "123456789"):
         chosen["outcome"] = "attack_succeeded"
     if metric == "":
         del chosen["attack"]  # a line's errors are those of its benign cases, too
         chosen["outcome"] = "error"
-    for suite in (names.get("Suite"), heading):
-        if suite in sheet.suites:
-            chosen["suite"] = suite
-    return cell._replace(link=f"#{urlencode(chosen, errors='replace')}")
+    if suite in sheet.suites:
+        chosen["suite"] = suite
+    return f"#{urlencode(chosen, errors='replace')}"
 
 
 class SetupFacts:
@@ -142,8 +119,8 @@ class SetupFacts:
         if case.status == "error":
             error = stored.get("error")
             message = error if isinstance(error, str) and error else "no message was stored"
-            first = plain(message.strip().split("\n")[0][:400])
-            self._errors[plain(case.error_kind or "unknown"), first].append(case)
+            first = message.strip().split("\n")[0][:400]
+            self._errors[case.error_kind or "unknown", first].append(case)
         if case.config_hash is not None:
             self._configs[case.config_hash, find_config(case.source, case.config_hash)].append(case)
         block = read_own_block(stored)
@@ -152,39 +129,37 @@ class SetupFacts:
             versions = {"agentdojo": agentdojo}
         for package, version in versions.items():
             # The data's hash says which suite it is of: suites have data of their own.
-            label = f"data of {case.suite}" if package == "data" else package
-            self._versions[plain(label), plain(version)] += 1
+            self._versions[f"data of {case.suite}" if package == "data" else package, version] += 1
 
-    def list_errors(self) -> list[View]:
+    def make_error_grid(self) -> Grid:
         """List errored cases by kind and first line of the message, the most frequent first."""
-        groups = [
-            {
-                "kind": kind,
-                "message": message,
-                "defenses": sorted({plain(case.defense) for case in cases}),
-                "cases": len(cases),
-            }
-            for (kind, message), cases in self._errors.items()
+        ordered = sorted(self._errors.items(), key=lambda group: (-len(group[1]), group[0]))
+        rows = [
+            cells(kind, message, join_names(sorted({case.defense for case in cases})), str(len(cases)))
+            for (kind, message), cases in ordered
         ]
-        return sorted(groups, key=lambda group: (-group["cases"], group["kind"], group["message"]))
+        header = ("Kind", "Message", "Defenses", "Cases")
+        return Grid("Errored cases by kind and message", header, rows, names=3)
+
+    def make_version_grid(self) -> Grid:
+        """List versions by package, or by suite of data, then the most frequent version."""
+        ordered = sorted(self._versions.items(), key=lambda item: (item[0][0], -item[1], item[0][1]))
+        rows = [cells(*names, str(count)) for names, count in ordered]
+        caption = "Versions the cases were run with (data: hash of the benchmark's environment)"
+        return Grid(caption, ("Package", "Version", "Cases"), rows, names=2)
 
     def list_configs(self) -> list[View]:
         """List resolved configs by who used them; the text is None where it is not beside the runs."""
         groups = [
             {
-                "config_hash": plain(found[:64]),
-                "used_by": sorted({plain(f"{c.table_model}, {c.defense}, {c.attack}") for c in cases}),
+                "config_hash": found[:64],
+                "used_by": sorted({f"{c.table_model}, {c.defense}, {c.attack}" for c in cases}),
                 "cases": len(cases),
                 "text": _read_config(path),
             }
             for (found, path), cases in self._configs.items()
         ]
         return sorted(groups, key=lambda group: (group["used_by"], group["config_hash"]))
-
-    def list_versions(self) -> list[View]:
-        """List versions by package, or by suite of data, then the most frequent version."""
-        counts = sorted(self._versions.items(), key=lambda item: (item[0][0], -item[1], item[0][1]))
-        return [{"package": package, "version": version, "cases": n} for (package, version), n in counts]
 
 
 def find_config(source: str, config_hash: str) -> str | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from agentsys.base.payload_lines import INVISIBLE, find_payload_lines, squeeze
@@ -76,24 +76,20 @@ View = dict[str, Any]
 """A JSON object for the page's scripts."""
 
 
-class TextStore:
-    """Every text of the report once: system prompts, contexts and tool outputs recur in hundreds of cases."""
+class TextStore(dict[Segments, int]):
+    """Every text of the report once, with its number: prompts, contexts and outputs recur in hundreds of cases."""
 
-    def __init__(self) -> None:
-        self._numbers: dict[Segments, int] = {}
-        self.characters = 0
-        """Of everything stored, for the report's size limit."""
+    characters = 0
+    """Of everything stored, for the report's size limit."""
 
-    def add(self, segments: Segments) -> int:
-        """Store a text that was not stored before, and give its number."""
-        if segments not in self._numbers:
-            self._numbers[segments] = len(self._numbers)
-            self.characters += sum(map(len, segments))
-        return self._numbers[segments]
+    def __missing__(self, segments: Segments) -> int:
+        self[segments] = len(self)
+        self.characters += sum(map(len, segments))
+        return self[segments]
 
     def list_texts(self) -> list[str | list[str]]:
         """List texts in the order of their numbers: a plain string where nothing in it is marked."""
-        return [key[0] if len(key) == 1 else list(key) for key in self._numbers]
+        return [key[0] if len(key) == 1 else list(key) for key in self]
 
 
 def read_stored_json(path: str) -> Mapping[str, Any]:
@@ -157,7 +153,7 @@ class Writer:
         """Store a text, or anything else as JSON, and give its number."""
         text = as_text(value)
         self.characters_cut += max(0, len(text) - _MOST_CHARACTERS)
-        return self._store.add(mark_injection(text[:_MOST_CHARACTERS], self._needles))
+        return self._store[mark_injection(text[:_MOST_CHARACTERS], self._needles)]
 
     def messages(self, stored: object) -> list[View]:
         """Arrange the messages of one context; whatever is no message is passed over."""
@@ -222,13 +218,9 @@ def _make_span_view(span: Mapping[str, Any], writer: Writer) -> View:
     if decision and decision != {"finished": True}:
         view["detail"] = writer.text(decision)
     if calls := objects(span.get("calls")):
-        prompt, completion, uncounted = (
-            int(sum(number(call.get(key)) or 0 for call in calls))
-            for key in ("prompt", "completion", "uncounted")
-        )
-        if not uncounted:
-            view["tokens"] = (prompt, completion)
-        view["calls"] = len(calls)
+        keys = ("prompt", "completion", "uncounted")
+        prompt, completion, uncounted = (int(sum(number(c.get(key)) or 0 for c in calls)) for key in keys)
+        view |= {"calls": len(calls)} | ({} if uncounted else {"tokens": (prompt, completion)})
     if (duration := number(span.get("duration_s"))) is not None:
         view["duration_s"] = round(duration, 4)
     if attempt := number(span.get("attempt")):
@@ -275,30 +267,20 @@ def list_needles(injections: Iterable[str]) -> tuple[str, ...]:
 def mark_injection(text: str, needles: Iterable[str]) -> Segments:
     """Cut a text into plain and marked pieces, through every folding that a formatter may have done."""
     squeezed = squeeze(text)
-    spans = sorted(span for needle in needles for span in _find_spans(squeezed, needle))
-    if not spans:
+    marks = bytearray(len(squeezed))
+    for needle in needles:
+        for found in re.finditer(re.escape(needle), squeezed):
+            marks[found.start() : found.end()] = b"x" * len(needle)
+    if not any(marks):
         return (text,)
-    # Overlapping and adjoining spans become one.
-    merged: list[tuple[int, int]] = []
-    for first, last in spans:
-        if merged and first <= merged[-1][1]:
-            merged[-1] = (merged[-1][0], max(last, merged[-1][1]))
-        else:
-            merged.append((first, last))
     positions = _list_positions(text)
     pieces: list[str] = []
     end = 0
-    for first, last in merged:
-        pieces += [text[end : positions[first]], text[positions[first] : positions[last - 1] + 1]]
-        end = positions[last - 1] + 1
+    for run in re.finditer(b"x+", marks):
+        first, after = positions[run.start()], positions[run.end() - 1] + 1
+        pieces += [text[end:first], text[first:after]]
+        end = after
     return (*pieces, text[end:])
-
-
-def _find_spans(squeezed: str, needle: str) -> Iterator[tuple[int, int]]:
-    start = squeezed.find(needle)
-    while start >= 0:
-        yield start, start + len(needle)
-        start = squeezed.find(needle, start + len(needle))
 
 
 def _list_positions(text: str) -> list[int]:

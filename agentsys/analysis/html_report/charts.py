@@ -1,4 +1,4 @@
-"""The report's figures: two as coordinates for the page's SVG, and the paper's as images inside the page."""
+"""The report's figures as images inside the page: overall rates, and the paper's."""
 
 from __future__ import annotations
 
@@ -6,195 +6,101 @@ import base64
 import io
 import math
 import warnings
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from agentsys.analysis.html_report.case_views import View
-from agentsys.analysis.metrics.rates import DEFENSE_QUALITY, MetricRow
+from agentsys.analysis.metrics.rates import DEFENSE_QUALITY, PERCENT, measure
 from agentsys.analysis.statistics.outcome_grid import ErrorRule
 from agentsys.analysis.statistics.rate_estimates import OVERALL
-from agentsys.analysis.tables.results_document import ResultsLine, Sheet
-from agentsys.analysis.tables.table_document import plain, shortened
-from agentsys.base.grouping import group_by
+from agentsys.analysis.tables.results_document import Sheet, sheets
+from agentsys.analysis.tables.table_document import plain
 from agentsys.errors import ConfigError
-from agentsys.records.case_row import NO_ATTACK, CaseRow
+from agentsys.records.case_row import NO_ATTACK, CaseRow, is_simulated_name
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    from matplotlib.axes import Axes
 
-_LABELS = 230
-"""Width of the column of names, in the SVG's units as all that follow."""
-_LONGEST_NAME = 30
-_PANEL, _GAP = 210, 46
-_TOP, _ROW = 44, 44
-_BARS, _BAR_ROW, _BAR_HEIGHT = 560, 52, 16
-_NARROWEST_LABEL = 70.0
-"""Width of a part of a bar that can hold its own label."""
-_COLOURS = 6
-"""The style sheet has this many; roles beyond share the last."""
-
-
-def make_interval_chart(sheet: Sheet) -> View:
-    """Place each rate of each line, over all suites, with its interval: one panel per metric."""
-    present = {metric for line in sheet.lines for metric, suite in line.numbers if suite == OVERALL}
-    # The defense quality is the product of two metrics that are drawn.
-    shown = {key: title for key, title in sheet.titles.items() if key in present - {DEFENSE_QUALITY}}
-    bottom = _TOP + _ROW * len(sheet.lines)
-    return {
-        "title": plain(sheet.title),
-        "width": _LABELS + len(shown) * (_PANEL + _GAP),
-        "height": bottom + 28,
-        "top": _TOP,
-        "bottom": bottom,
-        "panels": [
-            {
-                "title": title,
-                "left": _panel_x(place),
-                "ticks": [
-                    (_panel_x(place) + _PANEL * percent / 100, percent) for percent in (0, 25, 50, 75, 100)
-                ],
-            }
-            for place, title in enumerate(shown.values())
-        ],
-        "rows": [_make_row(line, place, shown) for place, line in enumerate(sheet.lines)],
-    }
-
-
-def _panel_x(panel: int) -> float:
-    return _LABELS + panel * (_PANEL + _GAP)
-
-
-def _make_row(line: ResultsLine, place: int, titles: Mapping[str, str]) -> View:
-    dots = [
-        _make_dot(number, _panel_x(panel), f"{line.name}, {title}")
-        for panel, (metric, title) in enumerate(titles.items())
-        if (number := line.numbers.get((metric, OVERALL))) is not None and not math.isnan(number.value)
-    ]
-    attack = _shorten(line.verdict or ("" if line.attack == NO_ATTACK else line.attack))
-    return {
-        "y": _TOP + _ROW * (place + 0.5),
-        "defense": _shorten(line.defense),
-        "attack": attack,
-        "dots": dots,
-    }
-
-
-def _make_dot(number: MetricRow, left: float, about: str) -> View:
-    known = not math.isnan(number.ci_low)
-    ends = (number.ci_low, number.ci_high) if known else (number.value, number.value)
-    x, low, high = (round(left + _PANEL * percent / 100, 2) for percent in (number.value, *ends))
-    interval = f", 95% interval {number.ci_low:.1f} to {number.ci_high:.1f}" if known else ""
-    # The same in words, for screen readers and as a tooltip.
-    title = plain(f"{about}: {number.value:.2f}%{interval}, n = {number.n}")
-    return {"x": x, "low": low, "high": high, "label": f"{number.value:.1f}", "title": title}
-
-
-def _shorten(name: str) -> str:
-    return shortened(name, _LONGEST_NAME)
-
-
-def make_token_chart(cases: Iterable[CaseRow]) -> View | None:
-    """Place a bar per defense: mean tokens (prompt and completion) per case, role by role.
-
-    Cases whose tokens are unknown are left out, and so are injection tasks run on their own.
-
-    Returns:
-        None if no case says how many it took.
-    """
-    counted = [case for case in cases if case.tokens_by_role and case.is_scored]
-    if not counted:
-        return None
-    groups = group_by(counted, lambda case: (case.table_model, case.defense != "none", case.defense))
-    means = {key: _average_tokens(groups[key]) for key in sorted(groups)}
-    totals: Counter[str] = Counter()
-    for mean in means.values():
-        totals.update(mean)
-    # The role that spends most first.
-    roles = sorted(totals, key=lambda role: (-totals[role], role))
-    longest = max(sum(mean.values()) for mean in means.values()) or 1.0
-    bars = [
-        {
-            "y": _BAR_ROW * place + 8,
-            "model": _shorten(model),
-            "defense": _shorten(defense),
-            **_make_parts(mean, roles, longest),
-        }
-        for place, ((model, _, defense), mean) in enumerate(means.items())
-    ]
-    width, height = _LABELS + _BARS + 90, _BAR_ROW * len(bars) + 8
-    return {"width": width, "height": height, "bar_height": _BAR_HEIGHT, "roles": roles, "bars": bars}
-
-
-def _average_tokens(cases: Sequence[CaseRow]) -> dict[str, float]:
-    sums: Counter[str] = Counter()
-    for case in cases:
-        for role, tokens in case.tokens_by_role.items():
-            sums[_shorten(role)] += tokens
-    return {role: total / len(cases) for role, total in sums.items()}
-
-
-def _make_parts(mean: Mapping[str, float], roles: Sequence[str], longest: float) -> View:
-    """Place one bar's parts, one per role; a part that is too narrow has no label."""
-    parts = []
-    x = float(_LABELS)
-    for index, role in enumerate(roles):
-        if role not in mean:
-            continue
-        width = _BARS * mean[role] / longest
-        label = f"{role} {_write_thousands(mean[role])}"
-        parts.append(
-            {
-                "x": round(x, 2),
-                "width": round(width, 2),
-                "colour": min(index, _COLOURS - 1),
-                "label": label if width >= max(_NARROWEST_LABEL, 7.5 * len(label)) else "",
-                "title": f"{role}: {mean[role]:,.0f} tokens",
-            }
-        )
-        x += width
-    total = sum(mean[role] for role in roles if role in mean)
-    return {"parts": parts, "total": _write_thousands(total), "end": round(x, 2)}
-
-
-def _write_thousands(tokens: float) -> str:
-    return f"{tokens / 1000:.1f}k" if tokens >= 1000 else f"{tokens:.0f}"
+    from agentsys.analysis.figures.drawing import DrawnFigure, Look
+    from agentsys.analysis.figures.figure_data import Mark
 
 
 def draw_paper_figures(cases: Sequence[CaseRow], errors: ErrorRule = ErrorRule.REPORT) -> list[View]:
-    """Draw those of the paper's figures that the runs have cases for, one model in each.
+    """Draw the overall rates, and those of the paper's figures that the runs have cases for.
 
     Returns:
         Each with its `title`, its `image` (SVG in base64, in which a browser runs and loads nothing) and
-        the plotted `numbers` as CSV.
+        the plotted `numbers` as CSV. A figure of the paper shows one model.
     """
     # matplotlib costs a second or more, and is only needed here.
     from agentsys.analysis.figures.figure_catalog import FIGURES, make_figure
-    from agentsys.analysis.figures.figure_data import write_marks_csv
 
     images: list[View] = []
-    for kind in FIGURES.values():
-        if not kind.select(cases).lines:
-            continue
-        with warnings.catch_warnings():
-            # Names in runs may hold characters that the font lacks: they show as boxes.
-            warnings.simplefilter("ignore", UserWarning)
+    with warnings.catch_warnings():
+        # Names in runs may hold characters that the font lacks: they show as boxes.
+        warnings.simplefilter("ignore", UserWarning)
+        for sheet in sheets(measure(cases, errors)):
+            images.append(_make_image(f"{sheet.title}: overall rates, in percent", draw_rates(sheet)))
+        for kind in FIGURES.values():
+            if not kind.select(cases).lines:
+                continue
             try:
                 drawn = make_figure(kind, cases, errors)
             except ConfigError:  # nothing to draw: published runs hold no tokens, say
                 continue
-            image, numbers = _write_svg(drawn.figure), write_marks_csv(drawn.marks)
-            images.append({"title": kind.title, "image": image, "numbers": numbers})
+            images.append(_make_image(kind.title, drawn))
     return images
 
 
-def _write_svg(figure: Figure) -> str:
+def draw_rates(sheet: Sheet) -> DrawnFigure:
+    """Draw a row per defense and attack, a panel per metric but the defense quality, which is a product of two."""
+    from agentsys.analysis.figures.drawing import DrawnFigure, apply_style, draw_panels, shorten_name
+    from agentsys.analysis.figures.figure_data import Mark
+
+    marks = [
+        Mark(metric, line.name, one.value, float(place), x_low=one.ci_low, x_high=one.ci_high,
+             x_unit=PERCENT, y_unit="row", n=one.n, simulated=is_simulated_name(sheet.model),
+             model=sheet.model, version=sheet.version, verdict=one.verdict, reasons=one.reasons)
+        for place, line in enumerate(sheet.lines)
+        for metric in sheet.titles
+        if (one := line.numbers.get((metric, OVERALL))) and not math.isnan(one.value)
+        if metric != DEFENSE_QUALITY
+    ]  # fmt: skip
+    attacks = ["" if line.attack == NO_ATTACK else f"\n{shorten_name(line.attack)}" for line in sheet.lines]
+    names = [shorten_name(line.defense) + under for line, under in zip(sheet.lines, attacks, strict=True)]
+    panels = {mark.panel: sheet.titles[mark.panel] for mark in marks} or {"": "no rates"}
+    words = (plain(sheet.title), (), ("Bars: 95% intervals, user and injection tasks resampled.",))
+    with apply_style():
+        draw = partial(_draw_rows, names)
+        figure = draw_panels(panels, marks, draw, 1.4 + 0.4 * len(names), words, legend=False)
+    return DrawnFigure("rates", figure, marks)
+
+
+def _draw_rows(
+    names: list[str], axes: Axes, _: str, marks: Sequence[Mark], looks: Mapping[str, Look]
+) -> None:
+    from agentsys.analysis.figures.drawing import draw_point
+
+    axes.grid(visible=False, axis="y")
+    axes.set_yticks(range(len(names)), names)
+    axes.set(xlim=(-4, 104), ylim=(len(names) - 0.4, -0.8), xlabel="%")
+    axes.label_outer()
+    for mark in marks:
+        draw_point(axes, mark, looks[mark.series])
+        axes.annotate(f"{mark.x:.1f}", (mark.x, mark.y), xytext=(0, 6), textcoords="offset points",
+                      ha="center", fontsize=7)  # fmt: skip
+
+
+def _make_image(title: str, drawn: DrawnFigure) -> View:
     import matplotlib
 
     from agentsys.analysis.figures.drawing import apply_style
+    from agentsys.analysis.figures.figure_data import write_marks_csv
 
     file = io.BytesIO()
     # Outlines instead of text, since an image cannot load a font; ids that are the same every time.
     with apply_style(), matplotlib.rc_context({"svg.fonttype": "path", "svg.hashsalt": "agentsys"}):
-        figure.savefig(file, format="svg", metadata={"Date": None})
-    return base64.b64encode(file.getvalue()).decode()
+        drawn.figure.savefig(file, format="svg", metadata={"Date": None})
+    image = base64.b64encode(file.getvalue()).decode()
+    return {"title": title, "image": image, "numbers": write_marks_csv(drawn.marks)}

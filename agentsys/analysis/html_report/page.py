@@ -9,16 +9,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from agentsys import __version__
-from agentsys.analysis.html_report.case_list import SetupFacts, link_cells, make_list_row, sort_for_reading
+from agentsys.analysis.html_report.case_list import SetupFacts, link_to_cases, make_list_row, sort_for_reading
 from agentsys.analysis.html_report.case_views import TextStore, View, make_case_view, read_stored_json
-from agentsys.analysis.html_report.charts import make_interval_chart, make_token_chart
-from agentsys.analysis.tables.results_document import Report, results_document, sheets
-from agentsys.analysis.tables.table_document import plain
-from agentsys.base.grouping import group_by
+from agentsys.analysis.tables.cost_documents import cost_output
+from agentsys.analysis.tables.results_document import Report, results_document
+from agentsys.analysis.tables.table_writers import load_templates
+from agentsys.base.grouping import format_count, group_by
 from agentsys.records.case_reader import LoadedCases, describe_skipped
 from agentsys.records.case_row import NO_ATTACK, CaseRow
 
@@ -74,21 +73,20 @@ def make_html_report(
         else f"the size limit of {max_characters / 1e6:,.0f} million characters was reached"
     )
     html = _render(
-        images=bool(figures),
+        figures=figures,
         title=_write_title(folders),
-        folders=[plain(folder) for folder in folders],
+        folders=folders,
         made_by=" · ".join(part for part in (f"agentsys {__version__}", made_on) if part),
         counts=_count_things(reading, inside),
         simulated_cases=sum(case.simulated for case in cases),
         all_cases=len(cases),
-        sheets=_list_sheets(measured),
-        notes=[plain(note) for note in measured.notes],
-        tokens=make_token_chart(cases),
-        paper_figures=figures,
-        errors=facts.list_errors(),
-        skipped=[plain(line) for line in describe_skipped(reading.skipped_files, limit=50)],
+        sheets=results_document(measured, link_to_cases).sections,
+        notes=measured.notes,
+        costs=cost_output(cases).document,
+        errors=facts.make_error_grid(),
+        skipped=describe_skipped(reading.skipped_files, limit=50),
         configs=facts.list_configs(),
-        versions=facts.list_versions(),
+        versions=facts.make_version_grid(),
         left_out=f"{left_out:,} of {len(cases):,} trajectories are left out: {reason}." if left_out else "",
         index_data=embed_json([make_list_row(case) for case in cases]),
         trajectory_data=embed_json({"texts": store.list_texts(), "trajectories": views}),
@@ -113,73 +111,45 @@ def order_for_limit(cases: Sequence[CaseRow]) -> list[int]:
     return sorted(range(len(cases)), key=lambda place: (cases[place].status != "error", turn[place], place))
 
 
-def _count_things(reading: LoadedCases, trajectories: int) -> list[tuple[str, str]]:
-    """Label and number, for the head of the page."""
+def _count_things(reading: LoadedCases, trajectories: int) -> list[list[str]]:
+    """Number and label, for the head of the page."""
     cases = reading.cases
-    counts = [
-        ("case", "cases", len(cases)),
-        ("trajectory", "trajectories", trajectories),
-        ("model", "models", len({case.table_model for case in cases})),
-        ("defense", "defenses", len({case.defense for case in cases})),
-        ("attack", "attacks", len({case.attack for case in cases} - {NO_ATTACK})),
-        ("error", "errors", sum(case.status == "error" for case in cases)),
-        ("skipped file", "skipped files", len(reading.skipped_files)),
-    ]
-    return [(one if count == 1 else many, f"{count:,}") for one, many, count in counts]
-
-
-def _list_sheets(measured: Report) -> list[View]:
-    """Arrange tables and figure of every model on every version of a benchmark."""
-    sections = results_document(measured, intervals_by_suite=True).sections
-    arranged = sheets(measured.rows, measured.titles)
-    return [
-        {
-            "title": title,
-            "grids": [link_cells(grid, sheet) for grid in grids],
-            "figure": make_interval_chart(sheet),
-        }
-        for (title, grids), sheet in zip(sections, arranged, strict=True)
-    ]
+    counts = (
+        format_count(len(cases), "case"),
+        format_count(trajectories, "trajectory", "trajectories"),
+        format_count(len({case.table_model for case in cases}), "model"),
+        format_count(len({case.defense for case in cases}), "defense"),
+        format_count(len({case.attack for case in cases} - {NO_ATTACK}), "attack"),
+        format_count(sum(case.status == "error" for case in cases), "error"),
+        format_count(len(reading.skipped_files), "skipped file"),
+    )
+    return [count.split(" ", 1) for count in counts]
 
 
 def _write_title(folders: Sequence[str]) -> str:
-    names = [plain(Path(folder).name or folder) for folder in folders]
+    names = [Path(folder).name or folder for folder in folders]
     if len(names) > 2:
         return f"Runs in {names[0]} and {len(names) - 1} more folders"
     return f"Runs in {' and '.join(names)}" if names else "Stored runs"
 
 
-def _render(*, images: bool, **values: object) -> str:
-    """Render the template; it escapes every text that is not `Markup`."""
+def _render(*, figures: Sequence[View], **values: object) -> str:
+    """Render the template; it makes plain and escapes every text that is not `Markup`."""
     style = _read_template("report.css")
     script = '"use strict";\n(() => {\n' + "\n".join(map(_read_template, _SCRIPTS)) + "\n})();\n"
-    environment = Environment(
-        loader=FileSystemLoader(_TEMPLATES),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
+    policy = _write_policy(script, style, images=bool(figures))
+    template = load_templates(_TEMPLATES).get_template("page.html")
+    return template.render(
+        policy=policy, style=Markup(style), script=Markup(script), figures=figures, **values
     )
-    # Names in grids are as they were found: made plain here, and escaped where they are put down.
-    environment.filters["plain"] = plain
-    policy = _write_policy(script, style, images=images)
-    template = environment.get_template("page.html")
-    return template.render(policy=policy, style=Markup(style), script=Markup(script), **values)
 
 
 def _write_policy(script: str, style: str, *, images: bool) -> str:
     """Allow only this script and style sheet, and images inside the page; no forms, no text made markup."""
-    return "; ".join(
-        [
-            "default-src 'none'",
-            *(["img-src data:"] if images else []),
-            f"script-src '{_digest(script)}'",
-            f"style-src '{_digest(style)}'",
-            "base-uri 'none'",
-            "form-action 'none'",
-            "require-trusted-types-for 'script'",
-            "trusted-types 'none'",
-        ]
+    images_allowed = "img-src data:; " if images else ""
+    return (
+        f"default-src 'none'; {images_allowed}script-src '{_digest(script)}'; style-src '{_digest(style)}'; "
+        "base-uri 'none'; form-action 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
     )
 
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import math
 import re
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -20,9 +19,9 @@ from typing import NamedTuple
 import numpy as np
 
 from agentsys.analysis.metrics.rates import MeasuredCell, MetricRow, ScoredCells, metric_rows, scored_cells
-from agentsys.analysis.statistics.case_pairs import pair_up
+from agentsys.analysis.statistics.case_pairs import changed_pairs, pair_cases
 from agentsys.analysis.statistics.difference_test import LEVEL, p_value, smallest_detectable
-from agentsys.analysis.statistics.differences import SignDraws, compare_pairs, differences_from_zero
+from agentsys.analysis.statistics.differences import SignDraws, compare_pairs, difference_levels
 from agentsys.analysis.statistics.outcome_grid import (
     ErrorRule,
     Resampler,
@@ -31,7 +30,7 @@ from agentsys.analysis.statistics.outcome_grid import (
     outcome_of,
     tally_suites,
 )
-from agentsys.analysis.statistics.rate_estimates import OVERALL, POOLED, rate_levels
+from agentsys.analysis.statistics.rate_estimates import OVERALL, rate_levels
 from agentsys.base.grouping import group_by
 from agentsys.records.case_row import NO_ATTACK, CaseRow
 
@@ -54,14 +53,14 @@ class Share(NamedTuple):
 
 def asr_of(cases: Iterable[CaseRow], rule: ErrorRule = ErrorRule.REPORT) -> Share:
     """ASR on some attacked cases, e.g. those in which a tool returned the payload (`exposed_raw`)."""
-    outcomes = [(case.suite, outcome_of(case, rule)) for case in cases]
-    return mean_of_suites([(suite, found.injection_success) for suite, found in outcomes if found])
+    outcomes = ((case.suite, outcome_of(case, rule)) for case in cases)
+    return mean_of_suites((suite, found.injection_success) for suite, found in outcomes if found)
 
 
-def mean_of_suites(counted: Iterable[tuple[str, bool]]) -> Share:
-    """The share of hits among (suite, whether it is one)."""
-    by_suite = group_by(counted, lambda one: one[0]).values()
-    shares = [sum(hit for _, hit in of_suite) / len(of_suite) for of_suite in by_suite]
+def mean_of_suites(counted: Iterable[tuple[str, bool | None]]) -> Share:
+    """The share of hits among (suite, whether it is one); None: it is unknown."""
+    by_suite = group_by((one for one in counted if one[1] is not None), lambda one: one[0]).values()
+    shares = [sum(hit is True for _, hit in of_suite) / len(of_suite) for of_suite in by_suite]
     value = 100.0 * float(np.mean(shares)) if shares else math.nan
     return Share(value, sum(map(len, by_suite)), len(shares))
 
@@ -73,8 +72,7 @@ def exposure_share(cases: Iterable[CaseRow], column: str) -> Share:
         cases: Attacked cases of one model, defense and attack; those with unknown exposure are left out.
         column: `exposed_raw` (a tool returned the payload) or `exposed_shown` (the acting model met it).
     """
-    known = [(case.suite, getattr(case, column)) for case in cases if case.status == "ok"]
-    return mean_of_suites([(suite, exposed) for suite, exposed in known if exposed is not None])
+    return mean_of_suites((case.suite, getattr(case, column)) for case in cases if case.status == "ok")
 
 
 def unseen_reason(case: CaseRow) -> str:
@@ -93,16 +91,15 @@ def asr_on_the_same(
     cases: Sequence[CaseRow], others: Sequence[CaseRow], rule: ErrorRule = ErrorRule.REPORT
 ) -> tuple[Share, Share]:
     """ASR of two attacks against one defense, on the tasks and epochs that count under both."""
-    first, second = ({one.task_key: one for one in part if outcome_of(one, rule)} for part in (cases, others))
-    shared = sorted(first.keys() & second.keys(), key=str)
-    return asr_of([first[key] for key in shared], rule), asr_of([second[key] for key in shared], rule)
+    pairs = pair_cases(cases, others, rule).pairs
+    return asr_of((pair.baseline for pair in pairs), rule), asr_of((pair.defense for pair in pairs), rule)
 
 
 def utility_where_safe(cases: Iterable[CaseRow], rule: ErrorRule = ErrorRule.REPORT) -> Share:
     """Utility on the cases whose attack failed: in two suites success of the attack excludes it."""
-    outcomes = [(case.suite, outcome_of(case, rule)) for case in cases]
+    outcomes = ((case.suite, outcome_of(case, rule)) for case in cases)
     return mean_of_suites(
-        [(suite, found.utility) for suite, found in outcomes if found and not found.injection_success]
+        (suite, found.utility) for suite, found in outcomes if found and not found.injection_success
     )
 
 
@@ -132,12 +129,16 @@ def levels_at_the_floor(undefended: Mapping[str, Tally], draws: SignDraws) -> li
         `overall` and suites in which the ASR is below `FLOOR` and the test of `agentsys compare` has
         p >= 0.05 between it and 0 in every case.
     """
-    counted = [found for found in undefended.values() if found.cases.sum()]
-    levels = differences_from_zero(counted, Side.INJECTED, draws) if counted else {}
-    low = {level: found for level, found in levels.items() if level != POOLED and found.rate_after < FLOOR}
-    return sorted(
-        (level for level in low if p_value(low[level]) >= LEVEL), key=lambda level: level != OVERALL
-    )
+    counted = {suite: found for suite, found in undefended.items() if found.n}
+    rates = {suite: float(found.hijacked.sum() / found.n) for suite, found in counted.items()}
+    low = [suite for suite, rate in rates.items() if rate < FLOOR]
+    if rates and math.fsum(rates.values()) / len(rates) < FLOOR:
+        low.insert(0, OVERALL)
+    if not low:
+        return []
+    none = {suite: replace(found, hijacked=np.zeros_like(found.cases)) for suite, found in counted.items()}
+    levels = difference_levels(none, counted, Side.INJECTED, draws)
+    return [level for level in low if p_value(levels[level]) >= LEVEL]
 
 
 def detectable_asr(
@@ -148,10 +149,10 @@ def detectable_asr(
     Returns:
         Percentage points; nan without shared cases, or with too few to resample.
     """
-    pairs = pair_up(baseline, defense, rule).pairs
+    pairs = pair_cases(baseline, defense, rule).pairs
     if not pairs:
         return math.nan
-    return 100.0 * smallest_detectable(compare_pairs(pairs, Side.INJECTED, SignDraws(), rule)[OVERALL])
+    return 100.0 * smallest_detectable(compare_pairs(pairs, Side.INJECTED, SignDraws())[OVERALL])
 
 
 ASR_WHERE_SOLVED = "asr_where_solved_without_attack"
@@ -222,22 +223,15 @@ def _denial(
     resampler: Resampler,
     rule: ErrorRule,
 ) -> Denial:
-    # Both under one label, without the goal that plays no part, so that they are pairs.
-    before, after = (
-        [replace(one, attack="", injection_task_id=None) for one in side] for side in (benign, attacked)
-    )
-    pairs = pair_up(before, after, rule).pairs
-
-    def solved(case: CaseRow) -> bool:
-        found = outcome_of(case, rule)
-        return found is not None and found.utility
-
+    # Without the goal that plays no part, so that they are pairs.
+    before, after = ([replace(one, injection_task_id=None) for one in side] for side in (benign, attacked))
+    pairs = pair_cases(before, after, rule).pairs
     rows: list[MetricRow] = []
-    if able := [pair.defense for pair in pairs if solved(pair.baseline)]:
+    if able := [pair.defense for pair in pairs if pair.before.utility]:
         rates = rate_levels(tally_suites(able, rule), Side.INJECTED, resampler)
         rows += metric_rows(cell, ASR_WHERE_SOLVED, rates)
     if pairs:
-        rows += metric_rows(cell, UTILITY_CHANGE, compare_pairs(pairs, Side.SOLVED, SignDraws(), rule))
-    both = Counter((solved(pair.baseline), solved(pair.defense)) for pair in pairs)
+        rows += metric_rows(cell, UTILITY_CHANGE, compare_pairs(pairs, Side.SOLVED, SignDraws()))
+    gained, lost = changed_pairs(pairs, Side.SOLVED)
     unpaired = len(attacked) - len(pairs)
-    return Denial(cell, tuple(rows), len(pairs), both[True, False], both[False, True], unpaired)
+    return Denial(cell, tuple(rows), len(pairs), len(lost), len(gained), unpaired)

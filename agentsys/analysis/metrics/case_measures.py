@@ -16,7 +16,7 @@ Facts: records carry what their benchmark says of them (agentsys.base.declared_f
 from __future__ import annotations
 
 import math
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -26,7 +26,7 @@ from typing import Annotated, NamedTuple
 import orjson
 from pydantic import ValidationError
 
-from agentsys.analysis.metrics.cell_verdict import IS_CONTROL, VALID
+from agentsys.analysis.metrics.cell_verdict import IS_CONTROL, VALID, CellVerdict
 from agentsys.analysis.metrics.rates import (
     PERCENT,
     CellRow,
@@ -39,7 +39,7 @@ from agentsys.analysis.metrics.rates import (
     percent,
     scored_cells,
 )
-from agentsys.analysis.statistics.case_pairs import pair_up
+from agentsys.analysis.statistics.case_pairs import pair_cases
 from agentsys.analysis.statistics.differences import SignDraws, compare_pairs
 from agentsys.analysis.statistics.outcome_grid import ErrorRule, Resampler, Side, tally_suites
 from agentsys.analysis.statistics.rate_estimates import (
@@ -47,8 +47,6 @@ from agentsys.analysis.statistics.rate_estimates import (
     POOLED,
     pooled_rate,
     rate_levels,
-    suite_totals,
-    undefined_rate,
 )
 from agentsys.base.declared_facts import ASB_FACTS, DeclaredFact
 from agentsys.base.grouping import group_by
@@ -85,46 +83,29 @@ MEANS: dict[str, Callable[[CaseRow], float | None]] = {
 
 def total_dollars(cases: Iterable[CaseRow]) -> float:
     """US dollars spent on all of these cases; nan if one of them has no known cost."""
-    return _sum(case.cost_usd for case in cases)
+    return math.fsum(math.nan if case.cost_usd is None else case.cost_usd for case in cases)
 
 
 def total_tokens(cases: Iterable[CaseRow]) -> float:
     """Prompt and completion tokens of all of these cases, all roles; nan if one case does not say."""
-    return _sum(sum(case.tokens_by_role.values()) if case.tokens_by_role else None for case in cases)
+    return math.fsum(sum(case.tokens_by_role.values()) if case.tokens_by_role else math.nan for case in cases)
 
 
-RATIOS: dict[str, Callable[[Sequence[CaseRow]], float]] = {
-    "cost_per_solved_task": lambda cases: _ratio(total_dollars(cases), _count_solved(cases)),
-    "tokens_per_solved_task": lambda cases: _ratio(total_tokens(cases), _count_solved(cases)),
-    "asr_per_dollar": lambda cases: _ratio(_count_hijacked(cases), total_dollars(_with_attack(cases))),
-    "asr_per_million_tokens": lambda cases: _ratio(
-        1e6 * _count_hijacked(cases), total_tokens(_with_attack(cases))
-    ),
-}
-"""Measures that are one sum over another; nan where the other is 0, or either is unknown.
+def measure_ratios(cases: Sequence[CaseRow]) -> dict[str, float]:
+    """Name -> one sum over another; nan where the other is 0, or either is unknown.
 
-Attacks that succeeded are set against what attacked cases cost.
-"""
-
-
-def _with_attack(cases: Iterable[CaseRow]) -> list[CaseRow]:
-    return [case for case in cases if case.attack != NO_ATTACK]
-
-
-def _count_solved(cases: Sequence[CaseRow]) -> int:
-    return sum(case.status == "ok" and case.utility for case in cases)
-
-
-def _count_hijacked(cases: Sequence[CaseRow]) -> int:
-    return sum(case.status == "ok" and bool(case.injection_success) for case in _with_attack(cases))
-
-
-def _sum(parts: Iterable[float | None]) -> float:
-    return math.fsum(math.nan if part is None else part for part in parts)
-
-
-def _ratio(above: float, below: float) -> float:
-    return above / below if below else math.nan
+    Attacks that succeeded are set against what attacked cases cost.
+    """
+    attacked = [case for case in cases if case.attack != NO_ATTACK]
+    solved = sum(case.status == "ok" and case.utility for case in cases)
+    hijacked = sum(case.status == "ok" and bool(case.injection_success) for case in attacked)
+    sums = {
+        "cost_per_solved_task": (total_dollars(cases), solved),
+        "tokens_per_solved_task": (total_tokens(cases), solved),
+        "asr_per_dollar": (hijacked, total_dollars(attacked)),
+        "asr_per_million_tokens": (1e6 * hijacked, total_tokens(attacked)),
+    }
+    return {name: above / below if below else math.nan for name, (above, below) in sums.items()}
 
 
 def usage_per_role(measure: str, cases: Iterable[CaseRow]) -> dict[str, Mean]:
@@ -137,10 +118,9 @@ def usage_per_role(measure: str, cases: Iterable[CaseRow]) -> dict[str, Mean]:
         cases: Cases; those that do not say what they used, or for dollars what some role cost, are left out.
     """
     used = [found for case in cases if (found := OF_ROLES[measure](case)) is not None]
-    sums: defaultdict[str, float] = defaultdict(float)
+    sums = Counter[str]()
     for by_role in used:
-        for role, count in by_role.items():
-            sums[role] += count
+        sums.update(by_role)
     return {role: Mean(sums[role] / len(used), len(used)) for role in sorted(sums)}
 
 
@@ -157,14 +137,6 @@ OF_ROLES: dict[str, Callable[[CaseRow], Mapping[str, float] | None]] = {
     "usd_per_case": _cost_by_role,
 }
 """Measures per role, the role appended to the name after a colon -> what one case used; None if unknown."""
-
-
-def calls_at_gates(cases: Iterable[CaseRow]) -> dict[str, int]:
-    """`filter/outcome/tool` -> calls of all of these cases that a filter ruled on before they ran."""
-    calls: Counter[str] = Counter()
-    for case in cases:
-        calls.update(case.gates if case.status == "ok" else {})
-    return dict(sorted(calls.items()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,35 +165,29 @@ def measure_costs(cases: Iterable[CaseRow]) -> list[MeasureRow]:
         Rows sorted by cell, then suite with `pooled` last. Definitions: docs/data.md#measures.
     """
     cells = scored_cells(cases)
-    verdicts = cells.verdicts
     rows: list[MeasureRow] = []
     for cell in sorted(cells):
-        verdict = verdicts[cell]
+        verdict = cells.verdicts[cell]
         suites = group_by(cells[cell], lambda case: case.suite)
         for suite, some in (*sorted(suites.items()), (POOLED, cells[cell])):
-            rows += [
-                MeasureRow(
-                    *cell,
-                    suite,
-                    name,
-                    UNITS[name.partition(":")[0]],
-                    *(number.judge(verdict) if name in RATIOS else number)[:4],
-                    *verdict,
-                )
-                for name, number in _values(some)
-            ]
+            for name, number in _values(some, verdict):
+                unit = UNITS[name.partition(":")[0]]
+                rows.append(MeasureRow(*cell, suite, name, unit, *number[:4], *verdict))
     return rows
 
 
-def _values(cases: Sequence[CaseRow]) -> Iterator[tuple[str, Number]]:
+def _values(cases: Sequence[CaseRow], verdict: CellVerdict) -> Iterator[tuple[str, Number]]:
     for name in MEANS:
         yield name, _exact(*mean_of(name, cases))
-    for name, ratio in RATIOS.items():
-        yield name, _exact(ratio(cases), len(cases))
+    for name, ratio in measure_ratios(cases).items():
+        yield name, _exact(ratio, len(cases)).judge(verdict)
     for measure in OF_ROLES:
         for role, found in usage_per_role(measure, cases).items():
             yield f"{measure}:{role}", _exact(*found)
-    for ruling, calls in calls_at_gates(cases).items():
+    gates = Counter[str]()  # `filter/outcome/tool` -> calls that a filter ruled on before they ran
+    for case in cases:
+        gates.update(case.gates if case.status == "ok" else {})
+    for ruling, calls in sorted(gates.items()):
         yield f"gate_calls:{ruling}", _exact(calls, len(cases))
     yield from guard_measures(cases)
 
@@ -252,6 +218,12 @@ GUARD_TITLES = {
     "guard_clean_cut": "Clean text cut",
 }
 """Measure -> heading, in the order shown; the guard's name is appended to the measure after a colon."""
+_GUARD_EVENTS = {
+    "guard_fnr": ("missed", "found"),
+    "guard_fpr": ("false_alarms", "passed"),
+    "guard_unreadable": ("unreadable", "found", "missed", "false_alarms", "passed"),
+}
+"""Measure -> the kind of verdict that it counts, and the others that it is a share of."""
 
 
 def guard_measures(cases: Sequence[CaseRow], *, replicates: int = 2000) -> Iterator[tuple[str, Number]]:
@@ -260,14 +232,12 @@ def guard_measures(cases: Sequence[CaseRow], *, replicates: int = 2000) -> Itera
     resampler = Resampler(replicates)
     for guard in sorted({guard for case in counted for guard in case.guards}):
         verdicts = [(case, case.guards[guard]) for case in counted if guard in case.guards]
-        for name, wrong, right in (("guard_fnr", "missed", "found"), ("guard_fpr", "false_alarms", "passed")):
-            results = [(case, of[wrong], of[wrong] + of[right]) for case, of in verdicts]
-            at_least_once = [(case, min(hits, 1), min(events, 1)) for case, hits, events in results]
+        for name, (hit, *others) in _GUARD_EVENTS.items():
+            results = [(case, of[hit], of[hit] + sum(of[kind] for kind in others)) for case, of in verdicts]
             yield f"{name}:{guard}", _share_of_events(results, resampler)
-            yield f"{name}_cases:{guard}", _share_of_events(at_least_once, resampler)
-        kinds = ("unreadable", "found", "missed", "false_alarms", "passed")
-        unread = [(case, of["unreadable"], sum(of[kind] for kind in kinds)) for case, of in verdicts]
-        yield f"guard_unreadable:{guard}", _share_of_events(unread, resampler)
+            if f"{name}_cases" in GUARD_TITLES:
+                at_least_once = [(case, min(hits, 1), min(events, 1)) for case, hits, events in results]
+                yield f"{name}_cases:{guard}", _share_of_events(at_least_once, resampler)
         chars, cut = (sum(of[key] for _, of in verdicts) for key in ("chars", "cut"))
         share = percent(cut / chars) if chars else math.nan
         yield f"guard_clean_cut:{guard}", Number(share, math.nan, math.nan, chars)
@@ -282,9 +252,7 @@ def _share_of_events(counted: Sequence[tuple[CaseRow, int, int]], resampler: Res
         resampler: Draws the tasks.
     """
     rows = [replace(case, utility=n < hits) for case, hits, events in counted for n in range(events)]
-    suites = tally_suites(rows, ErrorRule.REPORT).values()
-    parts = [suite_totals(suite, Side.SOLVED, resampler) for suite in suites]
-    return number_of(pooled_rate(parts) if parts else undefined_rate(resampler.replicates))
+    return number_of(pooled_rate(tally_suites(rows, ErrorRule.REPORT).values(), Side.SOLVED, resampler))
 
 
 CONTROL_ASR = "control_asr"
@@ -347,9 +315,13 @@ def fact_rows(cases: Iterable[CaseRow] | ScoredCells, *, replicates: int = 2000)
     rows: list[MetricRow] = []
     for cell in sorted(cells, key=MeasuredCell.order):
         rows += _fact_rows(cell, cells[cell], resampler)
-        control = next((found for other, found in cells.items() if _is_control_of(other, found, cell)), None)
-        if control is not None and cell.attack != NO_ATTACK and not is_control(cells[cell]):
-            rows += _control_rows(cell, cells[cell], control, resampler)
+        if cell.attack == NO_ATTACK or is_control(cells[cell]):
+            continue
+        beside = (
+            found for other, found in cells.items() if other[:4] == cell[:4] and other.attack != NO_ATTACK
+        )
+        if control := next(filter(is_control, beside), None):
+            rows += _control_rows(cell, cells[cell], control)
     return rows
 
 
@@ -371,10 +343,6 @@ def unsolved_suites(cases: Iterable[CaseRow]) -> list[str]:
 def _has_facts(case: CaseRow) -> bool:
     held = case.measured
     return bool(held) and (IS_CONTROL in held or not _declarations(case).keys().isdisjoint(held))
-
-
-def _is_control_of(other: MeasuredCell, cases: Iterable[CaseRow], cell: MeasuredCell) -> bool:
-    return other[:4] == cell[:4] and other.attack != NO_ATTACK and is_control(cases)
 
 
 def _fact_rows(cell: MeasuredCell, cases: Sequence[CaseRow], resampler: Resampler) -> Iterator[MetricRow]:
@@ -403,16 +371,14 @@ def _mean_rows(
     if not all(isinstance(case.measured[fact], int | float) for case in cases):
         return
     by_suite = group_by(cases, lambda case: case.suite)
-    means = {suite: (_mean(by_suite[suite], fact), len(by_suite[suite])) for suite in sorted(by_suite)}
-    overall = mean(value for value, _ in means.values())
-    pooled = _mean(cases, fact)
-    whole = {**means, OVERALL: (overall, len(cases)), POOLED: (pooled, len(cases))}
-    for suite, (value, n) in whole.items():
+    values = {
+        suite: [float(case.measured[fact]) for case in some] for suite, some in sorted(by_suite.items())
+    }
+    means = {suite: (mean(found), len(found)) for suite, found in values.items()}
+    means[OVERALL] = mean(value for value, _ in means.values()), len(cases)
+    means[POOLED] = mean(float(case.measured[fact]) for case in cases), len(cases)
+    for suite, (value, n) in means.items():
         yield MetricRow(*cell, suite, metric, math.nan, math.nan, math.nan, n, errors, mean=value)
-
-
-def _mean(cases: Iterable[CaseRow], fact: str) -> float:
-    return mean(float(case.measured[fact]) for case in cases)
 
 
 def _share_rows(
@@ -424,10 +390,10 @@ def _share_rows(
 
 
 def _control_rows(
-    cell: MeasuredCell, attacked: Sequence[CaseRow], control: Sequence[CaseRow], resampler: Resampler
+    cell: MeasuredCell, attacked: Sequence[CaseRow], control: Sequence[CaseRow]
 ) -> Iterator[MetricRow]:
     """The control's ASR and the difference, on the cases that both have."""
-    pairing = pair_up([replace(case, attack=cell.attack) for case in control], attacked)
+    pairing = pair_cases(control, attacked)
     levels = compare_pairs(pairing.pairs, Side.INJECTED, SignDraws()) if pairing.pairs else {}
     for suite, found in levels.items():
         less = number_of(found)._replace(errors=pairing.errored)

@@ -41,12 +41,12 @@ class ComparedSides:
     notes: tuple[str, ...] = ()
     """How the sides were chosen and what is left out, a sentence each."""
 
-    def field_of(self, case: CaseRow) -> MeasuredCell:
-        """Name the cell that both sides share with a case; empty in what they differ in."""
+    def field_of(self, cell: MeasuredCell) -> MeasuredCell:
+        """Name the cell that both sides share with one of a side; empty in what they differ in."""
         blank = {axis.value: "" for axis in (self.by, *self.folded) if axis is not Axis.RUN}
-        if case.attack == NO_ATTACK:
+        if cell.attack == NO_ATTACK:
             blank.pop(Axis.ATTACK.value, None)
-        return MeasuredCell.of(case)._replace(**blank)
+        return cell._replace(**blank)
 
     @property
     def baseline(self) -> str:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, reduce
-from operator import attrgetter
 from typing import Any, NamedTuple
 
 from agentsys.analysis.metrics.cell_verdict import BROKEN, VALID, CellEvidence, CellVerdict, judge_cells
@@ -21,28 +20,26 @@ from agentsys.analysis.metrics.rates import (
     MeasuredCell,
     Percent,
     ScoredCells,
-    number_of,
     percent,
 )
 from agentsys.analysis.statistics.case_pairs import (
     Pair,
     Pairing,
     changed_pairs,
-    count_changes,
     exposed_pairs,
-    have_same_cases,
+    key_cases,
     pair_up,
     tally_pairs,
 )
-from agentsys.analysis.statistics.difference_test import p_value, smallest_detectable
+from agentsys.analysis.statistics.difference_test import difference_interval, p_value, smallest_detectable
 from agentsys.analysis.statistics.differences import (
     SIGN_DRAWS,
+    Difference,
     PairedGrid,
     SignDraws,
-    compare_pairs,
-    overall_difference,
+    difference_levels,
 )
-from agentsys.analysis.statistics.outcome_grid import ErrorRule, Side
+from agentsys.analysis.statistics.outcome_grid import ErrorRule, Interval, Side, Tally
 from agentsys.analysis.statistics.rate_estimates import OVERALL, POOLED
 from agentsys.base.grouping import group_by
 from agentsys.errors import ConfigError, unknown_name
@@ -189,19 +186,25 @@ def compare_sides(
     _check_sides(sides, baseline)
     fields: defaultdict[MeasuredCell, dict[str, list[CaseRow]]] = defaultdict(dict)
     for side, found in sides.cases.items():
-        for case in found:
-            fields[sides.field_of(case)].setdefault(side, []).append(case)
-    pairings = _pairings(sides, fields, baseline, errors)
-    evidence = cache(lambda field, side: CellEvidence(fields[field].get(side, ())))
-    signs = SignDraws(draws)
-    rows: list[DifferenceRow] = []
+        for cell, some in ScoredCells(found).items():
+            fields[sides.field_of(cell)].setdefault(side, []).extend(some)
+    evidence = cache(lambda place, side: CellEvidence(fields[place].get(side, ())))
+    keyed = cache(lambda place, side: key_cases(fields[place].get(side, ()), errors))
+    pairings: dict[Contest, Pairing] = {}
     flips: list[CaseFlip] = []
-    for contest, pairing in pairings.items():
-        sides_met = (evidence(contest.field, side) for side in (contest.baseline, contest.compared))
-        verdict = _judge_together(*sides_met)
-        for outcome in _outcomes(contest, pairing, metrics, own, errors):
-            rows += (_judge_row(row, verdict) for row in _rows(contest, outcome, pairing, signs))
-            flips += _flips(contest, outcome)
+    rows: list[DifferenceRow] = []
+    tests = _Tests(draws)
+    for place in sorted(fields, key=_field_order):
+        for side in sorted(fields[place].keys() - {baseline}):
+            contest = Contest(sides.by, place, baseline, side)
+            pairing = pair_up(keyed(place, baseline), keyed(place, side))
+            pairings[contest] = pairing
+            verdict = _judge_together(*(evidence(place, one) for one in (baseline, side)))
+            for outcome in _outcomes(contest, pairing, metrics, own):
+                rows += (_judge_row(row, verdict) for row in _rows(contest, pairing, outcome, tests))
+                gained, lost = changed_pairs(outcome.pairs, outcome.side)
+                flips += (CaseFlip(contest, outcome.metric, True, pair) for pair in gained)
+                flips += (CaseFlip(contest, outcome.metric, False, pair) for pair in lost)
     alone = [field for field, found in fields.items() if found.keys() == {baseline}]
     unopposed = {field: len(fields[field][baseline]) for field in sorted(alone, key=_field_order)}
     titles = METRIC_TITLES | {metric.name: metric.title for metric in own}
@@ -210,71 +213,28 @@ def compare_sides(
     )
 
 
+def overall_differences(cells: ScoredCells, errors: ErrorRule = ErrorRule.REPORT) -> list[DifferenceRow]:
+    """Differences of all defenses from none, overall and on all cases, as `compare_sides` has them.
+
+    Without what takes long: intervals are nan.
+    """
+    rows: list[DifferenceRow] = []
+    tests, keyed = _Tests(SIGN_DRAWS, brief=True), cache(lambda cell: key_cases(cells[cell], errors))
+    for cell in sorted(cells, key=lambda cell: (*_field_order(cell._replace(defense="")), cell.defense)):
+        base = cell._replace(defense=NO_DEFENSE)
+        if base in cells and cell != base:
+            contest = Contest(Axis.DEFENSE, cell._replace(defense=""), NO_DEFENSE, cell.defense)
+            pairing = pair_up(keyed(base), keyed(cell))
+            verdict = _judge_together(cells.evidence[base], cells.evidence[cell])
+            for outcome in _outcomes(contest, pairing, COMPARED_METRICS, ()):
+                rows += (_judge_row(row, verdict) for row in _rows(contest, pairing, outcome, tests))
+    return _correct_rows(rows)
+
+
 def _judge_together(baseline: CellEvidence, compared: CellEvidence) -> CellVerdict:
     """The verdict on a difference: the worse of two cells', which stand beside each other alone."""
     verdicts = judge_cells({0: baseline, 1: compared}, lambda _: None)
     return reduce(CellVerdict.join, verdicts.values())
-
-
-def overall_differences(cells: ScoredCells, errors: ErrorRule = ErrorRule.REPORT) -> list[DifferenceRow]:
-    """Differences of all defenses from none, overall and on all cases, as `compare_sides` has them.
-
-    Without what takes long: intervals and the smallest detectable differences are nan, differing tasks 0.
-    """
-    rows: list[DifferenceRow] = []
-    tested: dict[Hashable, float] = {}
-    for cell in sorted(cells, key=lambda cell: (*_field_order(cell._replace(defense="")), cell.defense)):
-        base = cell._replace(defense=NO_DEFENSE)
-        if base in cells and cell != base:
-            verdict = _judge_together(cells.evidence[base], cells.evidence[cell])
-            rows += (_judge_row(row, verdict) for row in _overall_rows(cells, base, cell, errors, tested))
-    return _correct_rows(rows)
-
-
-def _overall_rows(
-    cells: ScoredCells,
-    base: MeasuredCell,
-    cell: MeasuredCell,
-    errors: ErrorRule,
-    tested: dict[Hashable, float],
-) -> Iterator[DifferenceRow]:
-    """The overall row of each metric for one defense beside none; p-values that are known are in `tested`."""
-    before, after = (list(cells.tally(one, errors).values()) for one in (base, cell))
-    pairing = None
-    if not have_same_cases(before, after):
-        pairing = pair_up(cells[base], cells[cell], errors, attrgetter("task_key"))
-        before, after = (list(found.values()) for found in tally_pairs(pairing.pairs, errors))
-    for metric, side in _SIDES.items() if before else ():
-        if (metric == BENIGN_UTILITY) is not (cell.attack == NO_ATTACK):
-            continue
-        if pairing is None:
-            gained, lost = count_changes(before, after, side)
-        else:
-            gained, lost = (len(changed_pairs(pairing.pairs, side, errors, to=to)) for to in (True, False))
-        found = overall_difference(before, after, side, SignDraws())
-        # Many defenses change the same cases, or none: one test tells of all that do.
-        key = (base, metric, *map(_describe_grid, found.grids))
-        if key not in tested:
-            tested[key] = p_value(found, brief=True)
-        p = tested[key]
-        values: dict[str, Any] = {
-            "baseline_value": percent(found.rate_before),
-            "compared_value": percent(found.rate_after),
-            "difference": percent(found.value),
-            **dict.fromkeys(("ci_low", "ci_high", "smallest_detectable"), math.nan),
-            **{"p": p, "p_holm": p, "n": found.n, "gained": gained, "lost": lost},
-            **dict.fromkeys(("differing_user_tasks", "differing_injection_tasks"), 0),
-            "errored": pairing.errored if pairing else 0,
-            "only_baseline": pairing.only_baseline if pairing else 0,
-            "only_compared": pairing.only_defense if pairing else 0,
-        }
-        names = (Axis.DEFENSE.value, NO_DEFENSE, cell.defense, OVERALL, metric, ALL_CASES)
-        yield DifferenceRow(*cell, *names, **values)
-
-
-def _describe_grid(grid: PairedGrid) -> Hashable:
-    tasks = grid.counted.suite, grid.counted.user_tasks, grid.counted.injection_tasks
-    return *tasks, *(part.tobytes() for part in (grid.counted.cases, grid.before, grid.after))
 
 
 def _judge_row(row: DifferenceRow, verdict: CellVerdict) -> DifferenceRow:
@@ -303,56 +263,71 @@ def _field_order(field: MeasuredCell) -> tuple[str, str, str, str, bool, str]:
     return (*field[:4], field.attack != NO_ATTACK, field.attack)
 
 
-def _pairings(
-    sides: ComparedSides,
-    fields: Mapping[MeasuredCell, Mapping[str, list[CaseRow]]],
-    baseline: str,
-    rule: ErrorRule,
-) -> dict[Contest, Pairing]:
-    """Pair up every side with the baseline, benign fields before attacked ones."""
-    by_task = attrgetter("task_key")
-    return {
-        Contest(sides.by, field, baseline, side): pair_up(
-            fields[field].get(baseline, []), fields[field][side], rule, by_task
-        )
-        for field in sorted(fields, key=_field_order)
-        for side in sorted(fields[field])
-        if side != baseline
-    }
-
-
-class _OutcomeToCompare(NamedTuple):
+class _Outcome(NamedTuple):
     """The outcome that a metric asks about, in the cases that two sides share."""
 
     metric: str
     pairs: tuple[Pair, ...]
     side: Side
-    errors: ErrorRule
+    tallies: Callable[[str], tuple[dict[str, Tally], dict[str, Tally]]]
+    """`all` or `exposed` -> counts of the baseline's cases, and of the others; counted once for all metrics."""
 
 
 def _outcomes(
-    contest: Contest, pairing: Pairing, metrics: Sequence[str], own: Sequence[Metric], errors: ErrorRule
-) -> Iterator[_OutcomeToCompare]:
-    for metric in metrics:
-        if (metric == BENIGN_UTILITY) is (contest.field.attack == NO_ATTACK) and pairing.pairs:
-            yield _OutcomeToCompare(metric, pairing.pairs, _SIDES[metric], errors)
+    contest: Contest, pairing: Pairing, metrics: Sequence[str], own: Sequence[Metric]
+) -> Iterator[_Outcome]:
+    def count(pairs: tuple[Pair, ...]) -> Callable[[str], tuple[dict[str, Tally], dict[str, Tally]]]:
+        return cache(lambda which: tally_pairs(pairs if which == ALL_CASES else exposed_pairs(pairs)))
+
+    tallies = count(pairing.pairs)
+    for metric in metrics if pairing.pairs else ():
+        if (metric == BENIGN_UTILITY) is (contest.field.attack == NO_ATTACK):
+            yield _Outcome(metric, pairing.pairs, _SIDES[metric], tallies)
     for one in own:
         if pairs := pairs_with_answers(pairing.pairs, one):
-            yield _OutcomeToCompare(one.name, pairs, Side.SOLVED, ErrorRule.REPORT)
+            yield _Outcome(one.name, pairs, Side.SOLVED, count(pairs))
 
 
-def _rows(
-    contest: Contest, outcome: _OutcomeToCompare, pairing: Pairing, signs: SignDraws
-) -> Iterator[DifferenceRow]:
-    for which, pairs in ((ALL_CASES, outcome.pairs), (EXPOSED, exposed_pairs(outcome.pairs))):
-        gained, lost = (changed_pairs(pairs, outcome.side, outcome.errors, to=to) for to in (True, False))
-        levels = compare_pairs(pairs, outcome.side, signs, outcome.errors) if pairs else {}
+class _Tests:
+    """Tests of differences, each made once for all that have the same cases and outcomes."""
+
+    def __init__(self, draws: int, *, brief: bool = False) -> None:
+        self.signs = SignDraws(draws)
+        self.brief = brief
+        """Whether overall differences are asked about alone, and no intervals."""
+        self._made: dict[Hashable, dict[str, Any]] = {}
+
+    def test(self, found: Difference) -> dict[str, Any]:
+        """The columns of a row that a test fills."""
+        key = (found.shares, *map(_describe_grid, found.grids))
+        if key not in self._made:
+            interval = Interval(math.nan, math.nan) if self.brief else difference_interval(found)
+            bounds = {"ci_low": percent(interval.low), "ci_high": percent(interval.high)}
+            detectable = percent(smallest_detectable(found))
+            p = p_value(found)
+            self._made[key] = {**bounds, "p": p, "p_holm": p, "smallest_detectable": detectable}
+        return self._made[key]
+
+
+def _describe_grid(grid: PairedGrid) -> Hashable:
+    tasks = grid.after.suite, grid.after.user_tasks, grid.after.injection_tasks
+    hits = grid.before.hits(grid.side), grid.after.hits(grid.side)
+    return *tasks, *(part.tobytes() for part in (grid.after.cases, *hits))
+
+
+def _rows(contest: Contest, pairing: Pairing, outcome: _Outcome, tests: _Tests) -> Iterator[DifferenceRow]:
+    for which in (ALL_CASES,) if tests.brief else (ALL_CASES, EXPOSED):
+        pairs = outcome.pairs if which == ALL_CASES else exposed_pairs(outcome.pairs)
+        changed = changed_pairs(pairs, outcome.side)
+        levels = difference_levels(*outcome.tallies(which), outcome.side, tests.signs) if pairs else {}
         for suite, found in levels.items():
-            won, gone = _in_suite(gained, suite), _in_suite(lost, suite)
-            differing = [*won, *gone]
-            tested, p = number_of(found), p_value(found)
+            if tests.brief and suite != OVERALL:
+                continue
+            gained, lost = (_in_suite(some, suite) for some in changed)
+            differing = [*gained, *lost]
+            user_tasks = {(pair.baseline.suite, pair.baseline.user_task_id) for pair in differing}
             yield DifferenceRow(
-                *MeasuredCell.of(pairing.pairs[0].defense),
+                *MeasuredCell.of(pairs[0].defense),
                 by=contest.by.value,
                 baseline=contest.baseline,
                 compared=contest.compared,
@@ -361,22 +336,16 @@ def _rows(
                 cases=which,
                 baseline_value=percent(found.rate_before),
                 compared_value=percent(found.rate_after),
-                difference=tested.value,
-                ci_low=tested.ci_low,
-                ci_high=tested.ci_high,
-                p=p,
-                p_holm=p,
-                n=tested.n,
-                gained=len(won),
-                lost=len(gone),
-                differing_user_tasks=len(
-                    {(pair.baseline.suite, pair.baseline.user_task_id) for pair in differing}
-                ),
+                difference=percent(found.value),
+                n=found.n,
+                gained=len(gained),
+                lost=len(lost),
+                differing_user_tasks=len(user_tasks),
                 differing_injection_tasks=len(set(map(injection_task_of, differing)) - {None}),
-                smallest_detectable=percent(smallest_detectable(found)),
                 errored=pairing.errored,
                 only_baseline=pairing.only_baseline,
                 only_compared=pairing.only_defense,
+                **tests.test(found),
             )
 
 
@@ -388,12 +357,6 @@ def injection_task_of(pair: Pair) -> tuple[str, str] | None:
     """Suite and injection task of a pair; None for a benign one, or an attack without a goal."""
     case = pair.baseline
     return None if case.injection_task_id is None else (case.suite, case.injection_task_id)
-
-
-def _flips(contest: Contest, outcome: _OutcomeToCompare) -> Iterator[CaseFlip]:
-    for gained in (True, False):
-        for pair in changed_pairs(outcome.pairs, outcome.side, outcome.errors, to=gained):
-            yield CaseFlip(contest, outcome.metric, gained, pair)
 
 
 def _correct_rows(rows: Sequence[DifferenceRow]) -> list[DifferenceRow]:

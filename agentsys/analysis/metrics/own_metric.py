@@ -88,9 +88,7 @@ def pairs_with_answers(pairs: Iterable[Pair], metric: Metric) -> tuple[Pair, ...
     """The pairs that a metric answers for on both sides, with its answers in the place of the utility."""
     found = [(pair, _hit(metric, pair.baseline), _hit(metric, pair.defense)) for pair in pairs]
     return tuple(
-        pair._replace(
-            baseline=replace(pair.baseline, utility=before), defense=replace(pair.defense, utility=under)
-        )
+        pair._replace(before=pair.before._replace(utility=before), after=pair.after._replace(utility=under))
         for pair, before, under in found
         if before is not None and under is not None
     )

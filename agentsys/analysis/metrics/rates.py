@@ -16,22 +16,24 @@ from agentsys.analysis.statistics.difference_test import difference_interval
 from agentsys.analysis.statistics.differences import Difference
 from agentsys.analysis.statistics.outcome_grid import (
     ErrorRule,
+    Interval,
     Resampler,
     Side,
     Tally,
     scale_spread,
     spread_of,
     tally_suites,
+    widen_tally,
 )
 from agentsys.analysis.statistics.rate_estimates import (
     OVERALL,
     POOLED,
+    UNDEFINED,
     UPPER,
     Estimate,
     defense_quality,
     proportion_interval,
     rate_levels,
-    undefined_rate,
 )
 from agentsys.base.grouping import group_by
 from agentsys.records.case_row import NO_ATTACK, CaseRow
@@ -57,8 +59,6 @@ METRICS = tuple(METRIC_TITLES)
 Percent = Annotated[float, PERCENT]
 """Percent, or percentage points, as tables show them; data for programs hold the fraction, in a column that
 says so (agentsys.analysis.tables.table_writers)."""
-CHOSEN_AMONG = "chosen_among"
-"""In `CaseRow.measured`: the number of attacks that a case's attack was chosen among for its rate."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,7 +223,7 @@ def measure(
     solved: dict[MeasuredCell, dict[str, Estimate]] = {}
     """Benign cell -> its rates; it is before its attacked ones in the order."""
     for cell in sorted(cells, key=MeasuredCell.order):
-        counted, upper = cells.tally(cell, errors), upper_for(cells[cell])
+        counted = cells.tally(cell, errors)
         if cell.attack == NO_ATTACK:
             solved[cell] = rate_levels(counted, Side.SOLVED, resampler, pooled=not brief)
             rows += metric_rows(cell, BENIGN_UTILITY, solved[cell], brief=brief)
@@ -239,7 +239,7 @@ def measure(
             if cell.attack.startswith(_TOOL_SURFACE) and not brief:
                 found[NET_RESILIENCE] = _net_resilience(found[UTILITY_UNDER_ATTACK], asr)
             for metric, rates in found.items():
-                rows += metric_rows(cell, metric, rates, upper, brief=brief)
+                rows += metric_rows(cell, metric, rates, brief=brief)
         for metric_of_users in own:
             if answers := tally_suites(count_answers(cells[cell], metric_of_users), ErrorRule.REPORT):
                 rates = rate_levels(answers, Side.SOLVED, resampler)
@@ -249,25 +249,15 @@ def measure(
 
 def apply_verdicts(rows: Iterable[MetricRow], verdicts: Verdicts) -> list[MetricRow]:
     """Put the cells' verdicts into rows; there is no number of a broken cell."""
-    return [_apply_verdict(row, verdicts) for row in rows]
-
-
-def _apply_verdict(row: MetricRow, verdicts: Verdicts) -> MetricRow:
-    cell = MeasuredCell(row.benchmark, row.version, row.model, row.defense, row.attack)
-    found = verdicts.get(cell, CellVerdict())
-    if row.metric == DEFENSE_QUALITY:
-        found = found.join(verdicts.get(cell._replace(attack=NO_ATTACK), CellVerdict()))
-    return row if found.verdict == VALID else replace(row, **number_in(row).judge(found)._asdict())
-
-
-def upper_for(cases: Iterable[CaseRow]) -> float:
-    """Quantile of the upper bound of the cases' rate: 97.5%, more for a chosen attack.
-
-    An attack that was chosen among n for its rate has the interval that each of the n would need so that all
-    hold together (Bonferroni).
-    """
-    among = max((int(case.measured.get(CHOSEN_AMONG, 1)) for case in cases), default=1)
-    return 1 - (1 - UPPER) / among
+    judged = []
+    for row in rows:
+        cell = MeasuredCell(row.benchmark, row.version, row.model, row.defense, row.attack)
+        found = verdicts.get(cell, CellVerdict())
+        if row.metric == DEFENSE_QUALITY:
+            found = found.join(verdicts.get(cell._replace(attack=NO_ATTACK), CellVerdict()))
+        valid = found.verdict == VALID
+        judged.append(row if valid else replace(row, **number_in(row).judge(found)._asdict()))
+    return judged
 
 
 class _Rates(NamedTuple):
@@ -278,45 +268,45 @@ class _Rates(NamedTuple):
     """Its user tasks alone drawn."""
 
     def draw_from(
-        self, frames: Mapping[str, tuple[str, ...]], side: Side, resampler: Resampler
+        self, tasks: Mapping[str, tuple[str, ...]], side: Side, resampler: Resampler
     ) -> dict[str, Estimate]:
-        """The levels over some suites with user tasks drawn from a frame; as they are where it is their own."""
-        same = {suite: frames.get(suite, found.user_tasks) for suite, found in self.counted.items()}
-        if same == {suite: found.user_tasks for suite, found in self.counted.items()}:
+        """The levels with each suite's user tasks drawn from these; as they are where they are its own."""
+        wide = {
+            suite: widen_tally(found, tasks.get(suite, found.user_tasks))
+            for suite, found in self.counted.items()
+        }
+        if all(wide[suite] is found for suite, found in self.counted.items()):
             return self.levels
-        return rate_levels(self.counted, side, resampler, frames, pooled=POOLED in self.levels)
+        return rate_levels(wide, side, resampler, pooled=POOLED in self.levels)
 
 
 def _qualities(benign: _Rates, asr: _Rates, resampler: Resampler) -> dict[str, Estimate]:
     """Defense quality over the attack's suites; both of its rates draw the same user tasks."""
-    frames = {
-        suite: tuple(sorted({*counted.user_tasks, *benign.counted[suite].user_tasks}))
-        for suite, counted in asr.counted.items()
-        if suite in benign.counted
+    shared = {suite: benign.counted[suite] for suite in asr.counted if suite in benign.counted}
+    tasks = {
+        suite: tuple(sorted({*asr.counted[suite].user_tasks, *found.user_tasks}))
+        for suite, found in shared.items()
     }
-    shared = {suite: benign.counted[suite] for suite in frames}
-    if len(shared) < len(benign.counted):
-        levels = rate_levels(shared, Side.SOLVED, resampler, pooled=POOLED in asr.levels) if shared else {}
-        benign = _Rates(shared, levels)
-    utility = benign.draw_from(frames, Side.SOLVED, resampler) if shared else {}
-    if len(frames) < len(asr.counted):
+    if shared and len(shared) < len(benign.counted):
+        benign = _Rates(shared, rate_levels(shared, Side.SOLVED, resampler, pooled=POOLED in asr.levels))
+    utility = benign.draw_from(tasks, Side.SOLVED, resampler) if shared else {}
+    if len(shared) < len(asr.counted):
         # A suite without benign cases has no defense quality, and then neither have all suites together.
         utility = {suite: rate for suite, rate in utility.items() if suite in shared}
-    nothing = undefined_rate(resampler.replicates)
-    attacked = asr.draw_from(frames, Side.INJECTED, resampler)
-    return {level: defense_quality(utility.get(level, nothing), rate) for level, rate in attacked.items()}
+    attacked = asr.draw_from(tasks, Side.INJECTED, resampler)
+    return {level: defense_quality(utility.get(level, UNDEFINED), rate) for level, rate in attacked.items()}
 
 
 def _net_resilience(utility: Mapping[str, Estimate], asr: _Rates) -> dict[str, Estimate]:
     """The product of two rates of the same cases, at each level; both draw the same tasks."""
-    cases = sum(float(one.cases.sum()) for one in asr.counted.values())
+    cases = sum(one.n for one in asr.counted.values())
     found = {}
     for level, injected in asr.levels.items():
         solved, parts = (
             utility[level],
             [one for suite, one in asr.counted.items() if level in (suite, OVERALL, POOLED)],
         )
-        shares = [float(one.cases.sum()) / cases if level == POOLED else 1 / len(parts) for one in parts]
+        shares = [one.n / cases if level == POOLED else 1 / len(parts) for one in parts]
         # How one more case of either outcome moves the product.
         grids = [(1 - injected.value) * one.solved - solved.value * one.hijacked for one in parts]
         spreads = tuple(
@@ -334,7 +324,6 @@ def metric_rows(
     cell: MeasuredCell,
     metric: str,
     found: Mapping[str, Estimate | Difference],
-    upper: float = UPPER,
     *,
     brief: bool = False,
 ) -> Iterator[MetricRow]:
@@ -344,12 +333,10 @@ def metric_rows(
         cell: Which cell.
         metric: Which metric.
         found: Level (a suite, `overall`, `pooled`) -> rate or difference.
-        upper: See `upper_for`.
         brief: Whether intervals are left out of all levels but `overall`.
     """
     for suite, estimate in found.items():
-        whole = suite == OVERALL or not brief
-        number = number_of(estimate, upper) if whole else number_without_interval(estimate)
+        number = number_of(estimate, whole=suite == OVERALL or not brief)
         yield MetricRow(*cell, suite, metric, **number._asdict())
 
 
@@ -358,18 +345,21 @@ def percent(proportion: float) -> float:
     return round(100.0 * proportion, 9)
 
 
-def number_of(found: Estimate | Difference, upper: float = UPPER) -> Number:
-    """A proportion, or a difference of two, -> percent (percentage points) with the interval."""
-    interval = (
-        difference_interval(found) if isinstance(found, Difference) else proportion_interval(found, upper)
-    )
+def number_of(found: Estimate | Difference, upper: float = UPPER, *, whole: bool = True) -> Number:
+    """A proportion, or a difference of two, -> percent (percentage points) with the interval.
+
+    Args:
+        found: The proportion or difference.
+        upper: Quantile of the upper bound of a proportion.
+        whole: Whether the interval is wanted, which takes far longer than the rest.
+    """
+    interval = Interval(math.nan, math.nan)
+    if whole:
+        interval = (
+            difference_interval(found) if isinstance(found, Difference) else proportion_interval(found, upper)
+        )
     bounds = percent(interval.low), percent(interval.high)
     return Number(percent(found.value), *bounds, found.n, found.errors)
-
-
-def number_without_interval(found: Estimate | Difference) -> Number:
-    """The same without an interval, which takes far longer than the rest."""
-    return Number(percent(found.value), math.nan, math.nan, found.n, found.errors)
 
 
 def number_in(row: MetricRow) -> Number:

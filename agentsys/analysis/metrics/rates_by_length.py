@@ -21,10 +21,9 @@ from agentsys.analysis.statistics.outcome_grid import (
     Side,
     Tally,
     percentile_interval,
-    tally_suite,
     tally_suites,
 )
-from agentsys.analysis.statistics.rate_estimates import mean_rate, pooled_rate, suite_rate, suite_totals
+from agentsys.analysis.statistics.rate_estimates import mean_rate, pooled_rate
 from agentsys.base.grouping import group_by
 from agentsys.records.case_row import ACTING_ROLES, NO_ATTACK, CaseRow
 
@@ -56,7 +55,7 @@ def asr_by_round(
         lambda case: (case.trajectory_length, case.injection_round),
     )
     return {
-        (length, place): number_of(suite_rate(_pooled(group, errors), Side.INJECTED, resampler))
+        (length, place): number_of(pooled_rate(_put_on_one_grid(group, errors), Side.INJECTED, resampler))
         for (length, place), group in groups.items()
         if length is not None and length in lengths and place is not None
     }
@@ -74,10 +73,7 @@ def utility_by_length(cases: Iterable[CaseRow], errors: ErrorRule, resampler: Re
     benign = [case for case in cases if case.attack == NO_ATTACK]
     names = ("short", "long")
     parts = _split_by_length(benign, names, lambda length: names[length > LONGEST_SHORT], errors)
-    return {
-        name: number_of(mean_rate([suite_rate(one, Side.SOLVED, resampler) for one in found]))
-        for name, found in parts.items()
-    }
+    return {name: number_of(mean_rate(found, Side.SOLVED, resampler)) for name, found in parts.items()}
 
 
 def asr_by_length(cases: Iterable[CaseRow], errors: ErrorRule, resampler: Resampler) -> dict[int, Number]:
@@ -91,8 +87,7 @@ def asr_by_length(cases: Iterable[CaseRow], errors: ErrorRule, resampler: Resamp
     buckets = range(1, LAST_BUCKET + 1)
     parts = _split_by_length(attacked, buckets, lambda length: min(length, LAST_BUCKET), errors)
     return {
-        bucket: number_of(pooled_rate([suite_totals(one, Side.INJECTED, resampler) for one in found]))
-        for bucket, found in parts.items()
+        bucket: number_of(pooled_rate(found, Side.INJECTED, resampler)) for bucket, found in parts.items()
     }
 
 
@@ -120,17 +115,18 @@ def _split_by_length(
     return {part: [only(part, whole) for whole in suites] for part in parts if placed}
 
 
-def _pooled(cases: Iterable[CaseRow], errors: ErrorRule) -> Tally:
-    """Count all suites on one grid: a pair of Table 1 may have a single case of a suite."""
-    named = [
+def _put_on_one_grid(cases: Iterable[CaseRow], errors: ErrorRule) -> Iterable[Tally]:
+    """Count all suites together: a pair of Table 1 may have a single case of a suite."""
+    named = (
         replace(
             case,
+            suite="all suites",
             user_task_id=f"{case.suite}/{case.user_task_id}",
             injection_task_id=f"{case.suite}/{case.injection_task_id}",
         )
         for case in cases
-    ]
-    return tally_suite("all suites", named, errors)
+    )
+    return tally_suites(named, errors).values()
 
 
 TokensOf = Callable[[CaseRow], int | None]

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import math
 import os
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
-from agentsys.analysis.metrics.rates import PERCENT, CellRow, MeasuredCell, Number, number_of
+from agentsys.analysis.metrics.rates import PERCENT, CellRow, MeasuredCell, number_of
 from agentsys.analysis.statistics.outcome_grid import Resampler, Side, Tally, tally_outcomes
 from agentsys.analysis.statistics.rate_estimates import OVERALL, rate_levels
 from agentsys.base.grouping import group_by
@@ -28,35 +28,23 @@ from agentsys.records.folder_index import SkippedFile
 from agentsys.records.schema import OWN_KEY, UNFINISHED, AttemptFacts, SearchFacts, StoredBlock
 from agentsys.records.stored_file import load_stored_json
 
-ATTACKER = frozenset({"attacker", "attacker_judge"})
-"""The attacker's roles; every other role belongs to the attacked agent."""
+_ATTACKER_ROLES = frozenset({"attacker", "attacker_judge"})
+"""Every other role belongs to the attacked agent."""
 
 
-class SearchState(NamedTuple):
-    """State of a search."""
-
-    ended: bool
-    """Whether it succeeded, or its budget was spent, on texts of an attacker."""
-    errored: bool
-    """Whether it was ended by an error; the next run goes on with it."""
-    none: str | None = None
-    """Why it is no search, where its attacker gave no text: `attacker_refused`, `attacker_unreadable`."""
-
-
-@dataclass(frozen=True)
-class SearchSpending:
+class SearchSpending(NamedTuple):
     """Resources that one side of a search used."""
 
-    tokens: int | None = 0
-    """None where a reply came without a count of its tokens."""
-    cost_usd: float | None = 0.0
-    """None where a call had no price: the cost is unknown."""
+    tokens: float = 0.0
+    """nan where a reply came without a count of its tokens."""
+    cost_usd: float = 0.0
+    """nan where a call had no price: the cost is unknown."""
 
-    def __add__(self, other: SearchSpending) -> SearchSpending:
-        known = self.cost_usd is not None and other.cost_usd is not None
-        cost = (self.cost_usd or 0.0) + (other.cost_usd or 0.0) if known else None
-        unknown = self.tokens is None or other.tokens is None
-        return SearchSpending(None if unknown else (self.tokens or 0) + (other.tokens or 0), cost)
+
+def add_spending(parts: Iterable[SearchSpending]) -> SearchSpending:
+    """What several used together; nan where one of them is unknown."""
+    listed = list(parts)
+    return SearchSpending(sum(part.tokens for part in listed), sum(part.cost_usd for part in listed))
 
 
 @dataclass(frozen=True)
@@ -81,9 +69,19 @@ class Search:
     """User tasks that a text is tried on."""
     by_start: bool
     """Whether the text the search starts from is the one that succeeded."""
-    state: SearchState
+    ended: bool
+    """Whether it succeeded, or its budget was spent, on texts of an attacker."""
+    errored: bool
+    """Whether it was ended by an error; the next run goes on with it."""
+    none: str | None
+    """Why it is no search, where its attacker gave no text: `attacker_refused`, `attacker_unreadable`."""
     attacker: SearchSpending
     target: SearchSpending
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it was interrupted."""
+        return not self.ended and not self.errored and self.none is None
 
     @property
     def model(self) -> str:
@@ -117,22 +115,20 @@ def read_searches(paths: Iterable[str | os.PathLike[str]]) -> StoredSearches:
     skipped: list[SkippedFile] = []
     found: dict[Case, Search] = {}
     repeated = 0
-    elsewhere: dict[Case, SearchSpending] = {}
+    elsewhere: defaultdict[Case, list[SearchSpending]] = defaultdict(list)
     for folder in folders:
         blocks, lost = _read_attempts(folder, skipped)
         lead = _attempt_facts(blocks[0]).lead if blocks else None
         if lead is not None:
             case = blocks[0].case.model_copy(update={"user_task_id": lead})
-            elsewhere[case] = elsewhere.get(case, SearchSpending()) + _spending(
-                blocks, lambda role: role not in ATTACKER
-            )
+            elsewhere[case].append(_spending(blocks, of_attacker=False))
         elif blocks:
             final = blocks[-1].search or _read_end(folder, skipped)
             search = _search_of(blocks, final, lost=lost)
             repeated += search.case in found
             found.setdefault(search.case, search)
     found = {
-        case: replace(search, target=search.target + elsewhere.get(case, SearchSpending()))
+        case: replace(search, target=add_spending([search.target, *elsewhere[case]]))
         for case, search in found.items()
     }
     if not found:
@@ -207,9 +203,11 @@ def _search_of(attempts: Sequence[StoredBlock], final: SearchFacts | None, *, lo
         found_query=None if found is None else sum(runs[:found]),
         tried_on=max(fact.tried_on for fact in facts),
         by_start=any(fact.number == found and fact.stream == 0 for fact in facts),
-        state=SearchState(found is not None or (over and not broken and none is None), broken, none),
-        attacker=_spending(attempts, lambda role: role in ATTACKER),
-        target=_spending(attempts, lambda role: role not in ATTACKER),
+        ended=found is not None or (over and not broken and none is None),
+        errored=broken,
+        none=none,
+        attacker=_spending(attempts, of_attacker=True),
+        target=_spending(attempts, of_attacker=False),
     )
 
 
@@ -219,12 +217,20 @@ def _has_succeeded(fact: AttemptFacts, block: StoredBlock) -> bool:
     return block.status == "ok" and fact.refused is None and done
 
 
-def _spending(attempts: Iterable[StoredBlock], ours: Callable[[str], bool]) -> SearchSpending:
-    used = [usage for block in attempts for role, usage in block.usage.items() if ours(role)]
-    parts = (
-        SearchSpending(None if one.uncounted else one.prompt + one.completion, one.cost_usd) for one in used
+def _spending(attempts: Iterable[StoredBlock], *, of_attacker: bool) -> SearchSpending:
+    used = [
+        usage
+        for block in attempts
+        for role, usage in block.usage.items()
+        if (role in _ATTACKER_ROLES) is of_attacker
+    ]
+    return add_spending(
+        SearchSpending(
+            math.nan if one.uncounted else one.prompt + one.completion,
+            math.nan if one.cost_usd is None else one.cost_usd,
+        )
+        for one in used
     )
-    return sum(parts, SearchSpending())
 
 
 def _attempt_facts(block: StoredBlock) -> AttemptFacts:
@@ -347,36 +353,28 @@ def _cell_rows(
     axes = {ASR: max(search.budget * search.tried_on for search in searches), ASR_BY_ATTEMPTS: attempts}
     for measure, most in axes.items():
         for budget in (budget for budget in budgets if budget <= most):
-            counted = {
-                suite: _tally_searches(suite, parts[suite], measure, budget) for suite in sorted(suites)
-            }
-            rates = rate_levels(counted, Side.INJECTED, resampler)
-            for suite, part in parts.items():
-                number = number_of(rates[suite])
-                yield BudgetRow(*cell, suite, measure, budget, PERCENT, *number[:4], *_count_omissions(part))
+            counted = {suite: _tally_searches(suite, found[suite], measure, budget) for suite in suites}
+            for suite, rate in rate_levels(counted, Side.INJECTED, resampler, pooled=False).items():
+                number = number_of(rate)[:4]
+                omitted = _count_omissions(parts[suite])
+                yield BudgetRow(*cell, suite, measure, budget, PERCENT, *number, *omitted)
     for suite, part in parts.items():
-        for measure, number in _sum_up(part).items():
-            yield BudgetRow(
-                *cell, suite, measure, None, _UNITS[measure], *number[:4], *_count_omissions(part)
-            )
+        for measure, (value, n) in _sum_up(part).items():
+            number = value, math.nan, math.nan, n
+            yield BudgetRow(*cell, suite, measure, None, _UNITS[measure], *number, *_count_omissions(part))
 
 
 def _count_omissions(part: Sequence[Search]) -> tuple[int, int, int]:
     """Searches that errored, were interrupted, and had no text."""
-    none = sum(search.state.none is not None for search in part)
-    return sum(search.state.errored for search in part), sum(map(is_open, part)), none
-
-
-def is_open(search: Search) -> bool:
-    """Tell whether a search was interrupted."""
-    return not search.state.ended and not search.state.errored and search.state.none is None
+    none = sum(search.none is not None for search in part)
+    return sum(search.errored for search in part), sum(search.is_open for search in part), none
 
 
 def _tally_searches(suite: str, searches: Iterable[Search], measure: str, budget: int) -> Tally:
     """Count the searches that came to an end; errored, unfinished and textless ones are in no rate."""
     counted = []
     for search in searches:
-        if search.state.ended:
+        if search.ended:
             found = search.found_query if measure == ASR else search.found_at
             success = found is not None and found <= budget
             # Injection tasks take the place of user tasks: there may be a single user task (mode transfer),
@@ -385,32 +383,30 @@ def _tally_searches(suite: str, searches: Iterable[Search], measure: str, budget
     return tally_outcomes(suite, counted)
 
 
-def _sum_up(searches: Sequence[Search]) -> dict[str, Number]:
-    """Sum up what searches used. All that was paid for counts, errored searches included."""
+def _sum_up(searches: Sequence[Search]) -> dict[str, tuple[float, int]]:
+    """Sum up what searches used, and of how many; all that was paid for counts, errored searches included."""
     found = [search.found_query for search in searches if search.found_query is not None]
-    attacker = sum((search.attacker for search in searches), SearchSpending())
-    target = sum((search.target for search in searches), SearchSpending())
-    counts = ("queries", "attempts", "refused", "by_start")
-    values = (
-        math.fsum(found) / len(found) if found else math.nan,
-        *(sum(getattr(one, count) for one in searches) for count in counts),
-        *(attacker.tokens, target.tokens, attacker.cost_usd, target.cost_usd),
+    sides = [add_spending(getattr(one, side) for one in searches) for side in ("attacker", "target")]
+    sums = (
+        *(
+            sum(getattr(one, count) for one in searches)
+            for count in ("queries", "attempts", "refused", "by_start")
+        ),
+        *(side.tokens for side in sides),
+        *(side.cost_usd for side in sides),
     )
-    numbers = (math.nan if value is None else float(value) for value in values)
-    rests_on = (len(found), *(len(searches) for _ in values[1:]))
-    return {
-        name: Number(number, math.nan, math.nan, n)
-        for name, number, n in zip(MEASURES, numbers, rests_on, strict=True)
-    }
+    mean = math.fsum(found) / len(found) if found else math.nan
+    values = ((mean, len(found)), *((float(value), len(searches)) for value in sums))
+    return dict(zip(MEASURES, values, strict=True))
 
 
 def textless_notes(found: Iterable[Search]) -> Iterable[str]:
     """A line per cell in which an attacker gave no text to try."""
     cells = group_by(found, lambda search: (search.model, search.case.defense, search.case.attack))
     for (model, defense, attack), searches in cells.items():
-        none = [search for search in searches if search.state.none is not None]
+        none = [search for search in searches if search.none is not None]
         if none:
-            why = Counter(str(search.state.none) for search in none)
+            why = Counter(str(search.none) for search in none)
             listed = ", ".join(f"{kind} {count}" for kind, count in sorted(why.items()))
             yield (
                 f"{model} / {defense} / {attack}: {len(none)} of {len(searches)} searches tried no text, "

@@ -75,20 +75,16 @@ def load_tag(name: str) -> Tag:
 @lru_cache(maxsize=1)
 def load_tags() -> dict[str, Tag]:
     """Name -> tag."""
+    tags = {}
+    for name, entry in load_task_data("task_tags")["tags"].items():
+        tasks = {benchmark: _read_tasks(suites) for benchmark, suites in entry["tasks"].items()}
+        more = entry.get("mended_by"), entry.get("undecided")
+        tags[name] = Tag(name, entry["kind"], entry["says"], tasks, *more)
+    return tags
 
-    def tasks(entry: Mapping[str, Any]) -> dict[str, Tasks]:
-        return {
-            benchmark: {suite: frozenset(listed) for suite, listed in suites.items()}
-            for benchmark, suites in entry["tasks"].items()
-        }
 
-    stored = load_task_data("task_tags")["tags"]
-    return {
-        name: Tag(
-            name, entry["kind"], entry["says"], tasks(entry), entry.get("mended_by"), entry.get("undecided")
-        )
-        for name, entry in stored.items()
-    }
+def _read_tasks(suites: Mapping[str, Iterable[str]]) -> Tasks:
+    return {suite: frozenset(listed) for suite, listed in suites.items()}
 
 
 def load_task_data(name: str) -> dict[str, Any]:
@@ -100,20 +96,19 @@ def load_task_data(name: str) -> dict[str, Any]:
 
 def split_by_tag(cases: Iterable[CaseRow], tag: Tag) -> TagSplit:
     """Split cases by whether their user task (or injection task, or both together) bears a tag."""
-    listed = list(cases)
-    looked_at = [case for case in listed if case.benchmark.split("+")[0] in tag.tasks]
     open_tag = None if tag.undecided is None else load_tag(tag.undecided)
-    undecided = [case for case in looked_at if open_tag is not None and has_tag(case, open_tag)]
-    known = [case for case in looked_at if open_tag is None or not has_tag(case, open_tag)]
-    in_both = [tag.kind != "user_task" and case.injection_task_id is None for case in known]
-    bearing = [has_tag(case, tag) for case in known]
-    return TagSplit(
-        tag,
-        tuple(case for case, both, bears in zip(known, in_both, bearing, strict=True) if both or bears),
-        tuple(case for case, both, bears in zip(known, in_both, bearing, strict=True) if both or not bears),
-        len(listed) - len(looked_at),
-        tuple(undecided),
-    )
+    bearing, others, undecided = list[CaseRow](), list[CaseRow](), list[CaseRow]()
+    unknown = 0
+    for case in cases:
+        if case.benchmark.split("+")[0] not in tag.tasks:
+            unknown += 1
+        elif open_tag is not None and has_tag(case, open_tag):
+            undecided.append(case)
+        else:
+            bears, in_both = has_tag(case, tag), tag.kind != "user_task" and case.injection_task_id is None
+            bearing += [case] if bears or in_both else []
+            others += [case] if in_both or not bears else []
+    return TagSplit(tag, tuple(bearing), tuple(others), unknown, tuple(undecided))
 
 
 def has_tag(case: CaseRow, tag: Tag) -> bool:
@@ -171,8 +166,7 @@ def limits_of(benchmark: str, version: str) -> Limits | None:
         return None
     tag = load_tag("destroyed_under_attack")
     destroyed = {} if tag.mended_by in changes else tag.tasks.get(name, {})
-    idle = known["passed_by_doing_nothing"][plain]
-    return Limits({suite: frozenset(tasks) for suite, tasks in idle.items()}, destroyed)
+    return Limits(_read_tasks(known["passed_by_doing_nothing"][plain]), destroyed)
 
 
 def utility_floor(cases: Iterable[CaseRow], limits: Limits) -> Bound:
@@ -194,7 +188,7 @@ def utility_cap(cases: Iterable[CaseRow], limits: Limits) -> Bound:
 
 def _bound(counted: list[tuple[str, str]], tasks: Tasks) -> Bound:
     hits = [(suite, task in tasks.get(suite, ())) for suite, task in counted]
-    present = {place for place, (_, hit) in zip(counted, hits, strict=True) if hit}
+    present = {(suite, task) for suite, task in counted if task in tasks.get(suite, ())}
     causes = sorted(present, key=lambda pair: (pair[0], len(pair[1]), pair[1]))
     return Bound(mean_of_suites(hits).value, tuple(causes))
 
@@ -229,14 +223,17 @@ class FixedCases:
 
 def with_fixed_scores(cases: Iterable[CaseRow]) -> FixedCases:
     """The same cases with fixed scores, which our own runs and what `agentsys rescore` writes hold."""
-    listed = list(cases)
-    found = [(case, _with_fixed_score(case)) for case in listed]
-    lists = dict.fromkeys(
-        _fixes_of(case) for case, fixed in found if fixed is not None and case.status == "ok"
-    )
-    kept = tuple(fixed for _, fixed in found if fixed is not None)
-    lacking = sum(fixed is None and case.is_scored for case, fixed in found)
-    return FixedCases(kept, tuple(lists), lacking)
+    kept, lists, lacking = list[CaseRow](), dict[tuple[str, ...], None](), 0
+    for case in cases:
+        fixed = _with_fixed_score(case)
+        if fixed is None:
+            lacking += case.is_scored
+            continue
+        kept.append(fixed)
+        if case.status == "ok":
+            named = case.measured.get("fixes")
+            lists[tuple(map(str, named)) if isinstance(named, list) else ()] = None
+    return FixedCases(tuple(kept), tuple(lists), lacking)
 
 
 def benchmark_change_notes(benchmarks: Iterable[str]) -> list[str]:
@@ -270,8 +267,3 @@ def _with_fixed_score(case: CaseRow) -> CaseRow | None:
     if not isinstance(utility, bool) or not isinstance(success, bool):
         return None
     return replace(case, utility=utility, injection_success=None if case.attack == NO_ATTACK else success)
-
-
-def _fixes_of(case: CaseRow) -> tuple[str, ...]:
-    named: Any = case.measured.get("fixes")
-    return tuple(str(name) for name in named) if isinstance(named, list) else ()

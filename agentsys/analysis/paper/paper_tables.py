@@ -88,14 +88,6 @@ _ROUND_BANDS = tuple(
     Band((str(length),), tuple(make_round_spot(length, r) if r <= length else None for r in _ROUNDS))
     for length in ROUND_LENGTHS
 )
-_OVERALL_BAND = Band(
-    (),
-    (
-        Spot(NO_ATTACK, OVERALL, rates.BENIGN_UTILITY),
-        Spot(ATTACK, OVERALL, rates.UTILITY_UNDER_ATTACK),
-        Spot(ATTACK, OVERALL, rates.TARGETED_ASR),
-    ),
-)
 _ADAPTIVE_BANDS = tuple(
     _make_suite_band(attack, metric, attack, title)
     for metric, title in ((rates.UTILITY_UNDER_ATTACK, "utility"), (rates.TARGETED_ASR, "ASR"))
@@ -109,9 +101,14 @@ _CONTROLS = frozenset({"tool_result_parsing", "tool_result_parsing_parse_only"})
 """Intent and extraction without isolation: what AgentSys's own parts are held against."""
 _REBUILT = frozenset({"isolategpt", "progent"})
 """Baselines that the paper ran on one model only, for the rows below its own."""
+_OVERALL_SPOTS = (
+    Spot(NO_ATTACK, OVERALL, rates.BENIGN_UTILITY),
+    Spot(ATTACK, OVERALL, rates.UTILITY_UNDER_ATTACK),
+    Spot(ATTACK, OVERALL, rates.TARGETED_ASR),
+)
 _OVERALL: Any = {
-    "columns": ("Benign utility", "Utility under attack", "Targeted ASR"),
-    "bands": (_OVERALL_BAND,),
+    "columns": tuple(rates.METRIC_TITLES[spot.metric] for spot in _OVERALL_SPOTS),
+    "bands": (Band((), _OVERALL_SPOTS),),
     "mixes_versions": True,
 }
 
@@ -151,7 +148,7 @@ _LISTED = (
     _make_suite_table(7, "Targeted ASR", ATTACK, rates.TARGETED_ASR),
 )
 TABLES = {table.number: table for table in _LISTED}
-"""rates.Number -> table."""
+"""Number -> table."""
 
 
 @dataclass(frozen=True, eq=False)  # a key by identity: its cases hold dicts, which no hash takes
@@ -186,11 +183,6 @@ class RunLine:
         """The paper's name of the model; a simulated one has none and keeps its mark."""
         return self.model if self.simulated else short_model(self.model)
 
-    @property
-    def key(self) -> tuple[str, str]:
-        """Model and defense by which a row of the paper finds it."""
-        return self.short, self.defense
-
     def list_missing_suites(self, attack: str) -> list[str]:
         """List the suites without a case of this attack; none where the attack was not run at all."""
         ran = {case.suite for case in self.cases if case.attack == attack}
@@ -211,19 +203,18 @@ def list_run_lines(
     each version has a line of its own. Injection tasks run alone are passed over.
     """
     needed = (c for c in cases if c.benchmark == benchmark and c.attack in attacks and c.is_scored)
-    groups = group_by(needed, lambda case: (case.table_model, case.defense))
-    return [line for key in sorted(groups) for line in _make_lines(*key, groups[key], joins_versions)]
-
-
-def _make_lines(model: str, defense: str, cases: Sequence[CaseRow], joins_versions: bool) -> list[RunLine]:
-    by_version = group_by(cases, lambda case: case.version)
-    covered = [{(case.attack, case.suite) for case in part} for part in by_version.values()]
-    versions = tuple(sorted(by_version))
-    if not joins_versions or sum(map(len, covered)) > len(set().union(*covered)):
-        return [RunLine(model, defense, (version,), tuple(by_version[version])) for version in versions]
-    label = " + ".join(versions)
-    mixed = (case if case.version == label else replace(case, version=label) for case in cases)
-    return [RunLine(model, defense, versions, tuple(mixed))]
+    lines = []
+    for key, some in sorted(group_by(needed, lambda case: (case.table_model, case.defense)).items()):
+        by_version = group_by(some, lambda case: case.version)
+        covered = [{(case.attack, case.suite) for case in part} for part in by_version.values()]
+        versions = tuple(sorted(by_version))
+        if not joins_versions or sum(map(len, covered)) > len(set().union(*covered)):
+            lines += [RunLine(*key, (version,), tuple(by_version[version])) for version in versions]
+            continue
+        label = " + ".join(versions)
+        mixed = (case if case.version == label else replace(case, version=label) for case in some)
+        lines.append(RunLine(*key, versions, tuple(mixed)))
+    return lines
 
 
 class PaperCell(NamedTuple):
@@ -297,9 +288,9 @@ def fill_table(
     verdicts = judge_lines(lines)
     ours = {line: _measure_line(table, line, errors, Resampler(replicates), verdicts) for line in lines}
     rows = []
-    for key in _sort_keys(table, [*printed, *(line.key for line in lines)]):
+    for key in _sort_keys(table, [*printed, *((line.short, line.defense) for line in lines)]):
         paper = printed.get(key, {})
-        same: list[RunLine | None] = [line for line in lines if line.key == key]
+        same: list[RunLine | None] = [line for line in lines if (line.short, line.defense) == key]
         for line in same or [None] * (not mine):  # without runs the paper's row is an empty one
             for band in table.bands:
                 cells = tuple(

@@ -2,28 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-import numpy as np
-
 from agentsys.analysis.statistics.outcome_grid import (
     NO_TEXT,
+    CountedOutcome,
     ErrorRule,
     Side,
     Tally,
     outcome_of,
-    tally_suites,
+    tally_outcomes,
 )
-from agentsys.records.case_row import IDENTITY, CaseRow
+from agentsys.base.grouping import group_by
+from agentsys.records.case_row import CaseRow
+
+KeyedCases = Mapping[tuple[str, str, str | None, int], tuple[CaseRow, CountedOutcome | None]]
+"""`CaseRow.task_key` -> a case and what it counts as, sorted."""
 
 
 class Pair(NamedTuple):
-    """One case under two defenses."""
+    """One case under two defenses, and what it counts as under both."""
 
     baseline: CaseRow
     defense: CaseRow
+    before: CountedOutcome
+    after: CountedOutcome
+
+    @property
+    def cases(self) -> tuple[CaseRow, CaseRow]:
+        """The baseline's case and the other."""
+        return self[:2]
 
 
 @dataclass(frozen=True)
@@ -41,80 +51,51 @@ class Pairing:
     """Of `errored`, those for which a search's attacker gave no text on one side."""
 
 
-_DEFENSE = IDENTITY.index("defense")
+def key_cases(cases: Iterable[CaseRow], rule: ErrorRule) -> KeyedCases:
+    """Sort a cell's cases by what tells them apart, with what each counts as."""
+    keyed = sorted(((case.task_key, case) for case in cases), key=lambda one: str(one[0]))
+    return {key: (case, outcome_of(case, rule)) for key, case in keyed}
 
 
-def _identity(case: CaseRow) -> Hashable:
-    identity = case.identity
-    return *identity[:_DEFENSE], "", *identity[_DEFENSE + 1 :]
+def pair_up(baseline: KeyedCases, defense: KeyedCases) -> Pairing:
+    """Find the cases that two defenses share: those of one suite, user task, injection task and epoch.
 
-
-def pair_up(
-    baseline: Iterable[CaseRow],
-    defense: Iterable[CaseRow],
-    rule: ErrorRule = ErrorRule.REPORT,
-    alike: Callable[[CaseRow], Hashable] = _identity,
-) -> Pairing:
-    """Finds the cases that two defenses share.
-
-    Args:
-        baseline: Cases of one defense; no two alike in everything else (as `read_cases` gives them).
-        defense: Cases of the other.
-        rule: What errored cases count as; one that is left out on one side is left out on both.
-        alike: What the two cases of a pair have in common and no two cases of one side; by default
-            everything that tells cases apart but the defense.
-
-    Returns:
-        Pairs that agree in it: in benchmark, version, model, attack, suite, both tasks and epoch.
+    One that is left out on one side, as it errored, is left out on both.
     """
-    first = {alike(case): case for case in baseline}
-    second = {alike(case): case for case in defense}
-    shared = sorted(first.keys() & second.keys(), key=str)
-    both = [Pair(first[key], second[key]) for key in shared]
-    counted = tuple(pair for pair in both if all(outcome_of(case, rule) is not None for case in pair))
-    return Pairing(
-        counted,
-        len(both) - len(counted),
-        len(first.keys() - second.keys()),
-        len(second.keys() - first.keys()),
-        sum(any(case.error_kind in NO_TEXT for case in pair) for pair in both),
+    both = [(*baseline[key], *defense[key]) for key in baseline if key in defense]
+    pairs = tuple(
+        Pair(first, second, before, after) for first, before, second, after in both if before and after
     )
+    no_text = sum(first.error_kind in NO_TEXT or second.error_kind in NO_TEXT for first, _, second, _ in both)
+    alone = len(baseline) - len(both), len(defense) - len(both)
+    return Pairing(pairs, len(both) - len(pairs), *alone, no_text)
 
 
-def tally_pairs(pairs: Sequence[Pair], rule: ErrorRule) -> tuple[dict[str, Tally], dict[str, Tally]]:
+def pair_cases(
+    baseline: Iterable[CaseRow], defense: Iterable[CaseRow], rule: ErrorRule = ErrorRule.REPORT
+) -> Pairing:
+    """Find what the cases of two cells share, see `pair_up`."""
+    return pair_up(key_cases(baseline, rule), key_cases(defense, rule))
+
+
+def tally_pairs(pairs: Iterable[Pair]) -> tuple[dict[str, Tally], dict[str, Tally]]:
     """Suite -> counts of the baseline's cases, and of the others."""
-    return (
-        tally_suites([pair.baseline for pair in pairs], rule),
-        tally_suites([pair.defense for pair in pairs], rule),
-    )
+    before, after = dict[str, Tally](), dict[str, Tally]()
+    for suite, of in sorted(group_by(pairs, lambda pair: pair.defense.suite).items()):
+        tasks = [(pair.defense.user_task_id, pair.defense.injection_task_id or "") for pair in of]
+        errors = sum(pair.defense.status == "error" for pair in of)
+        counted = [(*task, *pair.before) for task, pair in zip(tasks, of, strict=True)]
+        before[suite] = tally_outcomes(suite, counted)
+        counted = [(*task, *pair.after) for task, pair in zip(tasks, of, strict=True)]
+        after[suite] = tally_outcomes(suite, counted, errors)
+    return before, after
 
 
-def have_same_cases(before: Sequence[Tally], after: Sequence[Tally]) -> bool:
-    """Whether two sides have the same cases, each once and none errored: then no pairing is needed."""
-    return len(before) == len(after) and all(
-        (first.suite, first.user_tasks, first.injection_tasks)
-        == (second.suite, second.user_tasks, second.injection_tasks)
-        and not first.errors + second.errors
-        and first.cases.max(initial=0) <= 1
-        and np.array_equal(first.cases, second.cases)
-        for first, second in zip(before, after, strict=True)
-    )
-
-
-def count_changes(before: Sequence[Tally], after: Sequence[Tally], side: Side) -> tuple[int, int]:
-    """Cases that gained an outcome and that lost it, where two sides have the same cases, each once."""
-    changes = [second.hits(side) - first.hits(side) for first, second in zip(before, after, strict=True)]
-    return sum(int((one > 0).sum()) for one in changes), sum(int((one < 0).sum()) for one in changes)
-
-
-def changed_pairs(pairs: Iterable[Pair], side: Side, rule: ErrorRule, *, to: bool) -> list[Pair]:
-    """Pairs in which the defense turned an outcome into `to` and the baseline did not have it so."""
-
-    def happened(case: CaseRow) -> bool:
-        found = outcome_of(case, rule)
-        return found is not None and (found.utility if side is Side.SOLVED else found.injection_success)
-
-    return [pair for pair in pairs if happened(pair.defense) is to and happened(pair.baseline) is not to]
+def changed_pairs(pairs: Sequence[Pair], side: Side) -> tuple[list[Pair], list[Pair]]:
+    """Pairs with an outcome in the defense's case alone, and in the baseline's alone."""
+    at = 0 if side is Side.SOLVED else 1
+    gained = [pair for pair in pairs if pair.after[at] and not pair.before[at]]
+    return gained, [pair for pair in pairs if pair.before[at] and not pair.after[at]]
 
 
 def exposed_pairs(pairs: Iterable[Pair]) -> tuple[Pair, ...]:

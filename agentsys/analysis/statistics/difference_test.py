@@ -17,14 +17,14 @@ from typing import NamedTuple
 
 import scipy
 
-from agentsys.analysis.statistics.differences import Difference, weighted_mean
+from agentsys.analysis.statistics.differences import Difference
 from agentsys.analysis.statistics.outcome_grid import (
     CONFIDENCE,
     Interval,
     Moments,
-    cautious_moments,
     scale_spread,
     spread_of,
+    sum_moments,
 )
 from agentsys.analysis.statistics.rate_estimates import lone_bound, t_quantile
 
@@ -43,13 +43,12 @@ POWER = 0.8
 """Share of runs of a size that would find the smallest difference which that size can tell from none."""
 
 
-def p_value(difference: Difference, at: float = 0.0, *, brief: bool = False) -> float:
+def p_value(difference: Difference, at: float = 0.0) -> float:
     """The two-sided p-value of a difference.
 
     Args:
         difference: Of two defenses on the same cases.
         at: The true difference that is put to the test.
-        brief: Whether no other one will be asked about, and none but 0 is; that is quicker.
 
     Returns:
         1 where the observed difference is that one; nan where there is nothing to flip.
@@ -58,8 +57,7 @@ def p_value(difference: Difference, at: float = 0.0, *, brief: bool = False) -> 
         return math.nan
     if abs(difference.value - at) < _EQUAL:
         return 1.0
-    references = difference.brief_references if brief else difference.references
-    flips = max(reference.p(at) for reference in references)
+    flips = max(reference.p(at) for reference in difference.references)
     error = difference.error
     if error.value <= 0:
         return flips
@@ -155,16 +153,17 @@ def _square_and_add(difference: Difference, side: int) -> float:
 
 def _rate(difference: Difference, *, after: bool) -> _Rate:
     """A rate with Wilson's interval on as many cases as would be worth these, were they independent."""
-    hits = [grid.after if after else grid.before for grid in difference.grids]
-    parts = list(zip(hits, difference.grids, difference.shares, strict=True))
-    value = weighted_mean(hits, difference)
-    found = cautious_moments(
-        [scale_spread(spread_of(one, grid.counted), share) for one, grid, share in parts]
+    sides = [(grid.after if after else grid.before) for grid in difference.grids]
+    hits = [side.hits(grid.side) for side, grid in zip(sides, difference.grids, strict=True)]
+    value = difference.weigh(hits)
+    parts = list(zip(hits, sides, difference.shares, strict=True))
+    found = sum_moments(
+        [scale_spread(spread_of(one, side), share) for one, side, share in parts], cautious=True
     )
     if not _EQUAL < value < 1 - _EQUAL:
         return _Rate(value, found, Interval(value, value))
     binomial = value * (1 - value)
-    alone = binomial * math.fsum(share**2 / float(grid.counted.cases.sum()) for _, grid, share in parts)
+    alone = binomial * math.fsum(share**2 / side.n for _, side, share in parts)
     cases = binomial / max(_DESIGN**2 * found.variance, alone)
     t = t_quantile(_UPPER, found.df)
     shift = t**2 / cases

@@ -14,24 +14,23 @@ Miller, "Robust inference with multiway clustering", Journal of Business & Econo
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from typing import NamedTuple
 
 import numpy as np
 
 from agentsys.analysis.statistics.case_pairs import Pair, tally_pairs
 from agentsys.analysis.statistics.outcome_grid import (
-    ErrorRule,
     FloatArray,
     Side,
     Spread,
     Tally,
-    cautious_moments,
     generator_of,
     scale_spread,
     spread_of,
+    stack_suites,
+    sum_moments,
 )
 from agentsys.analysis.statistics.rate_estimates import NOTHING, OVERALL, POOLED, StandardError
 
@@ -78,66 +77,64 @@ def every_pattern(count: int) -> FloatArray:
     return 1 - 2 * (numbers >> np.arange(count) & 1).astype(np.float64)
 
 
-class FlippedSums(NamedTuple):
-    """One suite's sums in each flip; counts of cases, not proportions."""
+@dataclass(frozen=True)
+class FlippedSums:
+    """One suite's grid with the signs of one kind of task flipped, which stands along the rows here.
 
+    The sums are those of `change - D * cases` for a true difference D. Where none but D = 0 is asked about, the
+    cases' own are never made.
+    """
+
+    signs: FloatArray
+    """Shape (flips, k)."""
     change: FloatArray
-    """Shape (flips,): what the defense has more than the baseline."""
+    """Shape (k, other kind of task): hits of the defense less those of the baseline."""
     cases: FloatArray
-    """Shape (flips,): the same of the numbers of cases, for a difference other than 0."""
-    across: FloatArray
-    """Shape (3, flips): `squares` of the sums by the kind of task that is not flipped."""
+    """Shape likewise."""
+
+    @cached_property
+    def _of_change(self) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Sums by the other kind of task, shape (flips, tasks); their total and their square, shape (flips,)."""
+        sums = self.signs @ self.change
+        return sums, sums.sum(axis=1), _dot(sums, sums)
+
+    @cached_property
+    def _of_cases(self) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """The total of the cases' sums, their product with those of the change, and their square."""
+        sums = self.signs @ self.cases
+        return sums.sum(axis=1), _dot(self._of_change[0], sums), _dot(sums, sums)
+
+    def total(self, at: float) -> FloatArray:
+        """The whole grid's sum in each flip."""
+        total = self._of_change[1]
+        return total - at * self._of_cases[0] if at else total
+
+    def squares(self, at: float) -> FloatArray:
+        """Sum over the other kind of task of its squared sums, in each flip."""
+        squared = self._of_change[2]
+        if not at:
+            return squared
+        _, mixed, counted = self._of_cases
+        found: FloatArray = squared - 2 * at * mixed + at**2 * counted
+        return found
 
 
-def flipped_sums(
-    signs: FloatArray, change: FloatArray, cases: FloatArray, *, brief: bool = False
-) -> FlippedSums:
-    """Flip a suite's tasks.
-
-    Args:
-        signs: Shape (flips, k).
-        change: Shape (k, other kind of task): hits of the defense less those of the baseline.
-        cases: Shape likewise.
-        brief: Whether only a true difference of 0 is asked about; then the rest is left out.
-    """
-    changed_pairs = signs @ change
-    if brief:
-        total = changed_pairs.sum(axis=1)
-        return FlippedSums(total, np.zeros_like(total), squares(changed_pairs, None))
-    counted = signs @ cases
-    return FlippedSums(changed_pairs.sum(axis=1), counted.sum(axis=1), squares(changed_pairs, counted))
-
-
-def squares(change: FloatArray, cases: FloatArray | None) -> FloatArray:
-    """Coefficients, in D, of the sum of squares of `change - D * cases` over the last axis.
-
-    Returns:
-        Shape (3, ...): of 1, -2D and D^2; without cases the first one alone.
-    """
-    pairs = [(change, change)]
-    if cases is not None:
-        pairs += [(change, cases), (cases, cases)]
-    return np.stack([np.einsum("...k,...k->...", one, other) for one, other in pairs])
+def _dot(one: FloatArray, other: FloatArray) -> FloatArray:
+    product: FloatArray = np.einsum("ij,ij->i", one, other)
+    return product
 
 
 @dataclass(frozen=True)
 class FlipReference:
-    """The statistic under flips of one kind of task. Suites along S, flips along N; proportions."""
+    """The statistic under flips of one kind of task."""
 
     value: float
     """The observed difference."""
-    change: FloatArray
-    """Shape (N,): the difference in each flip."""
-    cases: FloatArray
-    """Shape (N,): the part of it that a true difference of 1 takes away."""
-    across: FloatArray | None
-    """Shape (3, S, N): `squares` of the sums by the other kind of task in each flip; None without one."""
-    own: FloatArray
-    """Shape (3, S): of the observed sums by the flipped kind of task, which no flip changes."""
-    other: FloatArray
-    """Shape (3, S): of the observed sums by the other kind."""
-    single: FloatArray
-    """Shape (3, S): of single cells."""
+    suites: Sequence[FlippedSums]
+    weights: Sequence[float]
+    """What one case of each suite weighs."""
+    both: bool
+    """Whether the other kind of task has a share in the error: some suite has several."""
     complete: bool
     """Whether the flips are all there are, the observed one included."""
 
@@ -147,63 +144,55 @@ class FlipReference:
         Args:
             at: The true difference that is put to the test.
         """
-        own, other, single = (_at(part, at) for part in (self.own, self.other, self.single))
-        # Variance per suite: own + other - single, at least that of either kind of task alone.
-        spare = np.maximum(own - single, 0.0)
-        observed = own.sum()
-        flipped: FloatArray | np.float64 = observed
-        if self.across is not None:
-            observed = np.maximum(other + spare, own).sum()
-            flipped = np.maximum(_at(self.across, at) + spare[:, None], own[:, None]).sum(axis=0)
-        reached = (self.change - at * self.cases) ** 2 * observed
+        total, observed, flipped = np.zeros(len(self.suites[0].signs)), 0.0, np.zeros(1)
+        for suite, weight in zip(self.suites, self.weights, strict=True):
+            cells = weight * (suite.change - at * suite.cases)
+            own, other, single = (
+                float((sums**2).sum()) for sums in (cells.sum(axis=1), cells.sum(axis=0), cells)
+            )
+            # Variance: own + other - single, at least that of either kind of task alone.
+            spare = max(own - single, 0.0)
+            observed += max(other + spare, own) if self.both else own
+            flipped = flipped + (np.maximum(weight**2 * suite.squares(at) + spare, own) if self.both else own)
+            total += weight * suite.total(at)
+        reached = total**2 * observed
         count = int(np.count_nonzero(reached >= _SLACK * (self.value - at) ** 2 * flipped))
-        return count / len(self.change) if self.complete else (1 + count) / (len(self.change) + 1)
-
-
-def _at(coefficients: FloatArray, difference: float) -> FloatArray:
-    if not difference:
-        return np.asarray(coefficients[0])
-    found: FloatArray = coefficients[0] - 2 * difference * coefficients[1] + difference**2 * coefficients[2]
-    return found
+        return count / len(total) if self.complete else (1 + count) / (len(total) + 1)
 
 
 @dataclass(frozen=True)
 class PairedGrid:
     """One suite's cases under two defenses, on the grid of user tasks and injection tasks."""
 
-    counted: Tally
-    """The cases that both have, as counted under the defense."""
-    before: FloatArray
-    """Shape (U, I): hits under the baseline."""
-    after: FloatArray
-    """Shape (U, I): hits under the defense."""
+    before: Tally
+    """The cases that both have, as counted under the baseline."""
+    after: Tally
+    """The same under the defense."""
+    side: Side
     draws: SignDraws
 
     @cached_property
     def change(self) -> FloatArray:
         """Hits that the defense has more; shape (U, I)."""
-        return self.after - self.before
+        return self.after.hits(self.side) - self.before.hits(self.side)
 
     @cached_property
     def spread(self) -> Spread:
         """Spread of the difference over tasks; the same at every level, but for its share."""
-        return spread_of(self.change, self.counted)
+        return spread_of(self.change, self.after)
 
     @cached_property
-    def user_flips(self) -> FlippedSums:
-        """Sums with the signs of user tasks drawn; the same at every level that the suite is part of."""
-        return flipped_sums(self.signs("user"), self.change, self.counted.cases)
+    def flips(self) -> Mapping[str, FlippedSums]:
+        """Kind of task -> its signs drawn; the same at every level that the suite is part of."""
+        return {
+            kind: FlippedSums(self.draws.signs(self.after.suite, kind, tasks), *self.turn(kind))
+            for kind, tasks in (("user", self.after.user_tasks), ("injection", self.after.injection_tasks))
+        }
 
-    @cached_property
-    def injection_flips(self) -> FlippedSums:
-        """Sums with the signs of injection tasks drawn."""
-        return flipped_sums(self.signs("injection"), self.change.T, self.counted.cases.T)
-
-    def signs(self, kind: str) -> FloatArray:
-        """Draw the signs of one kind of task."""
-        counted = self.counted
-        tasks = counted.user_tasks if kind == "user" else counted.injection_tasks
-        return self.draws.signs(counted.suite, kind, tasks)
+    def turn(self, kind: str) -> tuple[FloatArray, FloatArray]:
+        """Change and cases with one kind of task along the rows."""
+        user = kind == "user"
+        return (self.change, self.after.cases) if user else (self.change.T, self.after.cases.T)
 
 
 @dataclass(frozen=True)
@@ -213,44 +202,55 @@ class Difference:
     grids: tuple[PairedGrid, ...]
     shares: tuple[float, ...]
     """What each suite weighs; adds up to 1."""
-    spreads: tuple[Spread, ...]
-    """How each suite's tasks carry the difference."""
+
+    @cached_property
+    def spreads(self) -> tuple[Spread, ...]:
+        """How each suite's tasks carry the difference."""
+        both = zip(self.grids, self.shares, strict=True)
+        return tuple(scale_spread(grid.spread, share) for grid, share in both)
 
     @cached_property
     def value(self) -> float:
         """The observed difference."""
-        return weighted_mean([grid.change for grid in self.grids], self)
+        return self.weigh([grid.change for grid in self.grids])
 
     @property
     def rate_before(self) -> float:
         """The baseline's rate."""
-        return weighted_mean([grid.before for grid in self.grids], self)
+        return self.weigh([grid.before.hits(grid.side) for grid in self.grids])
 
     @property
     def rate_after(self) -> float:
         """The defense's rate."""
-        return weighted_mean([grid.after for grid in self.grids], self)
+        return self.weigh([grid.after.hits(grid.side) for grid in self.grids])
+
+    def weigh(self, hits: Sequence[FloatArray]) -> float:
+        """Mean over suites of hits per case; of one grid per suite, shape (U, I) each."""
+        return math.fsum(
+            share * float(found.sum() / grid.after.n)
+            for found, grid, share in zip(hits, self.grids, self.shares, strict=True)
+        )
 
     @property
     def n(self) -> int:
         """Cases it rests on."""
-        return round(sum(float(grid.counted.cases.sum()) for grid in self.grids))
+        return round(sum(grid.after.n for grid in self.grids))
 
     @property
     def errors(self) -> int:
         """Errored cases among those that were to be counted."""
-        return sum(grid.counted.errors for grid in self.grids)
+        return sum(grid.after.errors for grid in self.grids)
 
     @cached_property
     def error(self) -> StandardError:
         """Its standard error; nan where there is nothing to flip, 0 where all cases differ alike."""
-        if not any(self.flippable):
+        if not any(self._flippable):
             return StandardError(math.nan, 1.0)
-        found = cautious_moments(self.spreads)
+        found = sum_moments(self.spreads, cautious=True)
         return StandardError(math.sqrt(found.variance) if found.variance > NOTHING else 0.0, found.df)
 
     @property
-    def flippable(self) -> tuple[bool, bool]:
+    def _flippable(self) -> tuple[bool, bool]:
         """Whether some suite has two user tasks or more, and two injection tasks or more."""
         shapes = [grid.change.shape for grid in self.grids]
         return any(users > 1 for users, _ in shapes), any(injections > 1 for _, injections in shapes)
@@ -258,158 +258,58 @@ class Difference:
     @cached_property
     def references(self) -> tuple[FlipReference, ...]:
         """References of chance, one by each kind of task that can be flipped."""
-        kinds = zip(("user", "injection"), self.flippable, strict=True)
-        both = all(self.flippable)
-        return tuple(self._reference(kind, both=both) for kind, flippable in kinds if flippable)
+        kinds = zip(("user", "injection"), self._flippable, strict=True)
+        return tuple(self._reference(kind) for kind, flippable in kinds if flippable)
 
-    @cached_property
-    def brief_references(self) -> tuple[FlipReference, ...]:
-        """The same, able to tell of a true difference of 0 alone."""
-        kinds = zip(("user", "injection"), self.flippable, strict=True)
-        both = all(self.flippable)
-        return tuple(self._reference(kind, both=both, brief=True) for kind, flippable in kinds if flippable)
-
-    def _reference(self, kind: str, *, both: bool, brief: bool = False) -> FlipReference:
-        """Flip one kind of task, which stands along the rows here."""
-        grids = [(grid.change, grid.counted.cases) for grid in self.grids]
-        if kind == "injection":
-            grids = [(change.T, cases.T) for change, cases in grids]
-        sums = _all_patterns(grids)
-        if not sums and brief:
-            sums = [
-                flipped_sums(grid.signs(kind), *parts, brief=True)
-                for grid, parts in zip(self.grids, grids, strict=True)
-            ]
-        sums = sums or [getattr(grid, f"{kind}_flips") for grid in self.grids]
-        weights = np.array(
-            [share / cases.sum() for (_, cases), share in zip(grids, self.shares, strict=True)]
-        )
-        squared = weights**2
-        own, other = (
-            np.stack([squares(*(part.sum(axis=axis) for part in grid)) for grid in grids], axis=1) * squared
-            for axis in (1, 0)
-        )
-        single = np.stack([squares(*(part.ravel() for part in grid)) for grid in grids], axis=1) * squared
-        return FlipReference(
-            self.value,
-            change=weights @ np.stack([found.change for found in sums]),
-            cases=weights @ np.stack([found.cases for found in sums]),
-            across=np.stack([s.across for s in sums], axis=1) * squared[:, None] if both else None,
-            own=own,
-            other=other,
-            single=single,
-            complete=_few(grids),
-        )
-
-
-def suite_difference(grid: PairedGrid) -> Difference:
-    """The difference in one suite."""
-    return _difference([grid], [1.0])
+    def _reference(self, kind: str) -> FlipReference:
+        turned = [grid.turn(kind) for grid in self.grids]
+        weights = [share / grid.after.n for grid, share in zip(self.grids, self.shares, strict=True)]
+        ends = np.cumsum([len(change) for change, _ in turned])
+        complete = bool(ends[-1] <= ENUMERATED)
+        if complete:
+            signs = np.split(every_pattern(int(ends[-1])), ends[:-1], axis=1)
+            suites = [FlippedSums(one, *grid) for one, grid in zip(signs, turned, strict=True)]
+        else:
+            suites = [grid.flips[kind] for grid in self.grids]
+        return FlipReference(self.value, suites, weights, all(self._flippable), complete)
 
 
 def mean_difference(grids: Sequence[PairedGrid]) -> Difference:
-    """The unweighted mean of the suites' differences."""
+    """The unweighted mean of the suites' differences; of a single suite, its own."""
     return _difference(grids, [1 / len(grids)] * len(grids))
 
 
 def pooled_difference(grids: Sequence[PairedGrid]) -> Difference:
     """The difference of all cases of all suites together."""
-    cases = [float(grid.counted.cases.sum()) for grid in grids]
-    return _difference(grids, [count / sum(cases) for count in cases])
-
-
-def weighted_mean(hits: Sequence[FloatArray], of: Difference) -> float:
-    """Mean over suites of hits per case, as a difference weighs them.
-
-    Args:
-        hits: One grid per suite, shape (U, I) each.
-        of: The difference.
-    """
-    return math.fsum(
-        share * float(found.sum() / grid.counted.cases.sum())
-        for found, grid, share in zip(hits, of.grids, of.shares, strict=True)
-    )
+    cases = sum(grid.after.n for grid in grids)
+    return _difference(grids, [grid.after.n / cases for grid in grids])
 
 
 def _difference(grids: Sequence[PairedGrid], shares: Sequence[float]) -> Difference:
-    if len(grids) > 1 and all(len(grid.counted.user_tasks) == 1 for grid in grids):
-        return _difference_of_suites(grids, shares)
-    spreads = [scale_spread(grid.spread, share) for grid, share in zip(grids, shares, strict=True)]
-    return Difference(tuple(grids), tuple(shares), tuple(spreads))
+    if len(grids) > 1 and all(len(grid.after.user_tasks) == 1 for grid in grids):
+        sides = [grid.before for grid in grids], [grid.after for grid in grids]
+        before, after = (stack_suites(side, shares) for side in sides)
+        return Difference((replace(grids[0], before=before, after=after),), (1.0,))
+    return Difference(tuple(grids), tuple(shares))
 
 
-def _difference_of_suites(grids: Sequence[PairedGrid], shares: Sequence[float]) -> Difference:
-    """Suites in the place of user tasks, where each has a single one (see `single_task_suites`)."""
-    total = sum(float(grid.counted.cases.sum()) for grid in grids)
-    # As many cases per suite as give it its share; its rates stay what they are.
-    factors = [share * total / grid.counted.cases.sum() for grid, share in zip(grids, shares, strict=True)]
-    order = sorted(range(len(grids)), key=lambda at: grids[at].counted.suite)
-
-    def column(parts: Sequence[FloatArray]) -> FloatArray:
-        return np.array([[factors[at] * parts[at].sum()] for at in order])
-
-    counted = [grid.counted for grid in grids]
-    before, after = column([grid.before for grid in grids]), column([grid.after for grid in grids])
-    suites = tuple(counted[at].suite for at in order)
-    errors = sum(found.errors for found in counted)
-    drawn = Tally("", suites, ("",), column([found.cases for found in counted]), after, after, errors)
-    whole = spread_of(after - before, drawn)
-    # One more success in each suite: what could have been seen at least (as in `single_task_suites`).
-    lone = [1 / (len(grids) * np.count_nonzero(found.cases)) for found in counted]
-    whole = replace(whole, lone=sum(lone), lone_variance=sum(one**2 for one in lone))
-    return Difference((PairedGrid(drawn, before, after, grids[0].draws),), (1.0,), (whole,))
-
-
-def _few(grids: Sequence[tuple[FloatArray, FloatArray]]) -> bool:
-    return sum(len(change) for change, _ in grids) <= ENUMERATED
-
-
-def _all_patterns(grids: Sequence[tuple[FloatArray, FloatArray]]) -> list[FlippedSums]:
-    """Each suite's sums in every pattern of signs over all suites; none where tasks are many."""
-    if not _few(grids):
-        return []
-    ends = np.cumsum([len(change) for change, _ in grids])
-    parts = np.split(every_pattern(int(ends[-1])), ends[:-1], axis=1)
-    return [flipped_sums(signs, *grid) for signs, grid in zip(parts, grids, strict=True)]
-
-
-def compare_pairs(
-    pairs: Sequence[Pair], side: Side, draws: SignDraws, rule: ErrorRule = ErrorRule.REPORT
-) -> dict[str, Difference]:
+def compare_pairs(pairs: Iterable[Pair], side: Side, draws: SignDraws) -> dict[str, Difference]:
     """The difference of a rate per suite, then `overall`, then `pooled`, on pairs of one model and attack."""
-    before, after = tally_pairs(pairs, rule)
-    return difference_levels(list(before.values()), list(after.values()), side, draws)
-
-
-def overall_difference(
-    before: Sequence[Tally], after: Sequence[Tally], side: Side, draws: SignDraws
-) -> Difference:
-    """The difference of a rate overall, on the same cases."""
-    return mean_difference(_pair_grids(before, after, side, draws))
-
-
-def _pair_grids(
-    before: Sequence[Tally], after: Sequence[Tally], side: Side, draws: SignDraws
-) -> list[PairedGrid]:
-    return [
-        PairedGrid(second, first.hits(side), second.hits(side), draws)
-        for first, second in zip(before, after, strict=True)
-    ]
-
-
-def differences_from_zero(counted: Sequence[Tally], side: Side, draws: SignDraws) -> dict[str, Difference]:
-    """The same for one defense's cases, sorted by suite, against a rate of 0 on each of them."""
-    none = [
-        replace(found, solved=np.zeros_like(found.cases), hijacked=np.zeros_like(found.cases))
-        for found in counted
-    ]
-    return difference_levels(none, counted, side, draws)
+    return difference_levels(*tally_pairs(pairs), side, draws)
 
 
 def difference_levels(
-    before: Sequence[Tally], after: Sequence[Tally], side: Side, draws: SignDraws
+    before: Mapping[str, Tally], after: Mapping[str, Tally], side: Side, draws: SignDraws
 ) -> dict[str, Difference]:
-    """The difference of a rate per suite, then `overall`, then `pooled`."""
-    grids = _pair_grids(before, after, side, draws)
-    by_suite = {grid.counted.suite: suite_difference(grid) for grid in grids}
-    return {**by_suite, OVERALL: mean_difference(grids), POOLED: pooled_difference(grids)}
+    """The same of counted cases; nothing of a level is worked out before it is asked for.
+
+    Args:
+        before: Suite -> cases under the baseline.
+        after: Likewise, the same cases under the defense.
+        side: Which outcome.
+        draws: Draws the signs of tasks.
+    """
+    grids = {suite: PairedGrid(before[suite], found, side, draws) for suite, found in after.items()}
+    by_suite = {suite: mean_difference([grid]) for suite, grid in grids.items()}
+    every = list(grids.values())
+    return {**by_suite, OVERALL: mean_difference(every), POOLED: pooled_difference(every)}

@@ -15,9 +15,9 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum, StrEnum
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -77,8 +77,9 @@ class Tally:
     """Counts per (user task, injection task). Benign cases, and attacks without a goal, have one column."""
 
     suite: str
+    """Empty where suites stand in the place of user tasks (`stack_suites`)."""
     user_tasks: tuple[str, ...]
-    """Sorted; those with a counted case. Length U."""
+    """Sorted. Length U."""
     injection_tasks: tuple[str, ...]
     """Sorted likewise; `""` stands for no injection task. Length I."""
     cases: FloatArray
@@ -89,6 +90,13 @@ class Tally:
     """Shape (U, I): of these, injection task carried out."""
     errors: int
     """Errored cases, counted above or not."""
+    cells: tuple[int, ...] = ()
+    """Of stacked suites, the cells with a case that each has."""
+
+    @cached_property
+    def n(self) -> float:
+        """Counted cases."""
+        return float(self.cases.sum())
 
     def hits(self, side: Side) -> FloatArray:
         """Cases with an outcome; shape (U, I)."""
@@ -97,19 +105,15 @@ class Tally:
 
 def tally_suites(cases: Iterable[CaseRow], rule: ErrorRule) -> dict[str, Tally]:
     """Suite -> its cases of one attack (or its benign ones); suites are sorted."""
-    by_suite = group_by(cases, lambda case: case.suite)
-    return {suite: tally_suite(suite, by_suite[suite], rule) for suite in sorted(by_suite)}
-
-
-def tally_suite(suite: str, cases: Iterable[CaseRow], rule: ErrorRule) -> Tally:
-    """Count one suite's cases of one attack (or its benign ones)."""
-    listed = list(cases)
-    counted = [
-        (case.user_task_id, case.injection_task_id or "", *result)
-        for case in listed
-        if (result := outcome_of(case, rule)) is not None
-    ]
-    return tally_outcomes(suite, counted, errors=sum(case.status == "error" for case in listed))
+    found = {}
+    for suite, listed in sorted(group_by(cases, lambda case: case.suite).items()):
+        counted = [
+            (case.user_task_id, case.injection_task_id or "", *result)
+            for case in listed
+            if (result := outcome_of(case, rule)) is not None
+        ]
+        found[suite] = tally_outcomes(suite, counted, sum(case.status == "error" for case in listed))
+    return found
 
 
 def tally_outcomes(suite: str, counted: Sequence[tuple[str, str, bool, bool]], errors: int = 0) -> Tally:
@@ -126,6 +130,47 @@ def tally_outcomes(suite: str, counted: Sequence[tuple[str, str, bool, bool]], e
 
     solved, hijacked = [one[2] for one in counted], [one[3] for one in counted]
     return Tally(suite, users, injections, grid(), grid(solved), grid(hijacked), errors)
+
+
+def widen_tally(counted: Tally, user_tasks: tuple[str, ...]) -> Tally:
+    """Draw a tally's user tasks from more of them (sorted, its own among them), which have no case in it."""
+    if user_tasks == counted.user_tasks:
+        return counted
+    rows = [user_tasks.index(task) for task in counted.user_tasks]
+
+    def widen(grid: FloatArray) -> FloatArray:
+        wide = np.zeros((len(user_tasks), grid.shape[1]))
+        wide[rows] = grid
+        return wide
+
+    cases, solved, hijacked = (widen(grid) for grid in (counted.cases, counted.solved, counted.hijacked))
+    return replace(counted, user_tasks=user_tasks, cases=cases, solved=solved, hijacked=hijacked)
+
+
+def stack_suites(suites: Sequence[Tally], shares: Sequence[float]) -> Tally:
+    """Put suites in the place of user tasks, where each has a single one (or none): see `rate_estimates`.
+
+    Args:
+        suites: At least one of them has a case.
+        shares: What each suite weighs; it counts as many cases as give it that share, its rates stay.
+    """
+    order = sorted(range(len(suites)), key=lambda at: suites[at].suite)
+    total = sum(one.n for one in suites)
+    factors = [share * total / one.n if one.n else 0.0 for one, share in zip(suites, shares, strict=True)]
+
+    def column(name: str) -> FloatArray:
+        return np.array([[factors[at] * getattr(suites[at], name).sum()] for at in order])
+
+    return Tally(
+        "",
+        tuple(suites[at].suite for at in order),
+        ("",),
+        column("cases"),
+        column("solved"),
+        column("hijacked"),
+        sum(one.errors for one in suites),
+        cells=tuple(max(int(np.count_nonzero(suites[at].cases)), 1) for at in order),
+    )
 
 
 @dataclass(frozen=True)
@@ -153,7 +198,7 @@ class Resampler:
 
         Args:
             suite: The suite's name.
-            way: `user` or `injection`, drawn independently even where ids coincide.
+            way: `user`, `injection` or `suite`, drawn independently even where ids coincide.
             tasks: Length k, sorted.
 
         Returns:
@@ -161,12 +206,28 @@ class Resampler:
         """
         return _draw_weights(self.replicates, self.seed, (suite, way, *tasks))
 
-    def totals(self, grid: FloatArray, counted: Tally, frame: tuple[str, ...] | None = None) -> FloatArray:
-        """`resampled_total` of a tally's grid: made once for all cells that have the same one."""
-        tasks = (counted.user_tasks, counted.injection_tasks)
-        key = (counted.suite, frame or counted.user_tasks, *tasks, grid.tobytes())
+    def totals(self, grid: FloatArray, counted: Tally) -> FloatArray:
+        """A grid's total in each replicate: made once for all cells that have the same one.
+
+        Args:
+            grid: Shape (U, I), one of the tally's grids.
+            counted: The tally, for its task names.
+
+        Returns:
+            Shape (replicates,); nan where neither way has two tasks to draw from.
+        """
+        users, injections = counted.user_tasks, counted.injection_tasks
+        key = (counted.suite, users, injections, grid.tobytes())
         if key not in self._totals:
-            self._totals[key] = resampled_total(grid, counted, self, frame)
+            if not grid.size:
+                total = np.zeros(self.replicates)
+            elif len(users) < 2 and len(injections) < 2:
+                total = np.full(self.replicates, np.nan)
+            else:
+                by_user = self.weights(counted.suite, "user" if counted.suite else "suite", users)
+                by_injection = self.weights(counted.suite, "injection", injections)
+                total = np.einsum("ri,ri->r", by_user @ grid, by_injection)
+            self._totals[key] = total
         return self._totals[key]
 
 
@@ -183,34 +244,6 @@ def generator_of(*key: str) -> np.random.Generator:
     """A generator of random numbers that are the same for the same key everywhere."""
     digest = hashlib.sha256("\0".join(key).encode("utf-8", "replace")).digest()
     return np.random.default_rng(int.from_bytes(digest[:16], "big"))
-
-
-def resampled_total(
-    grid: FloatArray, counted: Tally, resampler: Resampler, frame: tuple[str, ...] | None = None
-) -> FloatArray:
-    """A grid's total in each replicate.
-
-    Args:
-        grid: Shape (U, I), one of the tally's grids.
-        counted: The tally, for its task names.
-        resampler: Where the weights come from.
-        frame: User tasks to draw from, sorted, at least the tally's own; by default exactly those.
-
-    Returns:
-        Shape (replicates,); nan where neither way has two tasks to draw from.
-    """
-    frame = frame or counted.user_tasks
-    if not counted.user_tasks:
-        return np.zeros(resampler.replicates)
-    if len(frame) < 2 and len(counted.injection_tasks) < 2:
-        return np.full(resampler.replicates, np.nan)
-    by_user = resampler.weights(counted.suite, "user", frame)
-    if len(frame) > len(counted.user_tasks):
-        place = {task: index for index, task in enumerate(frame)}
-        by_user = by_user[:, [place[task] for task in counted.user_tasks]]
-    by_injection = resampler.weights(counted.suite, "injection", counted.injection_tasks)
-    total: FloatArray = np.einsum("ri,ri->r", by_user @ grid, by_injection)
-    return total
 
 
 def percentile_interval(draws: FloatArray) -> Interval:
@@ -247,6 +280,24 @@ class Spread:
     lone_variance: float
     """Variance of the estimate if there were that one success and no other."""
 
+    @property
+    def squares(self) -> tuple[float, float]:
+        """Sum of squared influences by user task and by injection task."""
+        return float((self.users**2).sum()), float((self.injections**2).sum())
+
+    @property
+    def ways(self) -> tuple[float, ...]:
+        """Variance by user task and by injection task, each with its cells'; 0 for a single task."""
+        counts = len(self.users), len(self.injections)
+        both = zip(self.squares, counts, strict=True)
+        return tuple(square * (count / (count - 1)) if count > 1 else 0.0 for square, count in both)
+
+    def uncertainty(self, ways: Sequence[float], cell: float) -> float:
+        """Sum of such variances, squared, over their degrees of freedom."""
+        counts = len(self.users), len(self.injections)
+        found = sum(way**2 / (count - 1) for way, count in zip(ways, counts, strict=True) if count > 1)
+        return found + (cell**2 / self.cell_df if min(counts) > 1 else 0.0)
+
 
 class Moments(NamedTuple):
     """Sum of several suites' spreads."""
@@ -259,29 +310,28 @@ class Moments(NamedTuple):
     """Degrees of freedom of `variance` (Satterthwaite's approximation), at least 1."""
 
 
-def spread_of(grid: FloatArray, counted: Tally, frame: tuple[str, ...] | None = None) -> Spread:
+def spread_of(grid: FloatArray, counted: Tally) -> Spread:
     """Spread one suite's rate over its cases: `grid.sum() / cases.sum()`.
 
     Args:
         grid: Shape (U, I), one of the tally's grids, or differences of such grids.
-        counted: The tally, for its cases and task names.
-        frame: User tasks of the estimate, sorted, at least the tally's own; by default exactly those.
+        counted: The tally, for its cases.
     """
-    frame = frame or counted.user_tasks
-    total = counted.cases.sum()
-    if not total:
-        return Spread(np.zeros(len(frame)), np.zeros(0), 0.0, 1.0, 0.0, 0.0, 0.0)
-    influence = (grid - grid.sum() / total * counted.cases) / total
-    rows, injections = influence.sum(axis=1), influence.sum(axis=0)
-    users = rows
-    if len(frame) > len(rows):
-        place = {task: index for index, task in enumerate(frame)}
-        users = np.zeros(len(frame))
-        users[[place[task] for task in counted.user_tasks]] = rows
-    cell, cell_df = _cell_variance(influence, counted.cases, rows, injections)
-    lone = 1 / np.count_nonzero(counted.cases)
-    centred = _centred_squares(influence, rows, injections, len(frame))
-    return Spread(users, injections, cell, cell_df, centred, float(lone), float(lone**2))
+    if not counted.n:
+        return Spread(np.zeros(len(grid)), np.zeros(0), 0.0, 1.0, 0.0, 0.0, 0.0)
+    influence = (grid - grid.sum() / counted.n * counted.cases) / counted.n
+    users, injections = influence.sum(axis=1), influence.sum(axis=0)
+    centred = influence - (users / len(injections))[:, None] - injections / len(users)
+    cells = np.array(counted.cells or [np.count_nonzero(counted.cases)])
+    lone = 1 / (len(cells) * cells)
+    return Spread(
+        users,
+        injections,
+        *_cell_variance(influence, counted.cases),
+        centred=float((centred**2).sum()),
+        lone=float(lone.sum()),
+        lone_variance=float((lone**2).sum()),
+    )
 
 
 def scale_spread(part: Spread, factor: float) -> Spread:
@@ -299,105 +349,63 @@ def scale_spread(part: Spread, factor: float) -> Spread:
 
 
 def add_spreads(attacked: Spread, benign: Spread) -> Spread:
-    """The spread of the sum of an estimate on attacked cases and one on benign cases of one frame."""
-    return Spread(
-        # A side that counts no case has no frame, and what it is part of is undefined anyway.
-        attacked.users + benign.users if attacked.users.size == benign.users.size else np.zeros(0),
-        attacked.injections,
-        attacked.cell,
-        attacked.cell_df,
-        attacked.centred,
-        attacked.lone + benign.lone,
-        attacked.lone_variance + benign.lone_variance,
+    """The spread of the sum of an estimate on attacked cases and one on benign cases of the same user tasks."""
+    return replace(
+        attacked,
+        # A side that counts no case has no tasks, and what it is part of is undefined anyway.
+        users=attacked.users + benign.users if attacked.users.size == benign.users.size else np.zeros(0),
+        lone=attacked.lone + benign.lone,
+        lone_variance=attacked.lone_variance + benign.lone_variance,
     )
 
 
-def sum_moments(parts: Sequence[Spread]) -> Moments:
-    """Variance and degrees of freedom of a sum of independent parts, one per suite."""
+def sum_moments(parts: Sequence[Spread], *, cautious: bool = False) -> Moments:
+    """Variance and degrees of freedom of a sum of independent parts, one per suite.
+
+    Args:
+        parts: The parts.
+        cautious: Whether each is at least as large as clustering by either kind of task alone makes it: what
+            differences are tested with. Source: J. G. MacKinnon, M. O. Nielsen, M. D. Webb, "Wild bootstrap and
+            asymptotic inference with multiway clustering", Journal of Business & Economic Statistics 39(2),
+            2021, who note that the sum may come out below 0; and their later work, for the largest of the three.
+    """
     variance = bootstrap = uncertainty = 0.0
     for part in parts:
-        squares = _squares(part)
-        ways = _ways(part, squares)
+        ways = part.ways
         # By chance the sum may come out near or below 0; the cells alone cause half of `cell` at least.
-        variance += max(sum(ways) - part.cell, part.cell / 2)
-        uncertainty += _uncertainty(ways, part.cell, part)
-        bootstrap += sum(squares) + part.centred
+        variance += max(sum(ways) - part.cell, *(ways if cautious else (part.cell / 2,)))
+        uncertainty += part.uncertainty(ways, part.cell)
+        bootstrap += sum(part.squares) + part.centred
     return Moments(variance, bootstrap, _df(variance, uncertainty))
-
-
-def cautious_moments(parts: Sequence[Spread]) -> Moments:
-    """The same, each part at least as large as clustering by either kind of task alone makes it.
-
-    What differences are tested with. Source: J. G. MacKinnon, M. O. Nielsen, M. D. Webb, "Wild bootstrap and
-    asymptotic inference with multiway clustering", Journal of Business & Economic Statistics 39(2), 2021,
-    who note that the sum may come out below 0; and their later work, for the largest of the three.
-    """
-    variance = uncertainty = 0.0
-    for part in parts:
-        ways = _ways(part, _squares(part))
-        variance += max(sum(ways) - part.cell, *ways)
-        uncertainty += _uncertainty(ways, part.cell, part)
-    return Moments(variance, variance, _df(variance, uncertainty))
 
 
 def lone_moments(parts: Sequence[Spread]) -> Moments:
     """The moments if every suite had one success and no other: the least that could have been seen."""
     variance = sum(part.lone_variance for part in parts)
-    uncertainty = sum(
-        _uncertainty((part.lone_variance, part.lone_variance), part.lone_variance, part) for part in parts
-    )
+    uncertainty = sum(part.uncertainty((part.lone_variance,) * 2, part.lone_variance) for part in parts)
     return Moments(variance, variance, _df(variance, uncertainty))
-
-
-def _squares(part: Spread) -> tuple[float, float]:
-    """Sum of squared influences by user task and by injection task."""
-    return float((part.users**2).sum()), float((part.injections**2).sum())
-
-
-def _ways(part: Spread, squares: tuple[float, float]) -> tuple[float, float]:
-    """Variance by user task and by injection task, each with its cells'; 0 for a single task."""
-    users, injections = squares
-    return users * _few(len(part.users)), injections * _few(len(part.injections))
-
-
-def _few(tasks: int) -> float:
-    return tasks / (tasks - 1) if tasks > 1 else 0.0
-
-
-def _uncertainty(ways: tuple[float, float], cell: float, part: Spread) -> float:
-    """Sum of squared variances over their degrees of freedom."""
-    counts = len(part.users), len(part.injections)
-    found = sum(way**2 / (count - 1) for way, count in zip(ways, counts, strict=True) if count > 1)
-    return found + (cell**2 / part.cell_df if min(counts) > 1 else 0.0)
 
 
 def _df(variance: float, uncertainty: float) -> float:
     return max(variance**2 / uncertainty, 1.0) if uncertainty else 1.0
 
 
-def _centred_squares(influence: FloatArray, rows: FloatArray, injections: FloatArray, users: int) -> float:
-    """Sum of squares on the frame's grid: its rows without a case hold nothing but minus the column means."""
-    columns = injections / users
-    rest = influence - (rows / len(injections))[:, None] - columns
-    return float((rest**2).sum() + (users - len(influence)) * (columns**2).sum())
-
-
-def _cell_variance(
-    influence: FloatArray, cases: FloatArray, by_user: FloatArray, by_injection: FloatArray
-) -> tuple[float, float]:
+def _cell_variance(influence: FloatArray, cases: FloatArray) -> tuple[float, float]:
     """Variance of the cells around additive effects of both kinds of task, and its degrees of freedom.
 
     Args:
         influence: Shape (U, I).
-        cases: Shape (U, I).
-        by_user: Sums of `influence`, shape (U,).
-        by_injection: Likewise, shape (I,).
+        cases: Shape (U, I); tasks without a case play no part.
     """
+    run = cases.any(axis=1)
+    if not run.all():
+        influence, cases = influence[run], cases[run]
     rows, columns = cases.shape
     if rows < 2 or columns < 2:
         return 0.0, 1.0
     cells = int(np.count_nonzero(cases))
     if (cases == cases[0, 0]).all():
+        by_user, by_injection = influence.sum(axis=1), influence.sum(axis=0)
         rest = influence - (by_user / columns)[:, None] - by_injection / rows
         df = (rows - 1) * (columns - 1)
     else:

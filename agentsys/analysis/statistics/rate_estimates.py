@@ -13,8 +13,9 @@ and their Application", 1997, section 3.8.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -32,6 +33,7 @@ from agentsys.analysis.statistics.outcome_grid import (
     lone_moments,
     scale_spread,
     spread_of,
+    stack_suites,
     sum_moments,
 )
 
@@ -39,33 +41,6 @@ OVERALL = "overall"
 """Level of a rate: the unweighted mean of the suites."""
 POOLED = "pooled"
 """Level of a rate: all cases of all suites together."""
-
-
-@dataclass(frozen=True)
-class SingleTaskSuite:
-    """A suite with a single user task."""
-
-    suite: str
-    hits: float
-    cases: float
-    cells: int
-    """Injection tasks with a case (1 for benign cases)."""
-    resampler: Resampler
-
-
-@dataclass(frozen=True)
-class SuiteTotals:
-    """Successes and cases, as counted and in each replicate (arrays of shape (replicates,))."""
-
-    hits: float
-    cases: float
-    hit_draws: FloatArray
-    case_draws: FloatArray
-    errors: int
-    spread: Spread
-    """Of the rate `hits / cases`."""
-    lone: SingleTaskSuite | None = None
-    """Set where the suite has a single user task."""
 
 
 @dataclass(frozen=True)
@@ -81,88 +56,92 @@ class Estimate:
     """Errored cases among those that were to be counted."""
     spreads: tuple[Spread, ...] = ()
     """One per suite, in the order of the suites; a single one where suites are drawn."""
-    lone: SingleTaskSuite | None = None
-    """Set for the rate of one suite that has a single user task."""
 
 
-def suite_totals(
-    counted: Tally, side: Side, resampler: Resampler, frame: tuple[str, ...] | None = None
-) -> SuiteTotals:
-    """One suite's totals."""
-    grid = counted.hits(side)
-    hits, cases = float(grid.sum()), float(counted.cases.sum())
-    lone = None
-    if len(frame or counted.user_tasks) <= 1:
-        cells = int(np.count_nonzero(counted.cases))
-        lone = SingleTaskSuite(counted.suite, hits, cases, cells, resampler)
-    return SuiteTotals(
-        hits,
-        cases,
-        hit_draws=resampler.totals(grid, counted, frame),
-        case_draws=resampler.totals(counted.cases, counted, frame),
-        errors=counted.errors,
-        spread=spread_of(grid, counted, frame),
-        lone=lone,
-    )
+UNDEFINED = Estimate(math.nan, np.full(1, np.nan), 0, 0)
+"""What no case supports; its draws go with any number of replicates."""
 
 
-def pooled_rate(parts: Sequence[SuiteTotals]) -> Estimate:
-    """Successes over cases: a suite's rate for one part, the pooled rate for several.
+@dataclass(frozen=True)
+class _SuiteTotals:
+    """One suite's successes and cases, as counted and in each replicate."""
 
-    Where several suites have a single user task each, suites are drawn (`single_task_suites`).
-    """
-    cases = sum(part.cases for part in parts)
-    value = sum(part.hits for part in parts) / cases if cases else float("nan")
-    errors, lone = sum(part.errors for part in parts), [part.lone for part in parts if part.lone]
-    if len(parts) > 1 and len(lone) == len(parts) and cases:
-        return Estimate(value, pooled_draws(lone), int(cases), errors, (pooled_spread(lone),))
-    hits, drawn = (
-        np.sum([getattr(part, name) for part in parts], axis=0) for name in ("hit_draws", "case_draws")
-    )
-    draws = np.divide(hits, drawn, out=np.full_like(hits, np.nan), where=drawn > 0)
-    spreads = tuple(scale_spread(part.spread, part.cases / cases if cases else 0.0) for part in parts)
-    return Estimate(value, draws, int(cases), errors, spreads, lone[0] if len(parts) == 1 and lone else None)
+    counted: Tally
+    side: Side
+    resampler: Resampler
 
+    @cached_property
+    def hits(self) -> float:
+        return float(self.counted.hits(self.side).sum())
 
-def suite_rate(counted: Tally, side: Side, resampler: Resampler) -> Estimate:
-    """One suite's rate."""
-    return pooled_rate([suite_totals(counted, side, resampler)])
+    @cached_property
+    def spread(self) -> Spread:
+        return spread_of(self.counted.hits(self.side), self.counted)
 
-
-def mean_rate(suites: Sequence[Estimate]) -> Estimate:
-    """The unweighted mean of the suites: the paper's Overall. nan if a suite is undefined.
-
-    Where several suites have a single user task each, suites are drawn (`single_task_suites`).
-
-    Equals the paper's Table 2 on the published gpt-4o-mini runs.
-    """
-    value = float(np.mean([suite.value for suite in suites]))
-    n, errors = sum(suite.n for suite in suites), sum(suite.errors for suite in suites)
-    lone = [suite.lone for suite in suites if suite.lone and suite.lone.cases]
-    if len(suites) > 1 and len(lone) == len(suites):
-        return Estimate(value, macro_draws(lone), n, errors, (macro_spread(lone),))
-    return Estimate(
-        value=value,
-        draws=np.mean([suite.draws for suite in suites], axis=0),
-        n=n,
-        errors=errors,
-        spreads=tuple(scale_spread(part, 1 / len(suites)) for suite in suites for part in suite.spreads),
-    )
+    @cached_property
+    def draws(self) -> tuple[FloatArray, FloatArray]:
+        """Successes and cases in each replicate, shape (replicates,) both."""
+        grids = self.counted.hits(self.side), self.counted.cases
+        hits, cases = (self.resampler.totals(grid, self.counted) for grid in grids)
+        return hits, cases
 
 
 def rate_levels(
-    suites: Mapping[str, Tally],
-    side: Side,
-    resampler: Resampler,
-    frames: Mapping[str, tuple[str, ...]] | None = None,
-    *,
-    pooled: bool = True,
+    suites: Mapping[str, Tally], side: Side, resampler: Resampler, *, pooled: bool = True
 ) -> dict[str, Estimate]:
     """The rate of each suite, then `overall`, then, if wanted, `pooled`."""
-    parts = {name: suite_totals(of, side, resampler, (frames or {}).get(name)) for name, of in suites.items()}
-    rates = {name: pooled_rate([part]) for name, part in parts.items()}
-    overall = {OVERALL: mean_rate(list(rates.values()))}
-    return {**rates, **overall, **({POOLED: pooled_rate(list(parts.values()))} if pooled else {})}
+    parts = [_SuiteTotals(counted, side, resampler) for counted in suites.values()]
+    rates = {name: _pool([part]) for name, part in zip(suites, parts, strict=True)}
+    return {**rates, OVERALL: _average(parts), **({POOLED: _pool(parts)} if pooled else {})}
+
+
+def pooled_rate(suites: Iterable[Tally], side: Side, resampler: Resampler) -> Estimate:
+    """Successes over cases, of one suite or several; nan without a case."""
+    return _pool([_SuiteTotals(counted, side, resampler) for counted in suites])
+
+
+def mean_rate(suites: Iterable[Tally], side: Side, resampler: Resampler) -> Estimate:
+    """The unweighted mean of the suites: the paper's Overall. nan if a suite is undefined.
+
+    Equals the paper's Table 2 on the published gpt-4o-mini runs.
+    """
+    return _average([_SuiteTotals(counted, side, resampler) for counted in suites])
+
+
+def _pool(parts: Sequence[_SuiteTotals]) -> Estimate:
+    cases = sum(part.counted.n for part in parts)
+    errors = sum(part.counted.errors for part in parts)
+    if not cases:
+        return replace(UNDEFINED, errors=errors)
+    value, shares = sum(part.hits for part in parts) / cases, [part.counted.n / cases for part in parts]
+    if _have_single_tasks(parts):
+        parts, shares = [_stack(parts, shares)], [1.0]
+    hits, drawn = (np.sum(of, axis=0) for of in zip(*(part.draws for part in parts), strict=True))
+    draws = np.divide(hits, drawn, out=np.full_like(hits, np.nan), where=drawn > 0)
+    spreads = (scale_spread(part.spread, share) for part, share in zip(parts, shares, strict=True))
+    return Estimate(value, draws, int(cases), errors, tuple(spreads))
+
+
+def _average(parts: Sequence[_SuiteTotals]) -> Estimate:
+    suites, share = [_pool([part]) for part in parts], 1 / len(parts)
+    value = float(np.mean([suite.value for suite in suites]))
+    n, errors = sum(suite.n for suite in suites), sum(suite.errors for suite in suites)
+    if not all(suite.n for suite in suites):
+        return Estimate(value, UNDEFINED.draws, n, errors)
+    if _have_single_tasks(parts):
+        stacked = _pool([_stack(parts, [share] * len(parts))])
+        return Estimate(value, stacked.draws, n, errors, stacked.spreads)
+    draws = np.mean([suite.draws for suite in suites], axis=0)
+    return Estimate(value, draws, n, errors, tuple(scale_spread(part.spread, share) for part in parts))
+
+
+def _have_single_tasks(parts: Sequence[_SuiteTotals]) -> bool:
+    """Whether several suites have a single user task each, so that suites are drawn."""
+    return len(parts) > 1 and all(len(part.counted.user_tasks) <= 1 for part in parts)
+
+
+def _stack(parts: Sequence[_SuiteTotals], shares: Sequence[float]) -> _SuiteTotals:
+    return replace(parts[0], counted=stack_suites([part.counted for part in parts], shares))
 
 
 def defense_quality(benign: Estimate, asr: Estimate) -> Estimate:
@@ -181,55 +160,6 @@ def defense_quality(benign: Estimate, asr: Estimate) -> Estimate:
             for attacked, solved in zip(asr.spreads, benign.spreads, strict=False)
         ),
     )
-
-
-def undefined_rate(replicates: int) -> Estimate:
-    """An estimate that no case supports."""
-    return Estimate(float("nan"), np.full(replicates, np.nan), 0, 0)
-
-
-def macro_draws(suites: Sequence[SingleTaskSuite]) -> FloatArray:
-    """Replicates of the unweighted mean of the suites' rates; shape (replicates,)."""
-    rates = np.array([suite.hits / suite.cases if suite.cases else np.nan for suite in suites])
-    draws: FloatArray = _weights(suites) @ rates / len(suites)
-    return draws
-
-
-def pooled_draws(suites: Sequence[SingleTaskSuite]) -> FloatArray:
-    """Replicates of all successes over all cases; nan where none of the suites drawn has a case."""
-    weights = _weights(suites)
-    hits = weights @ np.array([suite.hits for suite in suites])
-    cases = weights @ np.array([suite.cases for suite in suites])
-    draws: FloatArray = np.divide(hits, cases, out=np.full_like(hits, np.nan), where=cases > 0)
-    return draws
-
-
-def macro_spread(suites: Sequence[SingleTaskSuite]) -> Spread:
-    """Spread of the suites' unweighted mean. Every suite must have a case."""
-    rates = np.array([suite.hits / suite.cases for suite in suites])
-    return _spread_of_suites((rates - rates.mean()) / len(suites), suites)
-
-
-def pooled_spread(suites: Sequence[SingleTaskSuite]) -> Spread:
-    """Spread of the rate of all cases together. Some suite must have a case."""
-    hits, cases = (np.array([getattr(suite, name) for suite in suites]) for name in ("hits", "cases"))
-    return _spread_of_suites((hits - hits.sum() / cases.sum() * cases) / cases.sum(), suites)
-
-
-def _weights(suites: Sequence[SingleTaskSuite]) -> FloatArray:
-    """Draw suites: how often each; the same for the same suites, whatever is measured on them."""
-    names = [suite.suite for suite in suites]
-    order = sorted(range(len(names)), key=names.__getitem__)
-    drawn = suites[0].resampler.weights("", "suite", tuple(names[at] for at in order))
-    weights = np.empty_like(drawn)
-    weights[:, order] = drawn
-    return weights
-
-
-def _spread_of_suites(influence: FloatArray, suites: Sequence[SingleTaskSuite]) -> Spread:
-    # One more success in each suite, as where user tasks are drawn: what could have been seen at least.
-    lone = np.array([1 / (len(suites) * max(suite.cells, 1)) for suite in suites])
-    return Spread(influence, np.zeros(1), 0.0, 1.0, 0.0, float(lone.sum()), float((lone**2).sum()))
 
 
 UPPER = 1 - (100.0 - CONFIDENCE) / 200.0

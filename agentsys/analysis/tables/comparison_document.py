@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -37,7 +37,7 @@ from agentsys.analysis.tables.result_notes import SIMULATED_NOTE, provenance_not
 from agentsys.analysis.tables.results_document import MOST_ACROSS
 from agentsys.analysis.tables.table_document import Document, Grid, GridCell, cells, number_text
 from agentsys.analysis.tables.table_writers import LongForm, Output, records_of
-from agentsys.base.grouping import group_by, join_names
+from agentsys.base.grouping import format_count, group_by, join_names
 from agentsys.records.case_row import NO_ATTACK, make_case_id
 
 _SIGNIFICANT = 0.05
@@ -72,15 +72,12 @@ class ReportPages:
         """A link for the baseline's case and one for the other, to both together where one page has both."""
         baseline, compared = make_case_id(flip.pair.baseline), make_case_id(flip.pair.defense)
         first, second = (self.of_side.get(side) for side in (flip.contest.baseline, flip.contest.compared))
-        if first is not None and first == second:
-            return _link(first, f"case={baseline}&beside={compared}"), _link(
-                first, f"case={compared}&beside={baseline}"
-            )
-        return _link(first, f"case={baseline}"), _link(second, f"case={compared}")
-
-
-def _link(page: Path | None, place: str) -> str:
-    return "" if page is None else f"{page.absolute().as_uri()}#{place}"
+        both = first is not None and first == second
+        places = (first, baseline, compared), (second, compared, baseline)
+        return tuple(  # type: ignore[return-value]
+            f"{page.absolute().as_uri()}#case={own}{f'&beside={other}' if both else ''}" if page else ""
+            for page, own, other in places
+        )
 
 
 def compare_output(found: Comparison, flips: int | None = 1, pages: ReportPages | None = None) -> Output:
@@ -118,16 +115,8 @@ def _grids(rows: Sequence[DifferenceRow], found: Comparison) -> Iterator[Grid]:
 
 def _overall(rows: Sequence[DifferenceRow], which: str, found: Comparison) -> Grid:
     header = (
-        _HEADINGS[which],
-        "Metric",
-        found.baseline,
-        found.by.value.capitalize(),
-        "Difference",
-        "p",
-        "p Holm",
-        "Cases",
-        "+/-",
-        "Detectable",
+        *(_HEADINGS[which], "Metric", found.baseline, found.by.value.capitalize()),
+        *("Difference", "p", "p Holm", "Cases", "+/-", "Detectable"),
     )
     lines = [
         cells(
@@ -148,36 +137,29 @@ def _overall(rows: Sequence[DifferenceRow], which: str, found: Comparison) -> Gr
 
 def _by_suite(rows: Sequence[DifferenceRow], titles: Mapping[str, str]) -> Grid:
     """Suites side by side, a row per contest and metric; of many suites a row each, a column per metric."""
-    caption, heading = "differences by suite, in percentage points", "By suite, points"
     suites = [*sorted({row.suite for row in rows} - {POOLED}), POOLED]
-    metrics = [metric for metric in titles if any(row.metric == metric for row in rows)]
     across = len(suites) <= MOST_ACROSS + 1
-    contests: defaultdict[tuple[str, ...], dict[tuple[str, str], DifferenceRow]] = defaultdict(dict)
-    for row in rows:
-        contest = (row.attack, row.defense, row.model, row.compared, row.metric if across else "")
-        contests[contest][row.suite, row.metric] = row
+    metrics = {m: title for m, title in titles.items() if any(row.metric == m for row in rows)}
     body = []
-    for found in contests.values():
-        first = next(iter(found.values()))
+    for of_contest in group_by(
+        rows, lambda row: (row.attack, row.defense, row.model, row.compared, row.metric if across else "")
+    ).values():
+        found = {(row.suite, row.metric): _difference(row, starred=True) for row in of_contest}
+        first = of_contest[0]
         if across:
-            numbers = [_points(found.get((suite, first.metric))) for suite in suites]
+            numbers = (found.get((suite, first.metric), GridCell("")) for suite in suites)
             body.append(cells(_name(first), titles[first.metric], *numbers))
-        else:
-            for suite in suites:
-                body.append(cells(_name(first), suite, *(_points(found.get((suite, m))) for m in metrics)))
-    if across:
-        return Grid(caption, (heading, "Metric", *suites), body, names=2)
-    header = (heading, "Suite", *(titles[metric] for metric in metrics))
-    breaks = frozenset(range(len(suites), len(body), len(suites)))
-    return Grid(caption, header, body, names=2, breaks=breaks)
+            continue
+        for suite in suites:
+            body.append(cells(_name(first), suite, *(found.get((suite, m), GridCell("")) for m in metrics)))
+    columns = ("Metric", *suites) if across else ("Suite", *metrics.values())
+    breaks = frozenset[int]() if across else frozenset(range(len(suites), len(body), len(suites)))
+    caption = "differences by suite, in percentage points"
+    return Grid(caption, ("By suite, points", *columns), body, names=2, breaks=breaks)
 
 
 def _value(row: DifferenceRow, value: float) -> str:
     return BROKEN if row.verdict == BROKEN else number_text(value)
-
-
-def _points(row: DifferenceRow | None) -> GridCell:
-    return GridCell("") if row is None else _difference(row, starred=True)
 
 
 def _name(row: DifferenceRow) -> GridCell:
@@ -210,7 +192,7 @@ def p_text(p: float) -> str:
 
 
 def _notes(found: Comparison) -> Iterator[str]:
-    compared = [case for pairing in found.pairings.values() for pair in pairing.pairs for case in pair]
+    compared = [case for pairing in found.pairings.values() for pair in pairing.pairs for case in pair.cases]
     yield from found.notes
     yield from verdict_notes(found.rows)
     yield from benchmark_change_notes(row.benchmark for row in found.rows)
@@ -256,28 +238,30 @@ def few_task_notes(found: Comparison) -> Iterator[str]:
     broken = False
     for contest, pairing in found.pairings.items():
         for row in _significant(found, contest, pairing.pairs):
-            if few := _few_differ(row):
+            # Benign cases, and attacks without a goal, have no injection tasks.
+            counts = [
+                (row.differing_user_tasks, "user task"),
+                (row.differing_injection_tasks, "injection task"),
+            ]
+            tasks = [(count, kind) for place, (count, kind) in enumerate(counts) if count or not place]
+            if min(count for count, _ in tasks) < FEW:
+                few = " and ".join(format_count(count, kind) for count, kind in tasks)
                 yield f"{contest.title}: {found.titles[row.metric]} differs in {few} only."
-            if row.metric == TARGETED_ASR and (few := _few_break(contest, row, pairing.pairs)):
+            aimed = [(task, pair) for pair in pairing.pairs if (task := injection_task_of(pair)) is not None]
+            before = len({task for task, pair in aimed if pair.baseline.injection_success})
+            after = len({task for task, pair in aimed if pair.defense.injection_success})
+            if row.metric == TARGETED_ASR and 2 * min(before, after) < max(before, after):
                 broken = True
-                yield f"{contest.title}: {few}."
+                of = len({task for task, _ in aimed})
+                yield (
+                    f"{contest.title}: of {of} injection tasks, {after} broke {contest.compared} and {before} "
+                    f"{contest.baseline} (cases differ in {row.differing_injection_tasks})."
+                )
     if broken:
         yield (
             "Where few injection tasks out of many break one side, a run may hold none of them: up to 11% "
             "of equal sides are then told apart at p < 0.05, instead of 5% (docs/statistics.md)."
         )
-
-
-def broken_by(pairs: Iterable[Pair]) -> tuple[set[tuple[str, str]], set[tuple[str, str]]]:
-    """Injection tasks that were carried out in some case: on the baseline's side, and on the other."""
-    before, after = set(), set()
-    for pair in pairs:
-        task = injection_task_of(pair)
-        if task is not None and pair.baseline.injection_success:
-            before.add(task)
-        if task is not None and pair.defense.injection_success:
-            after.add(task)
-    return before, after
 
 
 def _significant(found: Comparison, contest: Contest, pairs: Sequence[Pair]) -> Iterator[DifferenceRow]:
@@ -288,26 +272,6 @@ def _significant(found: Comparison, contest: Contest, pairs: Sequence[Pair]) -> 
         met = cell == ours and (row.baseline, row.compared) == (contest.baseline, contest.compared)
         if met and (row.suite, row.cases) == (OVERALL, ALL_CASES) and row.p < LEVEL and row.verdict == VALID:
             yield row
-
-
-def _few_differ(row: DifferenceRow) -> str | None:
-    tasks = [(row.differing_user_tasks, "user")]
-    if row.differing_injection_tasks:  # benign cases, and attacks without a goal, have none
-        tasks.append((row.differing_injection_tasks, "injection"))
-    if min(count for count, _ in tasks) >= FEW:
-        return None
-    return " and ".join(f"{count} {kind} task{'' if count == 1 else 's'}" for count, kind in tasks)
-
-
-def _few_break(contest: Contest, row: DifferenceRow, pairs: Sequence[Pair]) -> str | None:
-    before, after = (len(tasks) for tasks in broken_by(pairs))
-    if 2 * min(before, after) >= max(before, after):
-        return None
-    of = len({injection_task_of(pair) for pair in pairs} - {None})
-    return (
-        f"of {of} injection tasks, {after} broke {contest.compared} and {before} {contest.baseline} "
-        f"(cases differ in {row.differing_injection_tasks})"
-    )
 
 
 def _data(found: Comparison, records: LongForm, pages: ReportPages) -> dict[str, Any]:
@@ -355,7 +319,7 @@ def _flip_grid(
         signed = f"{'+' if gained else '-'}{len(flips)}"
         head = cells(GridCell(contest.compared, " / ".join(told)), heading, signed)
         for flip in flips[:limit]:
-            ids = zip(map(make_case_id, flip.pair), pages.links(flip), strict=True)
+            ids = zip(map(make_case_id, flip.pair.cases), pages.links(flip), strict=True)
             rows.append((*head, GridCell(_case(flip)), *(GridCell(one, link=link) for one, link in ids)))
             head = cells("", "", "")  # of a kind only the first line says what it is
         several = several or len(flips[:limit]) > 1
@@ -382,7 +346,7 @@ FLIP_COLUMNS = (
 
 def flip_record(flip: CaseFlip) -> dict[str, str | int | bool | None]:
     """One flip for programs, under `FLIP_COLUMNS`."""
-    first, second = flip.pair
+    first, second = flip.pair.cases
     values = (
         *(flip.metric, second.benchmark, second.version, second.table_model, second.defense, second.attack),
         *(flip.contest.baseline, flip.contest.compared, flip.gained),

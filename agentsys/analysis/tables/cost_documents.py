@@ -14,7 +14,6 @@ from agentsys.analysis.metrics.search_budget import (
     MEASURES,
     BudgetRow,
     StoredSearches,
-    is_open,
     textless_notes,
 )
 from agentsys.analysis.metrics.task_tags import benchmark_change_notes
@@ -54,6 +53,8 @@ _OF_ROLES = {
 }
 """Measure -> heading of its grid. The first grid is there even where no run says what it used."""
 _NAMES = ("Model", "Defense", "Attack", "Version")
+_MOST_TOOLS = 5
+"""Tools that a line on a filter names."""
 _NOTES = (
     "Means per case, all cases of the cell together. Untrusted tokens: text from tools (characters / 3.6) "
     "admitted to a context that can call command tools; exposure rounds: model calls with the injection in "
@@ -80,21 +81,12 @@ def measures_output(rows: Sequence[MeasureRow], notes: Iterable[str] = ()) -> Ou
             # The version stands behind the benchmark's label unless that is plain AgentDojo.
             version = row.version if row.benchmark == "agentdojo" else f"{row.benchmark} {row.version}"
             found[row.model, row.defense, row.attack, version][row.measure] = row
-    header = (*_NAMES, *TITLES.values())
-    lines = [
-        cells(*_names(cell, of), *(_number(of.get(name)) for name in TITLES)) for cell, of in found.items()
-    ]
-    grids = [Grid("Untrusted text and cost", header, lines, names=len(_NAMES))]
-    for place, (measure, heading) in enumerate(_OF_ROLES.items()):
-        prefix = f"{measure}:"
-        roles = dict.fromkeys(name for of in found.values() for name in of if name.startswith(prefix))
-        if roles or place == 0:
-            lines = [
-                cells(*_names(cell, of), *(_number(of.get(role)) for role in roles))
-                for cell, of in found.items()
-            ]
-            header = (*_NAMES, *(role.removeprefix(prefix) for role in roles))
-            grids.append(Grid(heading, header, lines, names=len(_NAMES)))
+    grids = [_measure_grid("Untrusted text and cost", TITLES, found)]
+    for measure, heading in _OF_ROLES.items():
+        names = dict.fromkeys(name for of in found.values() for name in of if name.startswith(f"{measure}:"))
+        if names or len(grids) == 1:
+            roles = {name: name.removeprefix(f"{measure}:") for name in names}
+            grids.append(_measure_grid(heading, roles, found))
     sections = [("Cost and untrusted text", grids)]
     verdicts = verdict_notes(row for of in found.values() for row in list(of.values())[:1])
     said = [*verdicts, *benchmark_change_notes(row.benchmark for row in rows), *notes, *_NOTES]
@@ -106,15 +98,18 @@ def measures_output(rows: Sequence[MeasureRow], notes: Iterable[str] = ()) -> Ou
     return Output("agentsys results --by cost", Document(sections, tuple(said)), records_of(MeasureRow, rows))
 
 
-def _names(cell: tuple[str, ...], of: Mapping[str, MeasureRow]) -> tuple[str | GridCell, ...]:
-    """Fill the columns of names; the cell's verdict stands below its defense."""
-    one = next(iter(of.values()))
-    model, defense, *others = cell
-    return (model, GridCell(defense, shorten_verdict(one.verdict, one.reasons)), *others)
-
-
 _Cells = Mapping[tuple[str, ...], Mapping[str, MeasureRow]]
 """Model, defense, attack and version -> measure -> number of all suites together."""
+
+
+def _measure_grid(heading: str, columns: Mapping[str, str], found: _Cells) -> Grid:
+    """One line per cell, with its verdict below its defense."""
+    rows = []
+    for (model, defense, *others), of in found.items():
+        one = next(iter(of.values()))
+        judged = GridCell(defense, shorten_verdict(one.verdict, one.reasons))
+        rows.append(cells(model, judged, *others, *(_number(of.get(name)) for name in columns)))
+    return Grid(heading, (*_NAMES, *columns.values()), rows, names=len(_NAMES))
 
 
 def _guard_grid(found: _Cells) -> Grid:
@@ -138,20 +133,14 @@ def _gate_grid(found: _Cells) -> Grid:
             if measure == "gate_calls":
                 ruler, outcome, tool = ruling.split("/", 2)
                 calls[*cell, ruler, outcome][tool] = int(row.value)
-    rows = [cells(*line, f"{sum(tools.values()):,}", _most(tools)) for line, tools in calls.items()]
+    rows = []
+    for line, tools in calls.items():
+        listed = sorted(tools, key=lambda tool: (-tools[tool], tool))
+        more = f" and {len(listed) - _MOST_TOOLS} more" if len(listed) > _MOST_TOOLS else ""
+        told = ", ".join(f"{tool} {tools[tool]}" for tool in listed[:_MOST_TOOLS])
+        rows.append(cells(*line, f"{sum(tools.values()):,}", f"{told}{more}"))
     header = (*_NAMES, "Filter", "Outcome", "Calls", "By tool")
     return Grid("Calls that filters ruled on", header, rows, names=len(_NAMES) + 2)
-
-
-_MOST_TOOLS = 5
-
-
-def _most(tools: Mapping[str, int]) -> str:
-    """The tools with the most calls, and how many more there are."""
-    listed = sorted(tools, key=lambda tool: (-tools[tool], tool))
-    more = len(listed) - _MOST_TOOLS
-    told = ", ".join(f"{tool} {tools[tool]}" for tool in listed[:_MOST_TOOLS])
-    return f"{told} and {more} more" if more > 0 else told
 
 
 def _share(row: MeasureRow | None) -> str:
@@ -210,20 +199,18 @@ _BUDGET_NAMES = ("Model", "Defense", "Attack")
 
 
 def _cost_grid(rows: Sequence[BudgetRow]) -> Grid:
-    found: dict[tuple[str, ...], dict[str, BudgetRow]] = {}
-    for row in rows:
-        if row.measure not in _AXES and row.suite == OVERALL:
-            found.setdefault((row.model, row.defense, row.attack), {})[row.measure] = row
-    lines = [cells(*line, *(_amount(by_name[name]) for name in MEASURES)) for line, by_name in found.items()]
-    return Grid(
-        "What the searches took, all suites together", (*_BUDGET_NAMES, *MEASURES.values()), lines, names=3
-    )
-
-
-def _amount(row: BudgetRow) -> str:
-    if row.measure.endswith("_usd"):
-        return number_text(row.value, ",.4f")
-    return number_text(row.value, ".2f" if row.measure == "queries_to_success" else ",.0f")
+    lines = []
+    chosen = [row for row in rows if row.measure not in _AXES and row.suite == OVERALL]
+    for line, some in group_by(chosen, lambda row: (row.model, row.defense, row.attack)).items():
+        values = {row.measure: row.value for row in some}
+        # Dollars, a mean, and counts.
+        forms = [
+            ",.4f" if m.endswith("_usd") else ".2f" if m == "queries_to_success" else ",.0f" for m in MEASURES
+        ]
+        texts = (number_text(values[name], form) for name, form in zip(MEASURES, forms, strict=True))
+        lines.append(cells(*line, *texts))
+    caption = "What the searches took, all suites together"
+    return Grid(caption, (*_BUDGET_NAMES, *MEASURES.values()), lines, names=3)
 
 
 _GO_ON = ": they are in no rate, but in what was spent. The next run goes on with them."
@@ -245,11 +232,11 @@ def _budget_notes(rows: Sequence[BudgetRow], searches: StoredSearches) -> Iterab
     )
     if any(is_simulated_name(row.model) for row in rows):
         yield "simulated: a scripted agent and attacker, not language models; no LLM's numbers."
-    errored = sum(search.state.errored for search in searches.found)
+    errored = sum(search.errored for search in searches.found)
     if errored:
         yield f"{errored} searches ended in an error{_GO_ON}"
     yield from textless_notes(searches.found)
-    open_ = sum(is_open(search) for search in searches.found)
+    open_ = sum(search.is_open for search in searches.found)
     if open_:
         yield f"{open_} searches were interrupted{_GO_ON}"
     if searches.repeated:

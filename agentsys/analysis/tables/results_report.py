@@ -6,27 +6,16 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from agentsys.analysis.metrics import rates
 from agentsys.analysis.metrics.attack_success import denial_notes, paired_denials
 from agentsys.analysis.metrics.case_measures import fact_rows
 from agentsys.analysis.metrics.cell_verdict import verdict_notes
 from agentsys.analysis.metrics.own_metric import Metric
-from agentsys.analysis.metrics.rates import (
-    DEFENSE_QUALITY,
-    METRIC_TITLES,
-    NET_RESILIENCE,
-    NRP_TITLE,
-    MeasuredCell,
-    MetricRow,
-    ScoredCells,
-    apply_verdicts,
-    measure,
-    scored_cells,
-)
 from agentsys.analysis.metrics.task_tags import SCORE_FIXED, load_tag, split_by_tag, with_fixed_scores
 from agentsys.analysis.statistics.outcome_grid import CONFIDENCE, ErrorRule, outcome_of
 from agentsys.analysis.statistics.rate_estimates import OVERALL
 from agentsys.analysis.tables.result_notes import SIMULATED_NOTE, honesty_notes, replay_notes
-from agentsys.analysis.tables.results_document import Report, fact_grids, fact_notes, sheets
+from agentsys.analysis.tables.results_document import Report, fact_notes, group_facts, sheets
 from agentsys.base.grouping import format_count, group_by
 from agentsys.errors import ConfigError
 from agentsys.records.case_reader import LoadedCases, describe_repeated
@@ -40,7 +29,7 @@ def measure_reading(
     *,
     own: Sequence[Metric] = (),
     replicates: int = 2000,
-    cells: ScoredCells | None = None,
+    cells: rates.ScoredCells | None = None,
     brief: bool = False,
 ) -> Report:
     """Measure everything that was read, for other programs: without what only people are told beside it.
@@ -51,20 +40,20 @@ def measure_reading(
         own: Further metrics, of the user's own.
         replicates: Number of bootstrap replicates.
         cells: The cells of what was read, where they are made already.
-        brief: See `measure`; what benchmarks measure besides is then left out.
+        brief: See `rates.measure`; what benchmarks measure besides is then left out.
     """
-    cells = scored_cells(reading.cases if cells is None else cells)
-    rows = measure(cells, errors, own=own, replicates=replicates, brief=brief)
-    titles = METRIC_TITLES | {metric.name: metric.title for metric in own}
-    if any(row.metric == NET_RESILIENCE for row in rows):
-        titles |= {NET_RESILIENCE: NRP_TITLE}
+    cells = rates.scored_cells(reading.cases if cells is None else cells)
+    rows = rates.measure(cells, errors, own=own, replicates=replicates, brief=brief)
+    titles = rates.METRIC_TITLES | {metric.name: metric.title for metric in own}
+    if any(row.metric == rates.NET_RESILIENCE for row in rows):
+        titles |= {rates.NET_RESILIENCE: rates.NRP_TITLE}
     if brief:
         return Report(rows, titles=titles, is_brief=True)
     denials = paired_denials(cells, errors, replicates=replicates)
     return Report(
         rows,
-        measured=apply_verdicts(fact_rows(cells, replicates=replicates), cells.verdicts),
-        denials=[replace(one, rows=tuple(apply_verdicts(one.rows, cells.verdicts))) for one in denials],
+        measured=rates.apply_verdicts(fact_rows(cells, replicates=replicates), cells.verdicts),
+        denials=[replace(one, rows=tuple(rates.apply_verdicts(one.rows, cells.verdicts))) for one in denials],
         titles=titles,
     )
 
@@ -77,32 +66,37 @@ def build_report(
     replicates: int = 2000,
 ) -> Report:
     """The `numbers` of everything that was read, and everything a reader must know beside them."""
-    cells = scored_cells(reading.cases)
+    cells = rates.scored_cells(reading.cases)
     found = measure_reading(reading, errors, own=own, replicates=replicates, cells=cells)
     return replace(
         found,
         unexposed=unexposed_share(reading.cases),
         notes=tuple(report_notes(found, reading, cells, errors, replicates=replicates)),
-        fact_grids=fact_grids(reading.cases),
+        facts=group_facts(reading.cases),
     )
 
 
 def report_notes(
     found: Report,
     reading: LoadedCases,
-    cells: ScoredCells,
+    cells: rates.ScoredCells,
     errors: ErrorRule = ErrorRule.REPORT,
     *,
     replicates: int = 2000,
 ) -> Iterator[str]:
     """All footnotes, the most important first; each is made when it is asked for: a screen shows a few of them."""
     yield from describe_unfinished(reading.unfinished)
-    yield from verdict_notes(found.rows, [DEFENSE_QUALITY])
+    yield from verdict_notes(found.rows, [rates.DEFENSE_QUALITY])
     yield from errored_notes(reading.cases, errors)
     if any(is_simulated_name(row.model) for row in found.rows):
         yield SIMULATED_NOTE
     yield from replay_notes(reading.cases)
-    yield from _notes_on_fewer_suites(found.rows)
+    for sheet in sheets(found.rows):
+        for line in sheet.lines:
+            metric = rates.BENIGN_UTILITY if line.attack == NO_ATTACK else rates.TARGETED_ASR
+            suites = [suite for suite in sheet.suites if (metric, suite) in line.numbers]
+            if suites and suites != sheet.suites:
+                yield f"{line.name}: overall covers {', '.join(suites)} only."
     yield from honesty_notes(cells, errors, replicates=replicates)
     if found.is_brief:
         found = measure_reading(reading, errors, replicates=replicates, cells=cells)
@@ -113,18 +107,19 @@ def report_notes(
         "Overall: unweighted mean of the suites."
     )
     if any(row.suite == OVERALL and row.value in (0, 100) for row in found.rows):
-        yield _NO_CERTAINTY
+        yield (
+            "0 or 100 does not mean certainty: where all cases came out alike, the interval goes as far as it "
+            "would for a single case that did not."
+        )
     yield from _notes_on_suites_as_draws(reading.cases)
-    yield from _notes_on_omissions(reading)
+    if alone := sum(case.is_injection_task_alone for case in reading.cases):
+        yield f"Left out: {format_count(alone, 'run')} of injection tasks as if a user had asked for them."
+    if served := sum(case.benchmark == SERVED for case in reading.cases):
+        yield f"Without scores: {format_count(served, 'conversation')} of a served agent with its clients."
+    yield from describe_repeated(reading.repeated_files)
 
 
-_NO_CERTAINTY = (
-    "0 or 100 does not mean certainty: where all cases came out alike, the interval goes as far as it would "
-    "for a single case that did not."
-)
-
-
-def unexposed_share(cases: Iterable[CaseRow]) -> dict[MeasuredCell, float]:
+def unexposed_share(cases: Iterable[CaseRow]) -> dict[rates.MeasuredCell, float]:
     """Per attacked cell, percent of cases without error whose payload no tool ever returned.
 
     Cells with unknown exposure are absent.
@@ -136,7 +131,7 @@ def unexposed_share(cases: Iterable[CaseRow]) -> dict[MeasuredCell, float]:
     ]
     return {
         cell: 100.0 * sum(not case.exposed_raw for case in found) / len(found)
-        for cell, found in group_by(known, MeasuredCell.of).items()
+        for cell, found in group_by(known, rates.MeasuredCell.of).items()
     }
 
 
@@ -153,21 +148,14 @@ def errored_notes(cases: Iterable[CaseRow], rule: ErrorRule) -> Iterator[str]:
         _KINDS_BEFORE.get(case.error_kind or "", case.error_kind or "unknown") for case in errored
     )
     listed = ", ".join(f"{kind} {count}" for kind, count in sorted(kinds.items()))
-    format_count = sum(outcome_of(case, rule) is not None for case in errored)
+    scored = sum(outcome_of(case, rule) is not None for case in errored)
     if rule is ErrorRule.REPORT:
         yield f"Errored cases are left out of the rates: {len(errored)} ({listed})."
     else:
         yield (
-            f"Errored cases: {len(errored)} ({listed}); {format_count} of them counted as AgentDojo does "
-            f"(user task failed, attack succeeded), {len(errored) - format_count} left out."
+            f"Errored cases: {len(errored)} ({listed}); {scored} of them counted as AgentDojo does "
+            f"(user task failed, attack succeeded), {len(errored) - scored} left out."
         )
-
-
-def _notes_on_fewer_suites(rows: Sequence[MetricRow]) -> Iterator[str]:
-    for sheet in sheets(rows):
-        for line in sheet.lines:
-            if line.suites and line.suites != sheet.suites:
-                yield f"{line.name}: overall covers {', '.join(line.suites)} only."
 
 
 def _notes_on_suites_as_draws(cases: Iterable[CaseRow]) -> Iterator[str]:
@@ -182,16 +170,6 @@ def _notes_on_suites_as_draws(cases: Iterable[CaseRow]) -> Iterator[str]:
                 f"{benchmark} {version}: every suite has a single user task, so overall and pooled intervals "
                 f"resample the {len(suites)} suites in their place."
             )
-
-
-def _notes_on_omissions(reading: LoadedCases) -> Iterator[str]:
-    alone = sum(case.is_injection_task_alone for case in reading.cases)
-    if alone:
-        yield f"Left out: {format_count(alone, 'run')} of injection tasks as if a user had asked for them."
-    served = sum(case.benchmark == SERVED for case in reading.cases)
-    if served:
-        yield f"Without scores: {format_count(served, 'conversation')} of a served agent with its clients."
-    yield from describe_repeated(reading.repeated_files)
 
 
 @dataclass(frozen=True)
@@ -269,10 +247,12 @@ def variant_report(
     """
     whole = build_report(reading, errors, own=own, replicates=replicates)
     # Rows of one defense stand together, the defenses in the order of the whole report.
-    by_defense: dict[tuple[str, ...], list[MetricRow]] = {cell: [] for cell in map(_defense_of, whole.rows)}
+    by_defense: dict[tuple[str, ...], list[rates.MetricRow]] = {
+        cell: [] for cell in map(_defense_of, whole.rows)
+    }
     unexposed = {}
     for variant in variants.listed:
-        for row in measure(variant.cases, errors, own=own, replicates=replicates):
+        for row in rates.measure(variant.cases, errors, own=own, replicates=replicates):
             by_defense[_defense_of(row)].append(replace(row, defense=variant.name(row.defense)))
         for cell, share in unexposed_share(variant.cases).items():
             unexposed[cell._replace(defense=variant.name(cell.defense))] = share
@@ -282,5 +262,5 @@ def variant_report(
     )
 
 
-def _defense_of(row: MetricRow) -> tuple[str, ...]:
+def _defense_of(row: rates.MetricRow) -> tuple[str, ...]:
     return row.benchmark, row.version, row.model, row.defense

@@ -7,11 +7,12 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import chain, islice
+from itertools import islice
 from typing import NamedTuple
 
 from rich.cells import cell_len
 
+from agentsys.analysis.metrics import rates
 from agentsys.analysis.metrics.case_measures import total_dollars, total_tokens
 from agentsys.analysis.metrics.cell_verdict import (
     BROKEN,
@@ -23,16 +24,6 @@ from agentsys.analysis.metrics.cell_verdict import (
 )
 from agentsys.analysis.metrics.comparison import DifferenceRow, overall_differences
 from agentsys.analysis.metrics.own_metric import Metric
-from agentsys.analysis.metrics.rates import (
-    BENIGN_UTILITY,
-    DEFENSE_QUALITY,
-    TARGETED_ASR,
-    UTILITY_UNDER_ATTACK,
-    MeasuredCell,
-    ScoredCells,
-    Verdicts,
-    scored_cells,
-)
 from agentsys.analysis.published import PAPER_MODEL, printed_overall
 from agentsys.analysis.statistics.outcome_grid import ErrorRule
 from agentsys.analysis.statistics.rate_estimates import OVERALL
@@ -46,8 +37,8 @@ from agentsys.analysis.tables.table_document import (
     Document,
     Grid,
     GridCell,
-    cells,
     interval_text,
+    number_text,
     plain,
     value_text,
 )
@@ -59,20 +50,10 @@ from agentsys.records.published_facts import NO_DEFENSE
 MOST = 3
 """Lines of one block (a model on a benchmark under an attack); with several blocks, one of each."""
 _MOST_BLOCKS = 4
-_SIGNIFICANT = 0.05
 
 
-class _Block(NamedTuple):
-    benchmark: str
-    version: str
-    model: str
-    attack: str
-
-    @property
-    def title(self) -> str:
-        """Heading that tells it from other blocks."""
-        attack = "" if self.attack == NO_ATTACK else f", {self.attack}"
-        return f"{self.model} on {self.benchmark} {self.version}{attack}"
+_Block = tuple[str, str, str, str]
+"""Benchmark, version, model and attack."""
 
 
 class _Change(NamedTuple):
@@ -93,15 +74,17 @@ class _Change(NamedTuple):
     @property
     def key(self) -> tuple[object, ...]:
         """Key that defenses share which stand in one line."""
-        rows = (self.asr, self.utility)
         return tuple(
-            row and (_one_decimal(row.compared_value), row.n, _is_unchanged(row), _is_significant(row))
-            for row in rows
+            row and (number_text(row.compared_value, ".1f"), row.n, _is_unchanged(row), _is_significant(row))
+            for row in (self.asr, self.utility)
         )
 
 
 def findings(
-    cases: Iterable[CaseRow] | ScoredCells, errors: ErrorRule = ErrorRule.REPORT, *, width: int | None = None
+    cases: Iterable[CaseRow] | rates.ScoredCells,
+    errors: ErrorRule = ErrorRule.REPORT,
+    *,
+    width: int | None = None,
 ) -> tuple[str, ...]:
     """Say how each defense differs from none in ASR and benign utility, those with the lowest ASR first.
 
@@ -114,26 +97,29 @@ def findings(
         A few lines; none where no defense stands beside none. p-values are Holm's, as `agentsys compare`
         has them; "not told apart" is a difference whose p is not below 0.05.
     """
-    cells = scored_cells(cases)
+    cells = rates.scored_cells(cases)
     defenses = {cell.defense for cell in cells}
     if NO_DEFENSE not in defenses or len(defenses) < 2:
         return ()
     # All metrics of `agentsys compare`, so that p-values are corrected as there.
     shown = [row for row in overall_differences(cells, errors) if _is_believed(row, cells.verdicts)]
-    blocks = _blocks([row for row in shown if row.metric in (BENIGN_UTILITY, TARGETED_ASR)])
+    blocks = _blocks([row for row in shown if row.metric in (rates.BENIGN_UTILITY, rates.TARGETED_ASR)])
     told = {block: list(_lines(changes, width)) for block, changes in blocks.items()}
     if len(told) == 1:
         (lines,) = told.values()
         # The last one tells of what made no difference.
         return tuple(lines if len(lines) <= MOST else [*lines[: MOST - 1], lines[-1]])
-    first = [f"{block.title}: {lines[0]}" for block, lines in told.items()]
+    first = [
+        f"{model} on {benchmark} {version}{'' if attack == NO_ATTACK else f', {attack}'}: {lines[0]}"
+        for (benchmark, version, model, attack), lines in told.items()
+    ]
     more = len(first) - _MOST_BLOCKS
     return (*first[:_MOST_BLOCKS], *([f"{more} more below."] if more > 0 else []))
 
 
-def _is_believed(row: DifferenceRow, verdicts: Verdicts) -> bool:
+def _is_believed(row: DifferenceRow, verdicts: rates.Verdicts) -> bool:
     """Whether both cells are valid, among all that are shown and beside each other."""
-    cell = MeasuredCell(row.benchmark, row.version, row.model, row.defense, row.attack)
+    cell = rates.MeasuredCell(row.benchmark, row.version, row.model, row.defense, row.attack)
     both = (verdicts[cell], verdicts[cell._replace(defense=NO_DEFENSE)])
     return row.verdict == VALID and all(one.verdict == VALID for one in both)
 
@@ -142,12 +128,12 @@ def _blocks(rows: Sequence[DifferenceRow]) -> dict[_Block, list[_Change]]:
     """Attacked blocks with the benign utility beside; a model without attacks has a block without one."""
     found: defaultdict[_Block, dict[str, DifferenceRow]] = defaultdict(dict)
     for row in rows:
-        found[_Block(row.benchmark, row.version, row.model, row.attack)][row.defense] = row
-    attacked_models = {block[:3] for block in found if block.attack != NO_ATTACK}
+        found[row.benchmark, row.version, row.model, row.attack][row.defense] = row
+    attacked_models = {block[:3] for block in found if block[3] != NO_ATTACK}
     blocks = {}
     for block, by_defense in found.items():
-        benign = found.get(block._replace(attack=NO_ATTACK), {})
-        attacked = {} if block.attack == NO_ATTACK else by_defense
+        benign = found.get((*block[:3], NO_ATTACK), {})
+        attacked = {} if block[3] == NO_ATTACK else by_defense
         if attacked or block[:3] not in attacked_models:
             changes = [_Change(name, attacked.get(name), benign.get(name)) for name in by_defense]
             blocks[block] = sorted(changes, key=lambda change: change.order)
@@ -179,19 +165,15 @@ def _describe(name: str, same: Sequence[DifferenceRow | None]) -> str:
     first = rows[0]
     partly = max(row.only_baseline for row in rows) or max(row.only_compared for row in rows)
     shared = f" on the {first.n} cases they share" if partly else ""
+    before, after = (number_text(value, ".1f") for value in (first.baseline_value, first.compared_value))
     if _is_unchanged(first):
         # The value stands in the table, unless the two have not the same cases.
-        return (
-            f"{name} unchanged ({_one_decimal(first.compared_value)}){shared}"
-            if shared
-            else f"{name} unchanged"
-        )
-    change = f"{name} {_one_decimal(first.baseline_value)} -> {_one_decimal(first.compared_value)}{shared}"
+        return f"{name} unchanged ({after}){shared}" if shared else f"{name} unchanged"
     p = max(row.p_holm for row in rows)
     if math.isnan(p):
-        return f"{change} (too few tasks to test)"
-    shown = "p <0.001" if p < 0.001 else f"p {p:.3f}"
-    return f"{change} ({shown})" if _is_significant(first) else f"{name} not told apart{shared} ({shown})"
+        return f"{name} {before} -> {after}{shared} (too few tasks to test)"
+    told = f"{before} -> {after}" if _is_significant(first) else "not told apart"
+    return f"{name} {told}{shared} ({'p <0.001' if p < 0.001 else f'p {p:.3f}'})"
 
 
 def _is_unchanged(row: DifferenceRow) -> bool:
@@ -200,19 +182,11 @@ def _is_unchanged(row: DifferenceRow) -> bool:
 
 
 def _is_significant(row: DifferenceRow) -> bool:
-    return row.p_holm < _SIGNIFICANT
+    return row.p_holm < 0.05
 
 
-def _one_decimal(value: float) -> str:
-    return "n/a" if math.isnan(value) else f"{value:.1f}"
-
-
-NOTES = 2
-"""Notes on the screen at most: the most important come first."""
-VERDICTS = 3
-"""Besides these, notes on what cannot be believed."""
-FINDINGS = 3
-"""Findings on the screen at most."""
+NOTES, VERDICTS, FINDINGS = 2, 3, 3
+"""Lines on the screen, at most: notes, the most important first; notes on what cannot be believed; findings."""
 NARROW = 80
 """Columns on which a note takes one line; what is longer is folded."""
 MORE = "(more: --full)"
@@ -220,9 +194,11 @@ _CLAUSE = re.compile(r"[.;:](?= )| (?=\()")
 """Where a note can be folded."""
 _SENTENCE = 4
 """Words that say something, at least."""
-QUALITY = "Quality"
-_N, _ERRORS, _TOKENS = "n", "Errors", "Tokens"
-_TITLES = {UTILITY_UNDER_ATTACK: "Under attack", TARGETED_ASR: "ASR", DEFENSE_QUALITY: QUALITY}
+_TITLES = {
+    rates.UTILITY_UNDER_ATTACK: "Under attack",
+    rates.TARGETED_ASR: "ASR",
+    rates.DEFENSE_QUALITY: "Quality",
+}
 """Metric -> heading, where a shorter one does."""
 _LEGEND = f"%, 95% intervals; n benign + attacked; {BEST} best."
 _WORST_CASE = "simulated"
@@ -240,7 +216,6 @@ def screen_of_reading(
     errors: ErrorRule = ErrorRule.REPORT,
     *,
     own: Sequence[Metric] = (),
-    notes: Iterable[str] = (),
 ) -> Document:
     """Measure what was read and show it, without the numbers and notes that a screen has no room for.
 
@@ -249,32 +224,29 @@ def screen_of_reading(
         width: Columns of the screen.
         errors: What errored cases count as.
         own: Further metrics, of the user's own.
-        notes: Notes that come first.
     """
-    cells = scored_cells(reading.cases)
+    cells = rates.scored_cells(reading.cases)
     found = measure_reading(reading, errors, own=own, cells=cells, brief=True)
-    found = replace(found, notes=chain(notes, report_notes(found, reading, cells, errors)))
+    found = replace(found, notes=report_notes(found, reading, cells, errors))
     said = findings(cells, errors, width=width - len(BULLET))
     return results_screen(found, cells, said, width)
 
 
 def results_screen(
-    found: Report, cases: Iterable[CaseRow] | ScoredCells, findings: Sequence[str], width: int
+    found: Report, cases: Iterable[CaseRow] | rates.ScoredCells, findings: Sequence[str], width: int
 ) -> Document:
     """Arrange the findings, one grid per model and benchmark, and the notes that come first."""
     relative = relative_tokens(cases)
-    grids = [
-        (_sheet_title(sheet), _sheet_grid(sheet, relative)) for sheet in sheets(found.rows, found.titles)
-    ]
-    grave = list(verdict_notes(found.rows, [DEFENSE_QUALITY]))
-    told_already = all(grid.legend.endswith(_BESIDE_PAPER) for _, grid in grids)
+    grids = []
+    for sheet in sheets(found.rows, found.titles):
+        attacks = {line.attack for line in sheet.lines} - {NO_ATTACK}
+        under = f", {attacks.pop()}" if len(attacks) == 1 else ""
+        grids.append((f"{sheet.title}{under}", [_sheet_grid(sheet, relative)]))
+    grave = list(verdict_notes(found.rows, [rates.DEFENSE_QUALITY]))
+    told_already = all(grid.legend.endswith(_BESIDE_PAPER) for _, (grid,) in grids)
     others = (note for note in found.notes if note not in (*grave, *([SIMULATED_NOTE] * told_already)))
-    return Document(
-        [(title, [grid]) for title, grid in grids],
-        [_fold_note(note, width) for note in (*grave[:VERDICTS], *islice(others, NOTES))],
-        quotable=findings[:FINDINGS],
-        dense=True,
-    )
+    notes = [_fold_note(note, width) for note in (*grave[:VERDICTS], *islice(others, NOTES))]
+    return Document(grids, notes, quotable=findings[:FINDINGS], dense=True)
 
 
 def _fold_note(note: str, width: int) -> str:
@@ -288,80 +260,63 @@ def _fold_note(note: str, width: int) -> str:
     return f"{told[-1]} {MORE}" if told else note
 
 
-def _sheet_title(sheet: Sheet) -> str:
-    attacks = {line.attack for line in sheet.lines} - {NO_ATTACK}
-    under = f", {', '.join(attacks)}" if len(attacks) == 1 else ""
-    return f"{sheet.title}{under}"
-
-
-def _sheet_grid(sheet: Sheet, relative: Mapping[MeasuredCell, float]) -> Grid:
+def _sheet_grid(sheet: Sheet, relative: Mapping[rates.MeasuredCell, float]) -> Grid:
     """One line for each defense and attack."""
     order = list(dict.fromkeys(line.attack for line in sheet.lines))
     lines = sorted(sheet.lines, key=lambda line: order.index(line.attack))
     metrics = [m for m in sheet.titles if any((m, OVERALL) in line.numbers for line in lines)]
-    names = ("Attack", "Defense") if len(order) > 1 else ("Defense",)
+    measured, is_beside_paper = _list_columns(sheet, lines, metrics)
+    tokens = [relative.get(rates.MeasuredCell(*sheet[:3], line.defense, line.attack)) for line in lines]
+    # A suspect row is marked at its numbers: there is no room for its reason, which stands below.
+    broken = [line.verdict if line.verdict.startswith(BROKEN) else "" for line in lines]
     columns = [
-        (_TITLES.get(metric, sheet.titles[metric]), [_number(line, metric, lines) for line in lines])
-        for metric in metrics
+        *([("Attack", [GridCell(line.attack) for line in lines])] if len(order) > 1 else []),
+        ("Defense", [GridCell(line.defense, why) for line, why in zip(lines, broken, strict=True)]),
+        *measured,
+        ("n", [GridCell("+".join(str(kind.n) for kind in line.kinds)) for line in lines]),
+        ("Errors", [GridCell(str(line.errors)) for line in lines]),
+        ("Tokens", [GridCell(MISSING if ratio is None else f"{ratio:.1f}x") for ratio in tokens]),
     ]
-    beside_paper = _columns_beside_paper(sheet, lines, columns, metrics) if sheet.model == _WORST_CASE else []
-    columns = beside_paper or columns
-    tokens = [
-        _times_text(relative.get(MeasuredCell(*sheet.cell_prefix, line.defense, line.attack)))
-        for line in lines
-    ]
-    counts = {
-        _N: [line.counted for line in lines],
-        _ERRORS: [str(line.errors) for line in lines],
-        _TOKENS: tokens,
-    }
-    columns += [(name, [GridCell(text) for text in texts]) for name, texts in counts.items()]
-    rows = [
-        cells(*_names(line, len(names)), *(column[place] for _, column in columns))
-        for place, line in enumerate(lines)
-    ]
+    rows = list(zip(*(column for _, column in columns), strict=True))
     ends = frozenset(i for i in range(1, len(lines)) if lines[i].attack != lines[i - 1].attack)
-    header = (*names, *(title for title, _ in columns))
-    legend = _BESIDE_PAPER if beside_paper else _LEGEND
+    legend = _BESIDE_PAPER if is_beside_paper else _LEGEND
     if any(cell.text.endswith(SUSPECT_MARK) for row in rows for cell in row):
         legend = f"{SUSPECT_MARK} suspect, see below. {legend}"
-    return Grid("overall", header, rows, len(names), breaks=ends, legend=legend)
-
-
-def _names(line: ResultsLine, count: int) -> Sequence[str | GridCell]:
-    # A suspect row is marked at its numbers: there is no room for its reason, which stands below.
-    return (line.attack, GridCell(line.defense, line.verdict if line.verdict.startswith(BROKEN) else ""))[
-        -count:
-    ]
+    names = 2 if len(order) > 1 else 1
+    return Grid("overall", tuple(title for title, _ in columns), rows, names, breaks=ends, legend=legend)
 
 
 _Column = tuple[str, list[GridCell]]
 """A heading, and a cell for each line."""
 
 
-def _columns_beside_paper(
-    sheet: Sheet, lines: Sequence[ResultsLine], columns: Sequence[_Column], metrics: Sequence[str]
-) -> list[_Column]:
-    """The columns of a scripted agent, each with the paper's own behind it; empty where it prints none.
+def _list_columns(
+    sheet: Sheet, lines: Sequence[ResultsLine], metrics: Sequence[str]
+) -> tuple[list[_Column], bool]:
+    """A column per metric; of a scripted agent with the paper's own behind it, where it prints any.
 
-    Nothing is marked as the best, and the quality, which no table of the paper has, is left out.
+    Nothing is then marked as the best, and the quality, which no table of the paper has, is left out.
     """
-    printed = printed_overall(sheet.benchmark)
-    found: list[_Column] = []
-    for metric, (title, numbers) in zip(metrics, columns, strict=True):
-        attacks = [NO_ATTACK if metric == BENIGN_UTILITY else line.attack for line in lines]
-        keys = [(line.defense, attack, metric) for line, attack in zip(lines, attacks, strict=True)]
-        if metric != DEFENSE_QUALITY:
-            plain_texts = [cell.text.replace(BEST, " ") for cell in numbers]
-            if all(text.endswith(" ") for text in plain_texts):
-                plain_texts = [text.rstrip() for text in plain_texts]
-            found.append(
-                (title, [cell._replace(text=text) for cell, text in zip(numbers, plain_texts, strict=True)])
-            )
-            if printed.keys() & keys:
-                texts = [f"{printed[key]:.1f}" if key in printed else "" for key in keys]
-                found.append((_PAPER, [GridCell(text) for text in texts]))
-    return found if any(title == _PAPER for title, _ in found) else []
+    printed = printed_overall(sheet.benchmark) if sheet.model == _WORST_CASE else {}
+    keys = {
+        metric: [
+            (line.defense, NO_ATTACK if metric == rates.BENIGN_UTILITY else line.attack, metric)
+            for line in lines
+        ]
+        for metric in metrics
+        if metric != rates.DEFENSE_QUALITY
+    }
+    is_beside = any(printed.keys() & some for some in keys.values())
+    columns: list[_Column] = []
+    for metric in keys if is_beside else metrics:
+        numbers = [_number(line, metric, () if is_beside else lines) for line in lines]
+        if is_beside and all(number.text.endswith(" ") for number in numbers):
+            numbers = [number._replace(text=number.text.rstrip()) for number in numbers]
+        columns.append((_TITLES.get(metric, sheet.titles[metric]), numbers))
+        if is_beside and printed.keys() & keys[metric]:
+            texts = [f"{printed[key]:.1f}" if key in printed else "" for key in keys[metric]]
+            columns.append((_PAPER, [GridCell(text) for text in texts]))
+    return columns, is_beside
 
 
 def _number(line: ResultsLine, metric: str, lines: Sequence[ResultsLine]) -> GridCell:
@@ -372,18 +327,14 @@ def _number(line: ResultsLine, metric: str, lines: Sequence[ResultsLine]) -> Gri
     rivals = [other.numbers.get((metric, OVERALL)) for other in lines if other.attack == line.attack]
     believed = [one for one in rivals if one is not None and one.verdict == VALID]
     values = [round(one.value, 1) for one in believed if not math.isnan(one.value)]
-    best = min(values, default=0.0) if metric == TARGETED_ASR else max(values, default=0.0)
+    best = min(values, default=0.0) if metric == rates.TARGETED_ASR else max(values, default=0.0)
     is_best = number in believed and round(number.value, 1) == best and min(values) < max(values)
     doubted = number.verdict == SUSPECT and shorten_verdict(number.verdict, number.reasons)
     mark = BEST if is_best else SUSPECT_MARK if doubted else " "
     return GridCell(f"{number.value:.1f}{mark}", interval_text(number, digits=0))
 
 
-def _times_text(ratio: float | None) -> str:
-    return MISSING if ratio is None else f"{ratio:.1f}x"
-
-
-def relative_tokens(cases: Iterable[CaseRow] | ScoredCells) -> dict[MeasuredCell, float]:
+def relative_tokens(cases: Iterable[CaseRow] | rates.ScoredCells) -> dict[rates.MeasuredCell, float]:
     """Cell -> tokens of all roles, as a multiple of what no defense takes for the same cases.
 
     Of an attacked cell, the benign cases count as well. Cases that errored, or do not say what they took, are
@@ -395,7 +346,7 @@ def relative_tokens(cases: Iterable[CaseRow] | ScoredCells) -> dict[MeasuredCell
             for case in some
             if case.status == "ok" and case.tokens_by_role
         }
-        for cell, some in scored_cells(cases).items()
+        for cell, some in rates.scored_cells(cases).items()
     }
     found = {}
     for cell in taken:
@@ -417,13 +368,10 @@ def spent_line(cases: Sequence[CaseRow], seconds: float | None = None) -> str:
     """
     used, usd = total_tokens(cases), total_dollars(cases)
     known = [case.duration_s for case in cases if case.duration_s is not None]
-    time = (
-        format_duration(seconds)
-        if seconds is not None
-        else f"{format_duration(sum(known))} of work"
-        if known
-        else ""
-    )
+    if seconds is not None:
+        time = format_duration(seconds)
+    else:
+        time = f"{format_duration(sum(known))} of work" if known else ""
     parts = (
         format_count(len(cases), "case"),
         "tokens unknown" if math.isnan(used) else f"{abbreviate_count(used)} tokens",

@@ -7,7 +7,6 @@ chosen by whoever wrote a file.
 
 from __future__ import annotations
 
-import html
 import math
 import re
 import textwrap
@@ -191,11 +190,6 @@ def latex_cell(name: str) -> str:
     """
     shown = plain(name).translate(_LATEX)
     return "".join(character if character <= _LAST_IN_LATEX_FONTS else "?" for character in shown)
-
-
-def html_text(name: str) -> str:
-    """A name as HTML text or the value of a quoted attribute: no tags, entities or quotes in it."""
-    return html.escape(plain(name), quote=True)
 
 
 def between_words(text: str, width: int | None, hang: str = "") -> str:

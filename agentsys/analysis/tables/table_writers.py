@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Any, get_args, get_type_hints
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 
 import orjson
 
@@ -15,9 +16,7 @@ from agentsys.analysis.metrics.own_metric import PERCENT
 from agentsys.analysis.tables.table_document import (
     Document,
     Grid,
-    GridCell,
     csv_cell,
-    html_text,
     latex_cell,
     markdown_cell,
     plain,
@@ -25,6 +24,9 @@ from agentsys.analysis.tables.table_document import (
 )
 from agentsys.errors import find_missing_packages, not_installed_error
 from agentsys.records.names_file import DisplayNames
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 FILE_WIDTH = 160
 """Columns of a table that goes to a file or a pipe, where no terminal sets the width."""
@@ -92,7 +94,7 @@ def records_of(kind: type, rows: Iterable[Any]) -> LongForm:
         optional = type(None) in get_args(hint)
         one = next(part for part in get_args(hint) if part is not type(None)) if optional else hint
         unit = getattr(one, "__metadata__", ("",))[0]
-        column = fraction_column(name) if unit == PERCENT else name
+        column = f"{name.removesuffix('_value')}_fraction" if unit == PERCENT else name
         columns[column] = str(getattr(one, "__origin__", one).__name__)
         fields.append((column, name, unit))
     units = {unit for _, _, unit in fields}
@@ -101,20 +103,10 @@ def records_of(kind: type, rows: Iterable[Any]) -> LongForm:
         found = getattr(row, name)
         if name in units:
             return "fraction" if found == PERCENT else found
-        in_percent = unit and (unit == PERCENT or getattr(row, unit) == PERCENT)
-        return as_fraction(found) if in_percent else found
+        in_percent = found is not None and unit and PERCENT in (unit, getattr(row, unit, ""))
+        return round(found / 100, 11) if in_percent else found
 
     return LongForm(columns, [{column: value_of(row, *of) for column, *of in fields} for row in rows])
-
-
-def fraction_column(name: str) -> str:
-    """Name the column that holds a field's percent as a fraction, e.g. `value_fraction`."""
-    return f"{name.removesuffix('_value')}_fraction"
-
-
-def as_fraction(percent: float | None) -> float | None:
-    """Percent as a fraction, rounded as `percent` rounds it."""
-    return None if percent is None else round(percent / 100, 11)
 
 
 def grid_records(document: Document) -> LongForm:
@@ -143,14 +135,14 @@ def render_output(output: Output, form: OutputFormat, width: int = FILE_WIDTH) -
         from agentsys.analysis.tables.write_terminal import terminal_text  # alone it needs rich
 
         return terminal_text(output.document, width).encode()
-    writers: dict[OutputFormat, Callable[[], str]] = {
-        OutputFormat.MARKDOWN: lambda: markdown_document(output.document),
-        OutputFormat.LATEX: lambda: latex_document(output.document),
-        OutputFormat.HTML: lambda: html_document(output.document, output.name),
-        OutputFormat.CSV: lambda: csv_text(output.records),
-        OutputFormat.JSON: lambda: json_text(output.records.rows if output.data is None else output.data),
-    }
-    return writers[form]().encode()
+    if form is OutputFormat.CSV:
+        return csv_text(output.records).encode()
+    if form is OutputFormat.JSON:
+        return json_text(output.records.rows if output.data is None else output.data).encode()
+    if form is OutputFormat.HTML:
+        return html_document(output.document, output.name).encode()
+    write = markdown_document if form is OutputFormat.MARKDOWN else latex_document
+    return write(output.document).encode()
 
 
 # pandas' own writers are not used: they write an undefined number and a missing one alike, and importing
@@ -162,17 +154,16 @@ def csv_text(records: LongForm) -> str:
     text = io.StringIO()
     writer = csv.DictWriter(text, list(records.columns), lineterminator="\n")
     writer.writeheader()
-    writer.writerows(_with_texts(row, csv_cell) for row in records.rows)
+    writer.writerows(
+        {name: csv_cell(value) if isinstance(value, str) else value for name, value in row.items()}
+        for row in records.rows
+    )
     return text.getvalue()
 
 
 def json_text(value: Any) -> str:
     """Indented JSON without characters that steer a terminal; what is undefined or missing is `null`."""
     return orjson.dumps(_plain_texts(value), option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE).decode()
-
-
-def _with_texts(row: Mapping[str, Any], safe: Callable[[str], str]) -> dict[str, Any]:
-    return {name: safe(value) if isinstance(value, str) else value for name, value in row.items()}
 
 
 def _plain_texts(value: Any) -> Any:
@@ -193,15 +184,17 @@ def _parquet(records: LongForm) -> bytes:
 
     kinds = {"int": pa.int64(), "str": pa.string(), "float": pa.float64(), "bool": pa.bool_()}
     schema = pa.schema([(name, kinds[kind]) for name, kind in records.columns.items()])
-    rows = [_with_texts(row, _storable) for row in records.rows]
+    # Parquet holds UTF-8: a lone surrogate, which JSON may hold, becomes `?`.
+    rows = [
+        {
+            name: value.encode("utf-8", "replace").decode() if isinstance(value, str) else value
+            for name, value in row.items()
+        }
+        for row in records.rows
+    ]
     file = io.BytesIO()
     pq.write_table(pa.Table.from_pylist(rows, schema=schema), file)
     return file.getvalue()
-
-
-def _storable(text: str) -> str:
-    """Parquet holds UTF-8: a lone surrogate, which JSON may hold, becomes `?`."""
-    return text.encode("utf-8", "replace").decode()
 
 
 def markdown_document(document: Document) -> str:
@@ -228,7 +221,6 @@ def _markdown_table(grid: Grid) -> str:
 
 def latex_document(document: Document) -> str:
     """One float per grid, the notes under the first one of a section, commands as comments."""
-    notes = "\n".join(f"{latex_cell(note)}\\par" for note in document.notes)
     parts = [r"% Needs \usepackage{booktabs}, and \usepackage{graphicx} for tables wider than the text."]
     if document.title:
         parts.append(rf"\paragraph{{{latex_cell(document.title)}}}")
@@ -236,9 +228,9 @@ def latex_document(document: Document) -> str:
         sentences = [rf"\item {latex_cell(sentence)}" for sentence in document.quotable]
         parts.append("\n".join([r"\begin{itemize}", *sentences, r"\end{itemize}"]))
     for heading, grids in document.sections:
-        for index, grid in enumerate(grids):
+        for place, grid in enumerate(grids):
             caption = f"{latex_cell(heading)}, {latex_cell(grid.caption)}."
-            parts.append(_latex_table(grid, caption, notes if index == 0 else ""))
+            parts.append("\n".join(_latex_table(grid, caption, () if place else document.notes)))
     if document.commands:
         parts.append("\n".join(f"% {plain(command)}" for command in document.commands))
     return "\n\n".join(parts) + "\n"
@@ -248,109 +240,55 @@ _FITS = 9
 """Columns that fit the width of a page."""
 
 
-def _latex_table(grid: Grid, caption: str, notes: str) -> str:
+def _latex_table(grid: Grid, caption: str, notes: Sequence[str]) -> Iterator[str]:
+    """Write the lines of one float."""
+    is_wide = len(grid.header) > _FITS
+    yield from (r"\begin{table}", r"\centering", rf"\caption{{{caption}}}")
+    if is_wide:
+        yield r"\resizebox{\textwidth}{!}{%"
     columns = "l" * grid.names + "r" * (len(grid.header) - grid.names)
-    tabular = [
-        rf"\begin{{tabular}}{{{columns}}}",
-        r"\toprule",
-        " & ".join(latex_cell(name) for name in grid.header) + r" \\",
-        r"\midrule",
-        *_latex_rows(grid),
-        r"\bottomrule",
-        r"\end{tabular}",
-    ]
-    if len(grid.header) > _FITS:
-        tabular = [r"\resizebox{\textwidth}{!}{%", *tabular[:-1], r"\end{tabular}}"]
-    below = (
-        [r"\begin{minipage}{\textwidth}\smallskip\footnotesize", notes, r"\end{minipage}"] if notes else []
-    )
-    top = [r"\begin{table}", r"\centering", rf"\caption{{{caption}}}"]
-    return "\n".join([*top, *tabular, *below, r"\end{table}"])
-
-
-def _latex_rows(grid: Grid) -> Iterator[str]:
+    yield from (rf"\begin{{tabular}}{{{columns}}}", r"\toprule")
+    yield " & ".join(map(latex_cell, grid.header)) + r" \\"
+    yield r"\midrule"
     for index, row in enumerate(grid.rows):
         if index in grid.breaks and index:
             yield r"\midrule"
         yield " & ".join(latex_cell(cell.in_one) for cell in row) + r" \\"
+    yield from (r"\bottomrule", r"\end{tabular}" + "}" * is_wide)
+    if notes:
+        yield r"\begin{minipage}{\textwidth}\smallskip\footnotesize"
+        yield from (f"{latex_cell(note)}\\par" for note in notes)
+        yield r"\end{minipage}"
+    yield r"\end{table}"
 
 
-_STYLE = """
-body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 75rem; padding: 0 1rem; }
-table { border-collapse: collapse; margin: 1rem 0; font-variant-numeric: tabular-nums; }
-caption { text-align: left; font-style: italic; padding: .3rem 0; }
-th, td { padding: .25rem .7rem; text-align: right; vertical-align: top; }
-thead th { border-bottom: 2px solid; border-top: 2px solid; }
-tbody tr:last-child td { border-bottom: 2px solid; }
-tr.break td { border-top: 1px solid; }
-th.name, td.name { text-align: left; }
-td small { opacity: .75; white-space: nowrap; }
-ul { padding-left: 1.2rem; font-size: .9rem; }
-pre { overflow-x: auto; padding: .7rem; border: 1px solid; font-size: .85rem; }
-@media (prefers-color-scheme: dark) { body { background: #16181d; color: #e6e6e6; } }
-"""
+def load_templates(*folders: Path) -> Environment:
+    """Load templates of HTML from some folders and our own.
+
+    Whatever text they put down is made plain and escaped there; what is `Markup` (as of the filter `e`) is
+    put down as it is.
+    """
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+    from markupsafe import Markup
+
+    return Environment(
+        loader=FileSystemLoader([*folders, Path(__file__).with_name("templates")]),
+        autoescape=True,
+        finalize=lambda value: (
+            plain(value) if type(value) is not Markup and isinstance(value, str) else value
+        ),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        keep_trailing_newline=True,
+        lstrip_blocks=True,
+    )
 
 
 def html_document(document: Document, title: str) -> str:
     """A whole page without scripts or external resources; ends in a newline."""
-    return "\n".join(
-        [
-            "<!DOCTYPE html>",
-            '<html lang="en"><head><meta charset="utf-8">',
-            '<meta http-equiv="Content-Security-Policy" '
-            "content=\"default-src 'none'; style-src 'unsafe-inline'\">",
-            '<meta name="viewport" content="width=device-width, initial-scale=1">',
-            f"<title>{html_text(title)}</title>",
-            f"<style>{_STYLE}</style></head><body>",
-            html_fragment(document).rstrip("\n"),
-            "</body></html>\n",
-        ]
-    )
+    return load_templates().get_template("document.html").render(document=document, title=title)
 
 
 def html_fragment(document: Document) -> str:
     """Headings, tables, notes and commands, to be put into a page; ends in a newline."""
-    return "\n".join(_html_parts(document)) + "\n"
-
-
-def _html_parts(document: Document) -> Iterator[str]:
-    if document.title:
-        yield f"<h1>{html_text(document.title)}</h1>"
-    yield from _html_list(document.quotable)
-    for heading, grids in document.sections:
-        yield f"<h2>{html_text(heading)}</h2>"
-        for grid in grids:
-            yield from _html_table(grid)
-    yield from _html_list(document.notes)
-    if document.commands:
-        commands = "\n".join(html_text(command) for command in document.commands)
-        yield f"<pre><code>{commands}</code></pre>"
-
-
-def _html_list(sentences: Sequence[str]) -> Iterator[str]:
-    if sentences:
-        yield from ("<ul>", *(f"<li>{html_text(sentence)}</li>" for sentence in sentences), "</ul>")
-
-
-def _html_table(grid: Grid) -> Iterator[str]:
-    yield f"<table><caption>{html_text(grid.caption)}</caption>"
-    header = (
-        f"<th{_html_class(place, grid)}>{html_text(name)}</th>" for place, name in enumerate(grid.header)
-    )
-    yield f"<thead><tr>{''.join(header)}</tr></thead><tbody>"
-    for index, row in enumerate(grid.rows):
-        shown = (f"<td{_html_class(place, grid)}>{_html_cell(cell)}</td>" for place, cell in enumerate(row))
-        rule = ' class="break"' if index in grid.breaks and index else ""
-        yield f"<tr{rule}>{''.join(shown)}</tr>"
-    yield "</tbody></table>"
-
-
-def _html_class(place: int, grid: Grid) -> str:
-    return ' class="name"' if place < grid.names else ""
-
-
-def _html_cell(cell: GridCell) -> str:
-    # The break stands also where a fragment is shown without our style sheet, in a notebook for one.
-    detail = f"<br><small>{html_text(cell.detail)}</small>" if cell.detail else ""
-    text = html_text(cell.text)
-    return (f'<a href="{html_text(cell.link)}">{text}</a>' if cell.link else text) + detail
+    return load_templates().get_template("fragment.html").render(document=document)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import io
 import re
 import textwrap
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Literal
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 from rich import box
 from rich.cells import cell_len
@@ -38,7 +38,21 @@ def terminal_document(document: Document) -> RenderableType:
 
     Names are shown as text: markup in them has no effect.
     """
-    return Group(*_terminal_parts(document))
+    parts: list[RenderableType] = [_Sentence(document.title, "bold")] if document.title else []
+    parts += [_Sentence(f"{BULLET}{sentence}", "bold") for sentence in document.quotable]
+    gap: list[RenderableType] = [] if document.dense else [Text()]
+    if parts:
+        parts += gap
+    for heading, grids in document.sections:
+        parts.append(_Sentence(heading, "bold"))
+        for grid in grids:
+            if grid.captioned:
+                parts.append(_Sentence(grid.caption, "dim"))
+            parts += [GridTables(grid), *gap]
+    parts += [_Sentence(note, "dim") for note in document.notes]
+    # On one line, however long: a command that is copied must be whole.
+    parts += [Text(f"  {plain(command)}", no_wrap=True, overflow="ignore") for command in document.commands]
+    return Group(*parts)
 
 
 def terminal_text(document: Document, width: int) -> str:
@@ -48,37 +62,20 @@ def terminal_text(document: Document, width: int) -> str:
     return text.getvalue()
 
 
-def _terminal_parts(document: Document) -> Iterator[RenderableType]:
-    if document.title:
-        yield _Sentence(document.title, "bold")
-    yield from (_Sentence(f"{BULLET}{sentence}", "bold") for sentence in document.quotable)
-    if (document.title or document.quotable) and not document.dense:
-        yield Text()
-    for heading, grids in document.sections:
-        yield _Sentence(heading, "bold")
-        for grid in grids:
-            if grid.captioned:
-                yield _Sentence(grid.caption, "dim")
-            yield GridTables(grid)
-            if not document.dense:
-                yield Text()
-    yield from (_Sentence(note, "dim") for note in document.notes)
-    # On one line, however long: a command that is copied must be whole.
-    yield from (Text(f"  {plain(command)}", no_wrap=True, overflow="ignore") for command in document.commands)
-
-
+@dataclass
 class _Sentence:
     """A text that is broken between words alone: rich would break the names and paths in it too."""
 
-    def __init__(self, text: str, style: str = "") -> None:
-        self.text, self.style = plain(text), style
+    text: str
+    style: str
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Break it by the room there is; rich calls it."""
-        lines = between_words(self.text, options.max_width)
+        lines = between_words(plain(self.text), options.max_width)
         yield Text(lines, style=self.style, no_wrap=True, overflow="ignore")
 
 
+@dataclass
 class GridTables:
     """A grid as one table or, where the console is too narrow for it, in a tighter arrangement.
 
@@ -87,8 +84,7 @@ class GridTables:
     Print it with `crop=False`.
     """
 
-    def __init__(self, grid: Grid) -> None:
-        self.grid = grid
+    grid: Grid
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Choose by width; rich calls it."""
@@ -97,58 +93,45 @@ class GridTables:
         if _width(columns) > room:
             columns, alike = _without_constants(columns)
             below.insert(0, alike)
-        fits = _width(columns) <= room
-        tables = [columns] if fits else _split_columns([column.tight() for column in columns], room)
+        tables = [columns] if _width(columns) <= room else _split_columns(columns, room)
         for index, some in enumerate(tables):
             if index:
                 yield Text()
-            yield from console.render(self._table(some), options)
+            # The box has a column of its own between two of the grid's.
+            table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, _GAP - 1, 0, 0))
+            for one in some:
+                table.add_column(
+                    Text(one.heading),
+                    justify="left" if one.left else "right",
+                    no_wrap=not one.wraps,
+                    overflow="fold",
+                    min_width=one.least,
+                )
+            for place, row in enumerate(zip(*(one.texts for one in some), strict=True)):
+                table.add_row(*row, end_section=place + 1 in self.grid.breaks)
+            yield from console.render(table, options)
         if any(below):
             yield _Sentence(" ".join(filter(None, below)), "dim")
-
-    def _table(self, columns: Sequence[_Column]) -> Table:
-        # The box has a column of its own between two of the grid's.
-        table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, _GAP - 1, 0, 0))
-        for column in columns:
-            table.add_column(
-                Text(column.heading),
-                justify=column.side,
-                no_wrap=not column.wraps,
-                overflow="fold",
-                min_width=column.least,
-            )
-        for index, row in enumerate(zip(*(column.texts for column in columns), strict=True)):
-            table.add_row(*row, end_section=index + 1 in self.grid.breaks)
-        return table
 
 
 class _Column:
     """A column of a grid as a terminal shows it."""
 
-    def __init__(self, grid: Grid, place: int) -> None:
+    def __init__(self, grid: Grid, place: int, *, tight: bool = False) -> None:
+        self.made_of = grid, place
         self.cells = [row[place] for row in grid.rows]
-        self.heading = plain(grid.header[place])
         self.holds_names, self.wraps = place < grid.names, place in grid.wraps
-        self.texts = _name_texts(self.cells) if self.holds_names else _number_texts(self.cells)
-
-    @property
-    def side(self) -> Literal["left", "right"]:
-        """Smaller print is aligned by blanks, and rich takes those off the end of what it puts right."""
-        return "left" if self.holds_names or any(cell.detail for cell in self.cells) else "right"
-
-    @property
-    def least(self) -> int:
-        """Columns of the console that it needs."""
+        longest = _LONGEST_NAME if tight and not self.wraps else None
+        self.texts = _write_names(self.cells, longest) if self.holds_names else _write_numbers(self.cells)
+        self.heading = plain(grid.header[place])
+        if tight:  # a heading no wider than what stands below it
+            below = _longest_line(text.plain for text in self.texts)
+            self.heading = textwrap.fill(self.heading, max(below, 1), break_long_words=False)
+        # Smaller print is aligned by blanks, and rich takes those off the end of what it puts right.
+        self.left = self.holds_names or any(cell.detail for cell in self.cells)
         whole = _longest_line([self.heading, *(text.plain for text in self.texts)])
-        return min(whole, _NARROWEST) if self.wraps else whole
-
-    def tight(self) -> _Column:
-        """The same with a heading no wider than what stands below it, and names on several lines."""
-        if self.holds_names and not self.wraps:
-            self.texts = _name_texts(self.cells, _LONGEST_NAME)
-        below = _longest_line(text.plain for text in self.texts)
-        self.heading = textwrap.fill(self.heading, max(below, 1), break_long_words=False)
-        return self
+        self.least = min(whole, _NARROWEST) if self.wraps else whole
+        """Columns of the console that it needs."""
 
 
 def _width(columns: Sequence[_Column]) -> int:
@@ -172,10 +155,11 @@ def _without_constants(columns: list[_Column]) -> tuple[list[_Column], str]:
 
 
 def _split_columns(columns: Sequence[_Column], room: int) -> list[list[_Column]]:
-    """The names with as many numbers as fit, again and again."""
-    names = [column for column in columns if column.holds_names]
+    """The names with as many numbers as fit, again and again; all as narrow as they can be."""
+    narrow = [_Column(*column.made_of, tight=True) for column in columns]
+    names = [column for column in narrow if column.holds_names]
     tables = [names]
-    for column in columns[len(names) :]:
+    for column in narrow[len(names) :]:
         if len(tables[-1]) > len(names) and _width([*tables[-1], column]) > room:
             tables.append(names)
         tables[-1] = [*tables[-1], column]
@@ -186,29 +170,33 @@ def _longest_line(texts: Iterable[str]) -> int:
     return max((cell_len(line) for text in texts for line in text.split("\n")), default=0)
 
 
-def _name_texts(column: Sequence[GridCell], longest: int | None = None) -> list[Text]:
-    return [_name_text(cell, longest) for cell in column]
+def _write_names(column: Sequence[GridCell], longest: int | None) -> list[Text]:
+    """Names with the smaller print below; on lines of so many columns, as far as their words allow.
+
+    Words end in blanks or `_`.
+    """
+    texts = []
+    for cell in column:
+        name, detail = plain(cell.text), plain(cell.detail)
+        if longest is not None:
+            name, detail = _break_name(name, longest), _break_name(detail, longest)
+        text = Text(name, style=Style(link=cell.link or None))
+        if detail:
+            text.append(f"\n{detail}" if name else detail, style="dim")
+        texts.append(text)
+    return texts
 
 
-def _name_text(cell: GridCell, longest: int | None) -> Text:
-    text = Text(_break_name(plain(cell.text), longest), style=Style(link=cell.link or None))
-    if not cell.detail:
-        return text
-    detail = _break_name(plain(cell.detail), longest)
-    return text.append(f"\n{detail}" if cell.text else detail, style="dim")
-
-
-def _break_name(name: str, longest: int | None) -> str:
-    """A name on lines of so many columns, as far as its words, which end in blanks or `_`, allow."""
+def _break_name(name: str, longest: int) -> str:
     lines = [""]
     for piece in re.findall(r"[^\s_]*[\s_]*", name):
-        if longest is not None and lines[-1] and cell_len(lines[-1] + piece.rstrip()) > longest:
+        if lines[-1] and cell_len(lines[-1] + piece.rstrip()) > longest:
             lines.append("")
         lines[-1] += piece
     return "\n".join(lines)
 
 
-def _number_texts(column: Sequence[GridCell]) -> list[Text]:
+def _write_numbers(column: Sequence[GridCell]) -> list[Text]:
     """Values and the smaller print beside them, each aligned; the best one stands out."""
     wide, detailed = (max((cell_len(plain(cell[part])) for cell in column), default=0) for part in (0, 1))
     return [

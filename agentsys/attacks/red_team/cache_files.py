@@ -15,96 +15,19 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import product
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple, TypeVar
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, NonNegativeInt, ValidationError
 
 from agentsys.errors import ConfigError
 
 TASKS_KEY = "injection_tasks"
-"""The key by which such a file is known."""
+"""The key by which an AutoDojo cache is known."""
 _FOLDER_DEPTH = 3
 """Folders above a file of the published tree: suite, victim, defense."""
-
-
-@dataclass(frozen=True)
-class Provenance:
-    """Where a file's texts come from."""
-
-    file: str
-    suite: str
-    optimiser: str
-    """The file's field `model`, which never names the victim."""
-    victim: str
-    """By the folder; `?` where it does not say."""
-    defense: str
-    iterations: str
-    distinct: int
-    """Number of distinct texts that can be replayed."""
-    unchanged: int
-    """Variants that equal the vector's original text: nothing was optimised."""
-
-    @property
-    def line(self) -> str:
-        """One line for a terminal."""
-        made = f"{self.distinct} distinct texts for {self.suite}, optimised by {self.optimiser}"
-        against = f"against {self.victim} with {self.defense} ({self.iterations} iterations)"
-        return f"{self.file}: {made} {against}; {self.unchanged} more equal the original and are not used"
-
-
-def is_autodojo(document: object) -> bool:
-    """Whether a JSON document has the form of such a cache."""
-    return isinstance(document, dict) and TASKS_KEY in document
-
-
-def autodojo_entries(document: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, object]]]:
-    """The optimised texts as entries of a cache file, each with its place in the document.
-
-    Args:
-        document: A document for which `is_autodojo` holds.
-
-    Raises:
-        ValueError: Naming the place that has another form.
-    """
-    for where, task, vector, number, text, original in _iterate_variants(document):
-        if text != original:
-            value = {"injection_task": task, "vector": vector, "variant": number, "text": text}
-            yield where, {"suite": document.get("suite"), **value}
-
-
-def read_provenance(path: Path, document: Mapping[str, Any]) -> Provenance:
-    """What a document says of itself, and its folder of it."""
-    texts = [(text, text == original) for *_, text, original in _iterate_variants(document)]
-    folders = path.absolute().parts[-_FOLDER_DEPTH - 1 : -1]
-    keys = ("suite", "model", "defense", "iterations")
-    suite, optimiser, defense, iterations = (str(document.get(key, "?"))[:60] for key in keys)
-    in_tree = len(folders) == _FOLDER_DEPTH and folders[0] == suite
-    victim = folders[1] if in_tree else "?"
-    distinct = len({text for text, same in texts if not same})
-    unchanged = sum(same for _, same in texts)
-    return Provenance(path.name, suite, optimiser, victim, defense, iterations, distinct, unchanged)
-
-
-def _iterate_variants(document: Mapping[str, Any]) -> Iterator[tuple[str, str, str, int, object, object]]:
-    """Place, injection task, vector, number, text and original of every variant."""
-    for task, vectors in _check_mapping(document[TASKS_KEY], TASKS_KEY).items():
-        for vector, found in _check_mapping(vectors, f"{TASKS_KEY} > {task[:40]!a}").items():
-            where = f"{TASKS_KEY} > {task[:40]!a} > {vector[:40]!a}"
-            texts = _check_mapping(found, where).get("variants", ())
-            if not isinstance(texts, list | tuple):
-                raise ValueError(f"{where}: variants is no list of texts")
-            for number, text in enumerate(texts):
-                yield f"{where} > variant {number}", task, vector, number, text, found.get("original")
-
-
-def _check_mapping(value: object, where: str) -> Mapping[str, Any]:
-    if not isinstance(value, dict):
-        raise ValueError(f"{where}: no object")
-    return value
-
-
-ENTRY_KEYS = ("suite", "user_task", "injection_task", "text", "vector", "variant")
-"""What an entry has; `user_task`, `vector` and `variant` may be null or absent."""
 KNOWN_FORMATS = (1, 2)
 """The formats of saved searches that are known."""
 
@@ -127,17 +50,81 @@ class TextKey(NamedTuple):
     """Which of several texts for the same place; None: it has no number."""
 
 
-class _FileEntry(NamedTuple):
-    where: str
-    """E.g. `line 3` or `entry 7`."""
-    value: object
+def _complete_task(kind: str, value: Any) -> Any:
+    """A task's id; a bare number is taken for the number in one."""
+    is_number = isinstance(value, int) and not isinstance(value, bool) and value >= 0
+    return f"{kind}_{value}" if is_number or (isinstance(value, str) and value.isdecimal()) else value
+
+
+_Name = Annotated[str, Field(min_length=1)]
+
+
+Form = TypeVar("Form", bound=BaseModel)
+
+
+class _Entry(BaseModel):
+    """A text and what it is for; further keys are somebody's own."""
+
+    model_config = ConfigDict(strict=True)
+
+    suite: str
+    user_task: Annotated[_Name | None, BeforeValidator(partial(_complete_task, "user_task"))] = None
+    injection_task: Annotated[_Name, BeforeValidator(partial(_complete_task, "injection_task"))]
+    text: _Name
+    vector: _Name | None = None
+    variant: NonNegativeInt | None = None
+
+
+class _Vector(BaseModel):
+    """The texts that were optimised for one vector; the original among them was not."""
+
+    original: Any = None
+    variants: list[Any] = []
+
+
+class _AutoDojoFile(BaseModel):
+    """A cache of AutoDojo; nothing in it names the victim."""
+
+    suite: Any = "?"
+    model: Any = "?"
+    defense: Any = "?"
+    iterations: Any = "?"
+    injection_tasks: dict[str, dict[str, _Vector]]
+
+    def list_variants(self) -> Iterator[tuple[str, dict[str, Any], bool]]:
+        """Place, entry, and whether it is the original, of every variant."""
+        for task, vectors in self.injection_tasks.items():
+            for name, vector in vectors.items():
+                for number, text in enumerate(vector.variants):
+                    value = {"suite": self.suite, "injection_task": task, "vector": name, "variant": number}
+                    where = f"{TASKS_KEY} > {_shorten_key(task)} > {_shorten_key(name)} > variant {number}"
+                    yield where, {**value, "text": text}, text == vector.original
+
+
+def _describe_source(path: Path, document: _AutoDojoFile) -> str:
+    """What a document says of itself, and its folder of it, as one line for a terminal."""
+    texts = [(value["text"], same) for _, value, same in document.list_variants()]
+    folders = path.absolute().parts[-_FOLDER_DEPTH - 1 : -1]
+    told = (document.suite, document.model, document.defense, document.iterations)
+    suite, optimiser, defense, iterations = (str(one)[:60] for one in told)
+    victim = folders[1] if len(folders) == _FOLDER_DEPTH and folders[0] == suite else "?"
+    made = f"{len({text for text, same in texts if not same})} distinct texts for {suite}, optimised by {optimiser}"
+    unchanged = sum(same for _, same in texts)
+    return (
+        f"{path.name}: {made} against {victim} with {defense} ({iterations} iterations); {unchanged} more equal the"
+        " original and are not used"
+    )
+
+
+class _EntryFault(Exception):
+    """A fault in one place of the file."""
 
 
 class _DuplicateKey(ValueError):
     """JSON would silently keep the last of them."""
 
 
-def read_cache_file(path: Path) -> tuple[dict[TextKey, str], Provenance | None]:
+def read_cache_file(path: Path) -> tuple[dict[TextKey, str], str | None]:
     """The texts in a file, and where those of a foreign file come from.
 
     Args:
@@ -158,17 +145,19 @@ def read_cache_file(path: Path) -> tuple[dict[TextKey, str], Provenance | None]:
         ) from None
     try:
         document = _parse_document(path, content)
-        entries = _parse_lines(content) if document is None else _list_document_entries(document)
+        foreign: _AutoDojoFile | None = None
+        entries: Iterator[tuple[str, Any]]
+        if isinstance(document, dict) and TASKS_KEY in document:
+            foreign = _validate(_AutoDojoFile, document, "as an AutoDojo cache")
+            entries = ((where, value) for where, value, same in foreign.list_variants() if not same)
+        else:
+            entries = _parse_lines(content) if document is None else _list_document_entries(document)
         texts = _collect_texts(entries)
     except _EntryFault as fault:
         raise ConfigError(f"attack.file {path}, {fault}.") from None
     if not texts:
         raise ConfigError(f"attack.file {path} holds no text; {_FORMS_HINT}.")
-    return texts, read_provenance(path, document) if is_autodojo(document) else None
-
-
-class _EntryFault(Exception):
-    """A fault in one place of the file."""
+    return texts, None if foreign is None else _describe_source(path, foreign)
 
 
 def _parse_document(path: Path, content: str) -> Any:
@@ -189,13 +178,13 @@ def _parse_document(path: Path, content: str) -> Any:
     return found
 
 
-def _parse_lines(content: str) -> Iterator[_FileEntry]:
+def _parse_lines(content: str) -> Iterator[tuple[str, Any]]:
     # Not splitlines(): a JSON text may hold other separators, such as U+2028, unescaped.
     for number, line in enumerate(content.split("\n"), start=1):
         if not line.strip():
             continue
         try:
-            yield _FileEntry(f"line {number}", _parse_json(line))
+            yield f"line {number}", _parse_json(line)
         except _DuplicateKey as error:
             raise _EntryFault(f"line {number}: {error}") from None
         except (ValueError, RecursionError):
@@ -215,13 +204,7 @@ def _build_object(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _list_document_entries(document: object) -> Iterator[_FileEntry]:
-    if isinstance(document, dict) and is_autodojo(document):
-        try:
-            yield from (_FileEntry(where, value) for where, value in autodojo_entries(document))
-        except ValueError as error:
-            raise _EntryFault(f"{error}, as an AutoDojo cache has it; {_FORMS_HINT}") from None
-        return
+def _list_document_entries(document: object) -> Iterator[tuple[str, Any]]:
     if isinstance(document, dict) and "entries" in document:
         if document.get("format", 1) not in KNOWN_FORMATS:
             known = " and ".join(map(str, KNOWN_FORMATS))
@@ -232,99 +215,47 @@ def _list_document_entries(document: object) -> Iterator[_FileEntry]:
     if isinstance(document, dict) and isinstance(document.get("text"), str):
         document = [document]  # JSONL of a single line
     if isinstance(document, list):
-        yield from (_FileEntry(f"entry {number}", value) for number, value in enumerate(document, start=1))
-    elif isinstance(document, dict):
-        yield from _list_mapping_entries(document)
-    else:
-        raise _EntryFault(f"it holds {_name_json_kind(document)}; {_FORMS_HINT}")
-
-
-def _list_mapping_entries(document: Mapping[str, Any]) -> Iterator[_FileEntry]:
-    for suite, users in document.items():
-        for user, injections in _check_level(users, f"{_shorten_key(suite)}", "user tasks").items():
-            where = f"{_shorten_key(suite)} > {_shorten_key(user)}"
-            for injection, text in _check_level(injections, where, "injection tasks").items():
+        yield from ((f"entry {number}", value) for number, value in enumerate(document, start=1))
+        return
+    for suite, users in _check_mapping(document, "it"):
+        for user, injections in _check_mapping(users, suite):
+            for injection, text in _check_mapping(injections, f"{suite} > {user}"):
                 value = {"suite": suite, "user_task": user, "injection_task": injection}
                 by_vector = text if isinstance(text, dict) and text else {None: text}
                 for vector, its in by_vector.items():
-                    yield _FileEntry(
-                        f"{where} > {_shorten_key(injection)}", {**value, "vector": vector, "text": its}
-                    )
+                    where = f"{_shorten_key(suite)} > {_shorten_key(user)} > {_shorten_key(injection)}"
+                    yield where, {**value, "vector": vector, "text": its}
 
 
-def _check_level(value: object, where: str, of: str) -> Mapping[str, Any]:
+def _check_mapping(value: object, where: str) -> Iterator[tuple[str, Any]]:
     if not isinstance(value, dict):
-        raise _EntryFault(
-            f"{where}: {_name_json_kind(value)} where a mapping of {of} should be; {_FORMS_HINT}"
-        )
-    return value
+        raise _EntryFault(f"{_shorten_key(where)}: no list and no mapping; {_FORMS_HINT}")
+    return iter(value.items())
 
 
-def _collect_texts(entries: Iterator[_FileEntry]) -> dict[TextKey, str]:
+def _collect_texts(entries: Iterator[tuple[str, Any]]) -> dict[TextKey, str]:
     found: dict[TextKey, str] = {}
     for where, value in entries:
-        key, text = _check_entry(where, value)
-        if found.setdefault(key, text) != text:
+        for name in value if isinstance(value, dict) else ():
+            # A misspelled `user_task` would silently mean: all user tasks.
+            near = difflib.get_close_matches(name, _Entry.model_fields, n=1, cutoff=0.75)
+            if name not in _Entry.model_fields and near and near[0] not in value:
+                raise _EntryFault(f"{where}: unknown key {_shorten_key(name)}; did you mean {near[0]}?")
+        entry = _validate(_Entry, value, where)
+        key = TextKey(entry.suite, entry.user_task, entry.injection_task, entry.vector, entry.variant)
+        if found.setdefault(key, entry.text) != entry.text:
             raise _EntryFault(f"{where}: a second, different text for the same tasks; keep one")
     return found
 
 
-def _check_entry(where: str, value: object) -> tuple[TextKey, str]:
-    if not isinstance(value, dict):
-        raise _EntryFault(f"{where}: {_name_json_kind(value)} where an object should be; {_FORMS_HINT}")
-    for name in value:
-        # A misspelled `user_task` would silently mean: all user tasks.
-        near = difflib.get_close_matches(name, ENTRY_KEYS, n=1, cutoff=0.75)
-        if name not in ENTRY_KEYS and near and near[0] not in value:
-            raise _EntryFault(f"{where}: unknown key {_shorten_key(name)}; did you mean {near[0]}?")
-    for name in ("suite", "injection_task", "text"):
-        if name not in value:
-            raise _EntryFault(
-                f"{where}: no {name}; an entry has {', '.join(ENTRY_KEYS)} (user_task may be left out)"
-            )
-    text, suite, user = value["text"], value["suite"], value.get("user_task")
-    if not isinstance(text, str) or not text:
-        raise _EntryFault(
-            f"{where}: text is {_name_json_kind(text)}; give the injection as a text that is not empty"
-        )
-    if any("\ud800" <= character <= "\udfff" for character in text):
-        raise _EntryFault(f"{where}: text holds half of a surrogate pair; write the whole character")
-    if not isinstance(suite, str):
-        raise _EntryFault(f"{where}: suite is {_name_json_kind(suite)}; give its name, e.g. banking")
-    injection = _check_task(where, "injection_task", value["injection_task"])
-    place = _check_vector(where, value.get("vector")), _check_variant(where, value.get("variant"))
-    return TextKey(
-        suite, None if user is None else _check_task(where, "user_task", user), injection, *place
-    ), text
-
-
-def _check_vector(where: str, value: object) -> str | None:
-    if value is None or (isinstance(value, str) and value):
-        return value
-    raise _EntryFault(f"{where}: vector is {_name_json_kind(value)}; give its name, or leave it out")
-
-
-def _check_variant(where: str, value: object) -> int | None:
-    if value is None or (isinstance(value, int) and not isinstance(value, bool) and value >= 0):
-        return value
-    raise _EntryFault(f"{where}: variant is {_name_json_kind(value)}; give a number from 0, or leave it out")
-
-
-def _check_task(where: str, kind: str, value: object) -> str:
-    """A task's id; a bare number is taken for the number in one."""
-    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
-        return f"{kind}_{value}"
-    if isinstance(value, str) and value:
-        return f"{kind}_{value}" if value.isdecimal() else value
-    raise _EntryFault(f"{where}: {kind} is {_name_json_kind(value)}; give its id, e.g. {kind}_0")
-
-
-def _name_json_kind(value: object) -> str:
-    """Name the kind of a JSON value, without showing what a stranger wrote in it."""
-    if value is None or isinstance(value, bool):
-        return json.dumps(value)
-    names = {str: "a text", int: "a number", float: "a number", list: "a list", dict: "an object"}
-    return f"an empty {names[type(value)].split()[-1]}" if value in ("", [], {}) else names[type(value)]
+def _validate(form: type[Form], value: object, where: str) -> Form:
+    """A value in a form; what a stranger wrote in it is not shown."""
+    try:
+        return form.model_validate(value)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        places = [where, *map(_shorten_key, first["loc"]), first["msg"]]
+        raise _EntryFault(f"{': '.join(places)}; {_FORMS_HINT}") from None
 
 
 def _shorten_key(name: object) -> str:
@@ -340,8 +271,8 @@ class CacheTexts:
     """Ready-made injection texts."""
 
     texts: Mapping[TextKey, str]
-    sources: Sequence[Provenance]
-    """One per foreign file; none for files of our own forms."""
+    sources: Sequence[str]
+    """Where those of each foreign file come from, a line each; none for files of our own forms."""
 
     @property
     def fingerprint(self) -> str:

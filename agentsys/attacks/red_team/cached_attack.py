@@ -82,7 +82,7 @@ class CachedAttack:
     @property
     def provenance(self) -> list[str]:
         """One line per foreign file."""
-        return [source.line for source in self._texts.sources]
+        return list(self._texts.sources)
 
     def injections(
         self, suite: Suite, user_task: UserTask, injection_task: InjectionTask, victim: Victim

@@ -1,7 +1,7 @@
 """`EvolveAttack`: an attacker model changes the best texts of an archive until one works.
 
 The archive keeps the best text of every kind, so that a search does not end in variations of its first find:
-what a text claims to be (`STRATEGIES`) and how it is written (`ObfuscationLevel`), or length and likeness.
+what a text claims to be (`STRATEGIES`) and how it is written (`ObfuscationLevel`).
 
 Sources: The Attacker Moves Second (arXiv 2510.09023) searches with MAP-Elites (Mouret and Clune 2015); cells
 of strategy and obfuscation are those of public reimplementations. The strategies and every word are ours.
@@ -14,7 +14,6 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from difflib import SequenceMatcher
 from enum import Enum
 from typing import Any, ClassVar
 
@@ -105,12 +104,8 @@ def detect_level(text: str, goal: str) -> ObfuscationLevel:
     return ObfuscationLevel.FORMATTED if 2 * marked > len(lines) else ObfuscationLevel.PLAIN
 
 
-CELL_KINDS = ("strategy", "length")
-_BUCKETS, _SHORT, _LONG = 10, 100, 2000
-"""Cells by length: ten of characters, from 100 to 2000, times ten of likeness to the start text."""
-
 ArchiveCell = tuple[str, str]
-"""Strategy and level; by length: both as numbers."""
+"""Strategy and level."""
 
 
 @dataclass(frozen=True)
@@ -130,9 +125,6 @@ class Archive:
     """The elites of the attempts made so far."""
 
     goal: str
-    start: str
-    kind: str
-    """One of `CELL_KINDS`."""
     attempts: tuple[Attempt, ...]
 
     def find_elites(self) -> dict[ArchiveCell, Attempt]:
@@ -146,12 +138,7 @@ class Archive:
 
     def find_cell(self, attempt: Attempt) -> ArchiveCell:
         """The kind of text that an attempt was."""
-        text = get_written_text(attempt)
-        if self.kind == "strategy":
-            return get_strategy(attempt), detect_level(text, self.goal).value
-        length = (len(text) - _SHORT) * _BUCKETS // (_LONG - _SHORT)
-        alike = int(SequenceMatcher(None, self.start, text, autojunk=False).ratio() * _BUCKETS)
-        return str(min(max(length, 0), _BUCKETS - 1)), str(min(alike, _BUCKETS - 1))
+        return get_strategy(attempt), detect_level(get_written_text(attempt), self.goal).value
 
     def draw_next_step(self, draw: random.Random, *, best: float, examples: int) -> NextStep:
         """Draw a parent, examples, and the kind of text that is wanted.
@@ -215,8 +202,7 @@ class EvolveAttack(AttackerSearch):
 
     Args:
         budget: Number of attempts at most, the start texts' included.
-        cells: `strategy`: what a text claims to be, and how it is written; `length`: its length, and its
-            likeness to the start text.
+        cells: `strategy`, the one way to sort texts: what a text claims to be, and how it is written.
         elite_share: Probability that a text goes on from the better half of the archive.
         examples: Number of further texts that the attacker is shown.
         family: Chat family of a forged conversation among the start texts; null: none is tried.
@@ -243,7 +229,8 @@ class EvolveAttack(AttackerSearch):
     ) -> None:
         super().__init__(name, SearchOptions(**options))
         self.budget = check_count("attack.budget", budget)
-        self.cells, self.family = require_known_name("attack.cells", cells, CELL_KINDS), family
+        require_known_name("attack.cells", cells, ["strategy"])
+        self.family = family
         self.elite_share = check_number("attack.elite_share", elite_share, 0.0, 1.0)
         self.examples = check_count("attack.examples", examples)
         self._forged = None if family in (None, AUTO_FAMILY) else get_family(str(family))
@@ -272,7 +259,7 @@ class EvolveAttack(AttackerSearch):
         if ahead is not None and number == 2 + len(seeds):
             return AttemptPosition(get_stream(START_STRATEGY), 1, 1), lambda model: ahead
         draw = random.Random(f"{self.seed}\n{quest.id}\n{number}")
-        archive = Archive(quest.goal, quest.start_text, self.cells, tuple(made))
+        archive = Archive(quest.goal, tuple(made))
         step = archive.draw_next_step(draw, best=self.elite_share, examples=self.examples)
         place = AttemptPosition(get_stream(step.strategy), step.parent.place.depth + 1, step.parent.number)
         return place, self.make_asker(quest, build_mutation_request(self.build_attacker(quest), step, number))

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from agentdojo.functions_runtime import FunctionCall
-from agentdojo.types import ChatMessage, ChatToolResultMessage, MessageContentBlock
+from agentdojo.types import ChatMessage, MessageContentBlock
 
 from agentsys.attacks.injection_vectors import drop_tool_places
 from agentsys.audit.rescoring.recorded_trajectory import (
@@ -70,7 +70,8 @@ class ParsedMessages:
     """Whether a tool message is a defense's refusal."""
 
 
-_NO_MESSAGES = ParsedMessages((), (), None, None, ())
+_PROGENT_REFUSAL = re.compile(r"Please try other tools or arguments and continue to finish the user task")
+"""Stands in the error of a call that Progent's published code refused: no tool ran."""
 
 
 def parse_messages(stored: object, error: str | None, *, last_assistant: bool = False) -> ParsedMessages:
@@ -84,26 +85,19 @@ def parse_messages(stored: object, error: str | None, *, last_assistant: bool = 
     Raises:
         Unusable: If it is no list of messages; if a run without error has none, or no answer at the end.
     """
-    if error is not None:
-        return _take_apart(stored, last_assistant) if stored else _NO_MESSAGES
+    if error is not None and not stored:
+        return ParsedMessages((), (), None, None, ())
     if stored == []:
         raise Unusable(RecordFault.HOLLOW, "scores, but an empty list of messages")
-    parsed = _take_apart(stored, last_assistant)
-    if parsed.answer is None:
-        raise Unusable(RecordFault.UNFINISHED, "the last message is not the assistant's")
-    return parsed
-
-
-_PROGENT_REFUSAL = re.compile(r"Please try other tools or arguments and continue to finish the user task")
-"""Stands in the error of a call that Progent's published code refused: no tool ran."""
-
-
-def _take_apart(stored: object, last_assistant: bool) -> ParsedMessages:
     try:
         messages = parse_recorded_messages(stored)
     except UnreadableRun as fault:
         raise Unusable(RecordFault.UNREADABLE, f"messages: {fault}") from None
+    answer = _find_answer(messages, last_assistant)
+    if error is None and answer is None:
+        raise Unusable(RecordFault.UNFINISHED, "the last message is not the assistant's")
     tools = [message for message in messages if message["role"] == "tool"]
+    ran = [message for message in tools if not _PROGENT_REFUSAL.search(message["error"] or "")]
     return ParsedMessages(
         tuple(
             RecordedCall(call.function, call.args)
@@ -115,18 +109,14 @@ def _take_apart(stored: object, last_assistant: bool) -> ParsedMessages:
             RecordedCall(
                 call.function, call.args, message["error"] or text_of(message), bool(message["error"])
             )
-            for message in tools
-            if (call := message["tool_call"]) and not _is_refusal(message)
+            for message in ran
+            if (call := message["tool_call"])
         ),
-        _find_answer(messages, last_assistant),
+        answer,
         next((text_of(message) for message in messages if message["role"] == "user"), None),
         tuple(text for message in tools for text in (text_of(message), message["error"]) if text),
-        any(map(_is_refusal, tools)),
+        len(ran) < len(tools),
     )
-
-
-def _is_refusal(message: ChatToolResultMessage) -> bool:
-    return _PROGENT_REFUSAL.search(message["error"] or "") is not None
 
 
 def _find_answer(

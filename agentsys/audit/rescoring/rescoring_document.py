@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from operator import itemgetter
+from typing import Any, NamedTuple
 
 from agentsys.analysis.metrics.task_tags import describe_fix
 from agentsys.analysis.tables.table_document import Document, Grid, GridCell, cells
 from agentsys.audit.rescoring.recorded_trajectory import RecordFault, Trajectory
 from agentsys.audit.rescoring.rescore import RescoredCase, RescoringResult
 from agentsys.audit.rescoring.score_flips import FlipReason, ScoreFlip
-from agentsys.base.grouping import group_by
+from agentsys.base.grouping import Rows, count_rows, group_by
 from agentsys.records.case_row import NO_ATTACK
 
 ALL_SUITES = "all"
@@ -19,60 +20,40 @@ INJECTION_TASKS_ALONE = "injection tasks alone"
 """The row of injection tasks that were run as if a user had asked for them; in no other row."""
 
 
-@dataclass
-class AgreementRow:
-    """One row. Numbers of records, not rates."""
+def count_agreements(cases: Iterable[RescoredCase]) -> Rows:
+    """Count rows by pipeline and version in the order met: suites, `ALL_SUITES`, then those run alone.
 
-    pipeline: str
-    version: str
-    """The version they were scored with now."""
-    suite: str
-    cases: int = 0
-    utility: int = 0
-    """Records whose utility came out as recorded."""
-    security: int = 0
-    """Records whose security came out as recorded. A benign run has none to disagree about and counts
-    as agreeing."""
-    attacked: int = 0
-    attacked_security: int = 0
-    """The same of the attacked records alone."""
-    solved_recorded: int = 0
-    solved: int = 0
-    succeeded_recorded: int = 0
-    """Attacked records whose injection task was carried out, as recorded."""
-    succeeded: int = 0
-
-    def add(self, case: RescoredCase) -> None:
-        """Count one record."""
-        done, now = case.trajectory, case.scores
-        agrees = done.is_benign or done.security == now.security
-        self.cases += 1
-        self.utility += done.utility == now.utility
-        self.security += agrees
-        self.attacked += not done.is_benign
-        self.attacked_security += agrees and not done.is_benign
-        self.solved_recorded += done.utility
-        self.solved += now.utility
-        self.succeeded_recorded += bool(done.security)
-        self.succeeded += bool(now.security)
-
-
-def count_agreements(cases: Iterable[RescoredCase]) -> list[AgreementRow]:
-    """Count rows by pipeline and version in the order met: suites, `ALL_SUITES`, then those run alone."""
-    rows: dict[tuple[str, str, str], AgreementRow] = {}
-    groups: dict[tuple[str, str], int] = {}
-    for case in cases:
-        done = case.trajectory
-        groups.setdefault((done.shown_pipeline, case.version), len(groups))
-        for suite in [INJECTION_TASKS_ALONE] if done.is_injection_task_alone else [done.suite, ALL_SUITES]:
-            key = (done.shown_pipeline, case.version, suite)
-            rows.setdefault(key, AgreementRow(*key)).add(case)
+    A benign run has no security to disagree about and counts as agreeing; the attacked ones are counted again.
+    """
+    facts = [
+        {
+            **{"pipeline": done.shown_pipeline, "version": case.version, "suite": suite},
+            **{"done": done, "now": case.scores, "attacked": not done.is_benign},
+            "agrees": done.is_benign or done.security == case.scores.security,
+        }
+        for case in cases
+        for done in [case.trajectory]
+        for suite in ([INJECTION_TASKS_ALONE] if done.is_injection_task_alone else [done.suite, ALL_SUITES])
+    ]
+    rows = count_rows(
+        facts,
+        ("pipeline", "version", "suite"),
+        "cases",
+        utility=lambda one: one["done"].utility == one["now"].utility,
+        security=itemgetter("agrees"),
+        attacked=itemgetter("attacked"),
+        attacked_security=lambda one: one["agrees"] and one["attacked"],
+        solved_recorded=lambda one: one["done"].utility,
+        solved=lambda one: one["now"].utility,
+        succeeded_recorded=lambda one: one["done"].security,
+        succeeded=lambda one: one["now"].security,
+    )
+    groups = list(dict.fromkeys(row[:2] for row in rows))
     last = {ALL_SUITES: 1, INJECTION_TASKS_ALONE: 2}
-    return sorted(rows.values(), key=lambda row: (groups[row.pipeline, row.version], last.get(row.suite, 0)))
+    return tuple(sorted(rows, key=lambda row: (groups.index(row[:2]), last.get(row.suite, 0))))
 
 
-@dataclass
-class FixedRow:
+class FixedRow(NamedTuple):
     """One row. Numbers of records, not rates; only records with scores of both kinds."""
 
     pipeline: str
@@ -81,28 +62,30 @@ class FixedRow:
     """`none` in benign records."""
     suite: str
     """`ALL`: the sums of the suites."""
-    cases: int = 0
-    solved: int = 0
+    cases: int
+    solved: int
     """User tasks solved, by the version's own checks."""
-    solved_fixed: int = 0
-    succeeded: int = 0
+    solved_fixed: int
+    succeeded: int
     """Attacks that succeeded, by the version's own checks; 0 in benign records."""
-    succeeded_fixed: int = 0
-    changed_by: dict[str, int] = field(default_factory=dict)
+    succeeded_fixed: int
+    changed_by: dict[str, int]
     """Fix -> records of which it turned a score. One record may be turned by several."""
 
-    def add(self, case: RescoredCase) -> None:
-        """Count one record, of which `has_both` holds."""
-        fixed = case.fixed
-        assert fixed is not None
-        attacked = not case.trajectory.is_benign
-        self.cases += 1
-        self.solved += case.scores.utility
-        self.solved_fixed += bool(fixed.utility)
-        self.succeeded += attacked and bool(case.scores.security)
-        self.succeeded_fixed += attacked and bool(fixed.security)
-        for name in fixed.fixes:
-            self.changed_by[name] = self.changed_by.get(name, 0) + (name in fixed.changed_by)
+
+def _build_fixed_row(key: tuple[str, str, str, str], cases: Sequence[RescoredCase]) -> FixedRow:
+    pairs = [(case, case.fixed) for case in cases if case.fixed is not None]
+    attacked = [(case, fixed) for case, fixed in pairs if not case.trajectory.is_benign]
+    names = dict.fromkeys(name for _, fixed in pairs for name in fixed.fixes)
+    return FixedRow(
+        *key,
+        len(pairs),
+        sum(case.scores.utility for case, _ in pairs),
+        sum(bool(fixed.utility) for _, fixed in pairs),
+        sum(bool(case.scores.security) for case, _ in attacked),
+        sum(bool(fixed.security) for _, fixed in attacked),
+        {name: sum(name in fixed.changed_by for _, fixed in pairs) for name in names},
+    )
 
 
 def has_fixed_scores(case: RescoredCase) -> bool:
@@ -112,20 +95,20 @@ def has_fixed_scores(case: RescoredCase) -> bool:
 
 def count_fixed_rows(cases: Iterable[RescoredCase]) -> list[FixedRow]:
     """Rows by pipeline and version in the order met; benign ones first, then by attack, `ALL` last."""
-    rows: dict[tuple[str, str, str, str], FixedRow] = {}
+    rows: dict[tuple[str, str, str, str], list[RescoredCase]] = {}
     order: dict[tuple[str, str], int] = {}
     for case in cases:
         done = case.trajectory
         order.setdefault((done.shown_pipeline, case.version), len(order))
         if has_fixed_scores(case):
             for suite in (done.suite, ALL_SUITES):
-                key = (done.shown_pipeline, case.version, done.attack, suite)
-                rows.setdefault(key, FixedRow(*key)).add(case)
+                key = done.shown_pipeline, case.version, done.attack, suite
+                rows.setdefault(key, []).append(case)
 
     def sort_key(row: FixedRow) -> tuple[int, bool, str, bool]:
         return order[row.pipeline, row.version], row.attack != NO_ATTACK, row.attack, row.suite == ALL_SUITES
 
-    return sorted(rows.values(), key=sort_key)
+    return sorted((_build_fixed_row(key, of) for key, of in rows.items()), key=sort_key)
 
 
 def select_changed_cases(cases: Iterable[RescoredCase]) -> list[RescoredCase]:
@@ -173,7 +156,7 @@ def build_rescoring_document(found: RescoringResult) -> Document:
     return Document(sections, tuple(_write_notes(found, flips)))
 
 
-def _build_agreement_grid(rows: Sequence[AgreementRow]) -> Grid:
+def _build_agreement_grid(rows: Sequence[Any]) -> Grid:
     scores = ("Utility agrees", "Security agrees", "of attacked", "Solved", "Attacks succeeded")
     lines = [
         cells(

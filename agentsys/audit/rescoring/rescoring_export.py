@@ -186,10 +186,10 @@ def build_rescoring_output(found: RescoringResult) -> Output:
 
 def _build_json_data(found: RescoringResult) -> dict[str, Any]:
     return {
-        "agreement": [asdict(row) for row in count_agreements(found.cases)],
+        "agreement": [row._asdict() for row in count_agreements(found.cases)],
         "fixed": {
             "fixes": list(found.fixes),
-            "rows": [asdict(row) for row in count_fixed_rows(found.cases)],
+            "rows": [row._asdict() for row in count_fixed_rows(found.cases)],
             "changed": [_describe_change(case) for case in select_changed_cases(found.cases)],
         },
         "flips": [_describe_flip(flip) for case in found.cases for flip in case.flips],

@@ -1,19 +1,11 @@
-"""Findings of a static audit: a row per task; as JSON; and as an expectation to compare with.
-
-An expectation states only what is not as one would wish, so that a later audit shows what moved.
-"""
+"""Findings of a static audit: a row per task, what a suite's rows add up to, and both as JSON."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping
-from dataclasses import MISSING, asdict, dataclass, fields
-from importlib.resources import files
-from pathlib import Path
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from agentsys.audit.static.mutations import Mutation
-from agentsys.errors import ConfigError
 
 
 @dataclass(frozen=True)
@@ -138,9 +130,6 @@ class StaticAudit:
     suites: tuple[SuiteAudit, ...]
 
 
-TaskRow = UserTaskAudit | InjectionTaskAudit
-
-
 def build_static_data(audit: StaticAudit) -> dict[str, Any]:
     """Everything an audit found: one object per task, with every field."""
     return {
@@ -155,179 +144,20 @@ def _build_suite_data(suite: SuiteAudit) -> dict[str, Any]:
     return {
         "suite": suite.suite,
         "data_hash": suite.data_hash,
-        "summary": _build_summary_data(suite),
+        "summary": {
+            "user_tasks": len(suite.user_tasks),
+            "injection_tasks": len(suite.injection_tasks),
+            "solved_by_doing_nothing": list(suite.noop),
+            "own_ground_truth_passes": suite.own_passes,
+            "without_ground_truth": list(suite.without_ground_truth),
+            "pairs": suite.pairs,
+            "pairs_compatible": suite.compatible,
+            "reads_that_break": suite.breaking_reads,
+            "not_repeat_safe": list(suite.repeat_unsafe),
+            "unstable_checks": list(suite.unstable_checks),
+            "mutation_candidates": len(suite.candidates),
+            "destroyed_under_attack": list(suite.destroyed),
+        },
         "user_tasks": [asdict(row) for row in suite.user_tasks],
         "injection_tasks": [asdict(row) for row in suite.injection_tasks],
     }
-
-
-def _build_summary_data(suite: SuiteAudit) -> dict[str, Any]:
-    return {
-        "user_tasks": len(suite.user_tasks),
-        "injection_tasks": len(suite.injection_tasks),
-        "solved_by_doing_nothing": list(suite.noop),
-        "own_ground_truth_passes": suite.own_passes,
-        "without_ground_truth": list(suite.without_ground_truth),
-        "pairs": suite.pairs,
-        "pairs_compatible": suite.compatible,
-        "reads_that_break": suite.breaking_reads,
-        "not_repeat_safe": list(suite.repeat_unsafe),
-        "unstable_checks": list(suite.unstable_checks),
-        "mutation_candidates": len(suite.candidates),
-        "destroyed_under_attack": list(suite.destroyed),
-    }
-
-
-def build_expectation(audit: StaticAudit) -> dict[str, Any]:
-    """State what a later audit has to find again: only what is not as one would wish, task by task.
-
-    Verdicts of our own (a mutation's kind and review) are not in it.
-    """
-    suites = {
-        suite.suite: {
-            "data_hash": suite.data_hash,
-            "user_tasks": {row.task: _list_remarkable_fields(row) for row in suite.user_tasks},
-            "injection_tasks": {row.task: _list_remarkable_fields(row) for row in suite.injection_tasks},
-        }
-        for suite in audit.suites
-    }
-    return {
-        "benchmark": audit.benchmark,
-        "version": audit.version,
-        "package": audit.package,
-        "suites": suites,
-    }
-
-
-def _list_remarkable_fields(row: TaskRow) -> dict[str, Any]:
-    """The fields of a row that differ from their defaults."""
-    found = {field.name: getattr(row, field.name) for field in fields(row) if field.default is not MISSING}
-    defaults = {field.name: field.default for field in fields(row)}
-    return {name: _convert_plain(value) for name, value in found.items() if value != defaults[name]}
-
-
-def _convert_plain(value: object) -> object:
-    if isinstance(value, tuple):
-        return [format_mutation(item) if isinstance(item, Mutation) else item for item in value]
-    return value
-
-
-def format_mutation(mutation: Mutation) -> str:
-    """A mutation in short: `2:send_email.recipients`, or `2:send_email` for a call left out."""
-    whole = f"{mutation.call}:{mutation.function}"
-    return f"{whole}.{mutation.argument}" if mutation.argument else whole
-
-
-_TASK_KINDS = ("user_tasks", "injection_tasks")
-
-
-def load_shipped_expectation(benchmark: str, version: str) -> dict[str, Any]:
-    """Read the expectation that came with the package for a benchmark's version.
-
-    Raises:
-        ConfigError: If nothing did.
-    """
-    folder = files("agentsys.audit").joinpath("expected", benchmark)
-    known = sorted(item.name.removesuffix(".json") for item in folder.iterdir()) if folder.is_dir() else []
-    if version not in known:
-        raise ConfigError(
-            f"No expectation for {benchmark} {version} comes with the package (versions: "
-            f"{', '.join(known) or 'none'}). Make one with --write-expected FILE and give it as --expected."
-        )
-    stored: dict[str, Any] = json.loads(folder.joinpath(f"{version}.json").read_text(encoding="utf-8"))
-    return stored
-
-
-def read_expectation(path: Path) -> dict[str, Any]:
-    """Read an expectation of the user's own.
-
-    Raises:
-        ConfigError: If the file cannot be read or is none.
-    """
-    try:
-        stored = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"--expected {path}: {error}. Write one with --write-expected FILE.") from None
-    if not isinstance(stored, dict) or not _is_well_formed(stored.get("suites")):
-        raise ConfigError(
-            f"--expected {path} is no audit's expectation; write one with --write-expected FILE."
-        )
-    return stored
-
-
-def _is_well_formed(suites: object) -> bool:
-    return isinstance(suites, dict) and all(
-        isinstance(suite, dict)
-        and all(
-            isinstance(suite.get(kind), dict) and all(isinstance(row, dict) for row in suite[kind].values())
-            for kind in _TASK_KINDS
-        )
-        for suite in suites.values()
-    )
-
-
-def format_expectation(expected: Mapping[str, Any]) -> str:
-    """Write an expectation as JSON with one line per task, so that a change shows as a line."""
-    suites = {
-        name: _format_block(
-            {
-                "data_hash": json.dumps(suite["data_hash"]),
-                **{
-                    kind: _format_block({task: json.dumps(row) for task, row in suite[kind].items()}, " ")
-                    for kind in _TASK_KINDS
-                },
-            }
-        )
-        for name, suite in expected["suites"].items()
-    }
-    head = {key: json.dumps(value) for key, value in expected.items() if key != "suites"}
-    return _format_block({**head, "suites": _format_block(suites, end="\n")}, end="\n") + "\n"
-
-
-def _format_block(items: Mapping[str, str], indent: str = "", end: str = "") -> str:
-    lines = ",\n".join(f"{indent}{json.dumps(name)}: {text}" for name, text in items.items())
-    return f"{{\n{lines}{end}}}"
-
-
-def list_expectation_changes(expected: Mapping[str, Any], found: Mapping[str, Any]) -> list[str]:
-    """List what moved, a line each; no line if all is as expected.
-
-    Args:
-        expected: The expectation; suites in it that were not audited are not compared.
-        found: The new findings, from `agentsys.audit.static.static_rows.build_expectation`.
-    """
-    lines = [
-        f"{key}: expected {expected.get(key)}, found {found[key]}"
-        for key in ("benchmark", "version")
-        if expected.get(key) != found[key]
-    ]
-    for name, suite in found["suites"].items():
-        if name not in expected["suites"]:
-            lines.append(f"{name}: expected no such suite")
-        else:
-            lines += _compare_suite(name, expected["suites"][name], suite)
-    return lines
-
-
-def _compare_suite(name: str, expected: Mapping[str, Any], found: Mapping[str, Any]) -> Iterator[str]:
-    if expected.get("data_hash") != found["data_hash"]:
-        yield f"{name}: its data changed (expected {expected.get('data_hash')}, found {found['data_hash']})"
-    for kind in _TASK_KINDS:
-        for task in dict.fromkeys([*expected[kind], *found[kind]]):
-            yield from _compare_task(f"{name} {task}", expected[kind].get(task), found[kind].get(task))
-
-
-def _compare_task(
-    where: str, expected: Mapping[str, Any] | None, found: Mapping[str, Any] | None
-) -> Iterator[str]:
-    if expected is None or found is None:
-        yield f"{where}: {'is new' if expected is None else 'is gone'}"
-        return
-    for field in dict.fromkeys([*expected, *found]):
-        if expected.get(field) != found.get(field):
-            then, now = _format_field(expected, field), _format_field(found, field)
-            yield f"{where} {field}: expected {then}, found {now}"
-
-
-def _format_field(row: Mapping[str, Any], field: str) -> str:
-    return json.dumps(row[field]) if field in row else "nothing remarkable"

@@ -76,23 +76,17 @@ def private_package_name(checkout: Checkout) -> str:
     return f"agentsys_agentdyn_{checkout.digest[:16]}"
 
 
-def find_fork_tool_modules(checkout: Checkout) -> list[ModuleType]:
-    """The loaded modules of its tools, with those that only other tools use."""
-    start = f"{private_package_name(checkout)}.v1."
-    return [
-        module
-        for name, module in list(sys.modules.items())
-        if name.startswith(f"{start}tools.") or (name.startswith(start) and name.endswith(".task_suite"))
-    ]
-
-
 def _import_suites(checkout: Checkout, private: str) -> Mapping[str, Suite]:
     # The package keeps texts by path, and this folder may have held other files before.
     read_suite_file.cache_clear()
     finder = _Finder(checkout, private)
     sys.meta_path.append(finder)  # for as long as the suites are imported: all of their modules are, then
     try:
-        return {name: _import_suite(checkout, private, name) for name in AGENTDYN_SUITES}
+        suites: dict[str, Suite] = {}
+        for name in AGENTDYN_SUITES:
+            suites[name] = getattr(importlib.import_module(f"{private}.v1.{name}"), f"{name}_task_suite")
+            suites[name].data_path = checkout.data_path(name)
+        return suites
     except Exception as error:
         for name in [name for name in sys.modules if name.partition(".")[0] == private]:
             del sys.modules[name]
@@ -103,12 +97,6 @@ def _import_suites(checkout: Checkout, private: str) -> Mapping[str, Suite]:
         ) from error
     finally:
         sys.meta_path.remove(finder)
-
-
-def _import_suite(checkout: Checkout, private: str, name: str) -> Suite:
-    suite: Suite = getattr(importlib.import_module(f"{private}.v1.{name}"), f"{name}_task_suite")
-    suite.data_path = checkout.data_path(name)
-    return suite
 
 
 class _Finder(MetaPathFinder):
@@ -124,16 +112,13 @@ class _Finder(MetaPathFinder):
         if top != self.private:
             return None
         place = "/".join([_CODE, *rest.split(".")]) if rest else _CODE
-        if f"{place}.py" in self.checkout.files:
-            return self._spec(fullname, f"{place}.py", package=False)
-        if f"{place}/__init__.py" in self.checkout.files or place == _CODE:
-            return self._spec(fullname, f"{place}/__init__.py", package=True)
-        return None
-
-    def _spec(self, fullname: str, file: str, *, package: bool) -> ModuleSpec:
+        is_package = f"{place}.py" not in self.checkout.files
+        file = f"{place}/__init__.py" if is_package else f"{place}.py"
+        if file not in self.checkout.files and place != _CODE:
+            return None
         origin = str(self.checkout.package / file)
         loader = _RewritingLoader(self.checkout.files.get(file, b""), origin, self.private)
-        spec = ModuleSpec(fullname, loader, origin=origin, is_package=package)
+        spec = ModuleSpec(fullname, loader, origin=origin, is_package=is_package)
         spec.has_location = True
         return spec
 
@@ -184,13 +169,25 @@ def adapt_fork_suite(
     """A copy of a checkout's suite; of the suite itself nothing changes but what its tools take for the time.
 
     Args:
-        suite: A suite from `load_suites`.
+        suite: A suite from `load_fork_suites`.
         checkout: The checkout it is of.
         injection: How injected text gets in.
         last_assistant: Whether the answer is the last assistant message, wherever it stands.
     """
-    loader = _build_loader(suite, checkout, injection)
-    modules = find_fork_tool_modules(checkout)
+    try:
+        loader = EnvironmentLoader(suite, injection)
+        loader.get_defaults()
+    except (OSError, ValueError, yaml.YAMLError) as error:
+        said = " ".join(str(error).split())[:200]
+        folder = checkout.data_path(suite.name)
+        raise ConfigError(f"The data in {folder} cannot be read ({said}); take another checkout.") from None
+    # Its tools' modules, with those that only other tools use.
+    start = f"{private_package_name(checkout)}.v1."
+    modules = [
+        module
+        for name, module in list(sys.modules.items())
+        if name.startswith(f"{start}tools.") or (name.startswith(start) and name.endswith(".task_suite"))
+    ]
     install_case_clocks(suite, modules)
     keep_set_order(suite)
     install_case_random(modules)
@@ -214,17 +211,6 @@ def adapt_fork_suite(
 
         vars(copied).update(run_task_with_pipeline=scored, last_assistant=True)
     return copied
-
-
-def _build_loader(suite: Suite, checkout: Checkout, injection: Injection) -> EnvironmentLoader:
-    try:
-        loader = EnvironmentLoader(suite, injection)
-        loader.get_defaults()
-        return loader
-    except (OSError, ValueError, yaml.YAMLError) as error:
-        said = " ".join(str(error).split())[:200]
-        folder = checkout.data_path(suite.name)
-        raise ConfigError(f"The data in {folder} cannot be read ({said}); take another checkout.") from None
 
 
 def read_system_message(checkout: Checkout) -> str:

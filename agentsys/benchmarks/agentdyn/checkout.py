@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,7 +24,6 @@ _MARK = f"{_CODE}/shopping/task_suite.py"
 """No version of AgentDojo has this file."""
 _LARGEST = 16 * 2**20
 """Bytes; the largest file has 0.1 MB."""
-_COMMIT = re.compile(r"[0-9a-f]{40}")
 
 
 @dataclass(frozen=True)
@@ -39,8 +37,7 @@ class Checkout:
     digest: str
     """SHA-256 of these, in hex: what tells two checkouts apart, wherever they lie."""
     version: str
-    """The commit's short name; of files that are no known commit's, the one that the folder says is checked
-    out (else `own`) and 8 digits of the digest."""
+    """The commit's short name; `own-` and 8 digits of the digest where the files are no known commit's."""
 
     def data_path(self, suite: str) -> Path:
         """The folder of a suite's YAML files."""
@@ -73,8 +70,7 @@ def read_checkout(source: str) -> Checkout:
     package = package.resolve()
     files = dict(_read_files(package, source))
     digest = _digest(files)
-    version = KNOWN.get(digest) or f"{_find_commit(folder) or 'own'}-{digest[:8]}"
-    return Checkout(package, MappingProxyType(files), digest, version)
+    return Checkout(package, MappingProxyType(files), digest, KNOWN.get(digest) or f"own-{digest[:8]}")
 
 
 def _mend(source: str) -> str:
@@ -112,26 +108,3 @@ def _digest(files: Mapping[str, bytes]) -> str:
             digest.update(len(part).to_bytes(8, "big"))  # so that text cannot move between the files
             digest.update(part)
     return digest.hexdigest()
-
-
-def _find_commit(folder: Path) -> str | None:
-    """The short name of the commit that Git's own files name; the files may have been changed since."""
-    for root in (folder, *folder.resolve().parents):
-        git = root / ".git"
-        if git.is_dir():
-            return _head(git)
-    return None
-
-
-def _head(git: Path) -> str | None:
-    try:
-        head = (git / "HEAD").read_text(encoding="utf-8").strip()
-        name = head.removeprefix("ref: ")
-        if name != head:
-            loose, packed = git / name, git / "packed-refs"
-            lines = packed.read_text(encoding="utf-8").splitlines() if packed.is_file() else []
-            found = [line.partition(" ")[0] for line in lines if line.endswith(f" {name}")]
-            head = loose.read_text(encoding="utf-8").strip() if loose.is_file() else "".join(found[:1])
-    except (OSError, UnicodeDecodeError):
-        return None
-    return head[:7] if _COMMIT.fullmatch(head) else None

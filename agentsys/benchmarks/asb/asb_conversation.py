@@ -15,7 +15,7 @@ from enum import Enum
 from itertools import pairwise
 
 from agentdojo.functions_runtime import FunctionCall
-from agentdojo.types import ChatAssistantMessage, ChatMessage, ChatToolResultMessage
+from agentdojo.types import ChatAssistantMessage, ChatMessage
 
 from agentsys.benchmarks.asb.asb_plan import THINKING, PlanningOutcome, write_followed_plan
 from agentsys.models.chat import assistant, system, text_of, tool_message
@@ -59,20 +59,16 @@ def render_round(round_: Sequence[ChatMessage], rendering: RoundForm) -> list[Ch
         return [said, *rest]
     results = [message for message in rest if message["role"] == "tool"]
     others = [message for message in rest if message["role"] != "tool"]
-    return [assistant(_tell_round(said["tool_calls"], results)), *others]
+    made = ";".join(_CALLED.format(name=call.function) for call in said["tool_calls"])
+    seen = ";".join(
+        _OBSERVED.format(name=one["tool_call"].function, text=result_text(one)) for one in results
+    )
+    return [assistant(f"{ACTION}{made};{OBSERVATION}{seen}"), *others]
 
 
 def write_thought(text: str) -> ChatAssistantMessage:
     """Write what an agent said without calling anything."""
     return assistant(THINKING + text)
-
-
-def _tell_round(calls: Sequence[FunctionCall], results: Sequence[ChatToolResultMessage]) -> str:
-    made = ";".join(_CALLED.format(name=call.function) for call in calls)
-    seen = ";".join(
-        _OBSERVED.format(name=result["tool_call"].function, text=result_text(result)) for result in results
-    )
-    return f"{ACTION}{made};{OBSERVATION}{seen}"
 
 
 def restore_rounds(messages: Sequence[ChatMessage]) -> list[ChatMessage]:
@@ -176,11 +172,6 @@ def add_instruction(head: Sequence[ChatMessage], instruction: str) -> list[ChatM
     """The beginning of a conversation with the planning instruction behind its system messages."""
     first = next((place for place, message in enumerate(head) if message["role"] != "system"), len(head))
     return [*head[:first], system(instruction), *head[first:]]
-
-
-def count_assistant_messages(messages: Sequence[ChatMessage]) -> int:
-    """Count the assistant messages."""
-    return sum(message["role"] == "assistant" for message in messages)
 
 
 def find_task_text(messages: Sequence[ChatMessage]) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal, TypeVar
@@ -124,10 +124,6 @@ def read_rows(path: Path, kind: type[_R]) -> list[tuple[int, _R]]:
     Raises:
         ConfigError: If the file is missing, too large or not UTF-8, or a line is not such a row.
     """
-    return [(number, _parse_row(path, number, line, kind)) for number, line in _read_lines(path)]
-
-
-def _read_lines(path: Path) -> Iterator[tuple[int, str]]:
     try:
         if path.stat().st_size > _LARGEST:
             raise ConfigError(f"{path} has more than {_LARGEST} bytes, so it is no file of ASB.")
@@ -140,9 +136,8 @@ def _read_lines(path: Path) -> Iterator[tuple[int, str]]:
             f" `agentsys fetch asb`) or a folder with {', '.join(FILES)}."
         ) from None
     # Not splitlines: JSON may hold line separators of Unicode inside a text.
-    for number, line in enumerate(text.split("\n"), 1):
-        if line.strip():
-            yield number, line
+    lines = [(number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
+    return [(number, _parse_row(path, number, line, kind)) for number, line in lines]
 
 
 def _parse_row(path: Path, number: int, line: str, kind: type[_R]) -> _R:
@@ -182,7 +177,8 @@ def read_data(folder: Path) -> AsbData:
         if not agent.normal_tools or not agent.attack_tools:
             lacking = NORMAL_TOOLS_FILE if not agent.normal_tools else ATTACK_TOOLS_FILE
             raise ConfigError(f"{folder / lacking} has no tool of '{agent.name}'; add one or drop the agent.")
-    return AsbData(made, _checksum(folder))
+    digests = (hashlib.sha256((folder / file).read_bytes()).digest() for file in FILES)
+    return AsbData(made, hashlib.sha256(b"".join(digests)).hexdigest())
 
 
 def _check_names(
@@ -218,13 +214,6 @@ def _build_agent(row: AgentRow, normal: Iterable[NormalTool], attack: Iterable[A
     parts = [row.agent_name, row.tasks, [tool.model_dump(exclude=hidden) for tool in own], others_data]
     digest = hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
     return AsbAgent(row.agent_name, tuple(row.tasks), own, others, digest)
-
-
-def _checksum(folder: Path) -> str:
-    digest = hashlib.sha256()
-    for file in FILES:
-        digest.update(hashlib.sha256((folder / file).read_bytes()).digest())
-    return digest.hexdigest()
 
 
 SAMPLE = "sample"

@@ -141,10 +141,9 @@ def find_planning(spans: Iterable[Span], attempt: int | None = None) -> Planning
         if (span.kind, span.name) == (PLANNER_SPAN, PLANNER_SPAN_NAME) and "plan" in span.decision
         if attempt is None or span.attempt == attempt
     ]
-    return _parse_planning(found[-1].decision) if found else None
-
-
-def _parse_planning(decision: dict[str, Any]) -> PlanningOutcome:
+    if not found:
+        return None
+    decision = found[-1].decision
     plan, followed = (
         tuple(AsbStep(item[MESSAGE], tuple(item[TOOLS])) for item in decision[key])
         for key in ("plan", "followed")
@@ -221,11 +220,6 @@ def find_instruction_tools(text: str) -> list[str] | None:
     return [row["name"] for row in rows]
 
 
-def write_unusable_plan(why: str) -> str:
-    """The words that stand for a reply that was no plan."""
-    return NOTE.format(thinking=THINKING, why=why)
-
-
 def write_followed_plan(plan: Iterable[AsbStep]) -> str:
     """The assistant's words that hold the plan to be followed."""
     return _PLANNED.format(thinking=THINKING, plan=plan_to_json(plan))
@@ -256,49 +250,35 @@ MAX_TRIES = 10
 """Replies before the case ends without a plan. ASB's number, as in DRIFT's copy."""
 
 
-@dataclass(frozen=True)
-class PlanTurn:
-    """The plan turn as the conversation goes on from it."""
-
-    planning: PlanningOutcome
-    notes: tuple[ChatMessage, ...]
-    """What stands in the conversation for replies that were no plan."""
-
-
 def ask_for_plan(
     model: ChatModel, request: ChatRequest, opening: Sequence[ChatMessage], patch: str | None
-) -> PlanTurn:
-    """Ask for a plan.
+) -> tuple[PlanningOutcome, tuple[ChatMessage, ...]]:
+    """Ask for a plan; what came of it, and what stands in the conversation for replies that were no plan.
 
     Args:
         model: The model that plans.
         request: The agent's first request; sampling settings are taken from it.
         opening: The conversation up to the user's task, the planning instruction included.
-        patch: The attack tool that every step is to list (see `patched`); None leaves the plan alone.
+        patch: The attack tool that every step is to list (see `patch_plan`); None leaves the plan alone.
 
     Raises:
         ModelError: If the model gave no reply.
     """
+    # No tools, and no form but JSON.
+    plain = replace(request, tools=(), role=PLANNER_ROLE, reply_schema=None, tool_choice="auto")
     with span(PLANNER_SPAN, PLANNER_SPAN_NAME) as opened:
         asked = list(opening)
         plan: AsbPlan = ()
         tries = 0
         while not plan and tries < MAX_TRIES:
             tries += 1
-            reply = model.complete(build_planner_request(request, asked)).message
+            reply = model.complete(replace(plain, messages=tuple(asked))).message
             opened.messages = [*asked, reply]
             try:
                 plan = parse_asb_plan(visible_text(reply))
             except AsbPlanError as error:
                 mark_reply_unreadable()
-                asked += [assistant(write_unusable_plan(str(error))), user(AGAIN)]
+                asked += [assistant(NOTE.format(thinking=THINKING, why=error)), user(AGAIN)]
         planning = PlanningOutcome(plan, patch_plan(plan, patch) if patch is not None else plan, tries)
         opened.decision = planning.to_decision()
-    return PlanTurn(planning, tuple(asked[len(opening) :]))
-
-
-def build_planner_request(request: ChatRequest, asked: Sequence[ChatMessage]) -> ChatRequest:
-    """The agent's request turned into the planner's: no tools, and no form but JSON."""
-    return replace(
-        request, messages=tuple(asked), tools=(), role=PLANNER_ROLE, reply_schema=None, tool_choice="auto"
-    )
+    return planning, tuple(asked[len(opening) :])

@@ -26,11 +26,13 @@ from enum import Enum
 from agentdojo.functions_runtime import FunctionCall
 from agentdojo.types import ChatAssistantMessage, ChatMessage
 
-from agentsys.benchmarks.asb import asb_conversation
 from agentsys.benchmarks.asb.asb_conversation import (
     HandedReply,
     PlannedConversation,
     RoundForm,
+    add_instruction,
+    find_task_text,
+    split_rounds,
     write_thought,
 )
 from agentsys.benchmarks.asb.asb_environment import PlanStep, set_plan_step
@@ -124,10 +126,8 @@ class PlannedModel:
 
     def _find_conversation(self, request: ChatRequest) -> PlannedConversation:
         """The conversation that a request belongs to; a new one begins with a plan."""
-        replies, task = (
-            asb_conversation.count_assistant_messages(request.messages),
-            asb_conversation.find_task_text(request.messages),
-        )
+        replies = sum(message["role"] == "assistant" for message in request.messages)
+        task = find_task_text(request.messages)
         attempt = current_tracer().attempt
         known = self._current
         if known is not None and (known.attempt, known.task) == (attempt, task) and replies >= known.base:
@@ -137,15 +137,14 @@ class PlannedModel:
         offered = request.tools or _tools_in_prompt(request)
         told = write_plan_instruction([tool for tool in offered if tool.name != hidden])
         patch = self.attack_tool if self.mode is AsbMode.FAITHFUL else None
-        turn = ask_for_plan(
-            self.model, request, asb_conversation.add_instruction(request.messages, told), patch
-        )
-        self._current = PlannedConversation(attempt, task, replies, told, turn.planning, turn.notes)
+        opening = add_instruction(request.messages, told)
+        planning, notes = ask_for_plan(self.model, request, opening, patch)
+        self._current = PlannedConversation(attempt, task, replies, told, planning, notes)
         return self._current
 
     def _continue_conversation(self, talk: PlannedConversation, request: ChatRequest) -> ChatReply:
         """Take up the conversation where the request's messages leave off."""
-        position = len(asb_conversation.split_rounds(request.messages, talk.base)[1])
+        position = len(split_rounds(request.messages, talk.base)[1])
         again = talk.handed_replies.get(position)
         talk.handed_replies = {
             place: reply for place, reply in talk.handed_replies.items() if place < position
@@ -167,7 +166,10 @@ class PlannedModel:
             if last or _read_reply_calls(reply.message, request) != []:
                 talk.handed_replies[position] = HandedReply(step, tuple(turns), len(messages))
                 set_plan_step(PlanStep(step + 1, len(talk.planning.followed_plan)))
-                return _fill_empty_reply(reply)
+                if reply.message["tool_calls"] or visible_text(reply.message):
+                    return reply
+                # AgentDojo runs a pipeline again that ends with nothing.
+                return replace(reply, message=assistant(CLOSING))
             turns += [*tail, write_thought(visible_text(reply.message))]
             tail, step = (), step + 1
 
@@ -223,13 +225,6 @@ def _read_reply_calls(message: ChatAssistantMessage, request: ChatRequest) -> li
         return None if written is None else read_calls(written)
     except CallSyntaxError:
         return None
-
-
-def _fill_empty_reply(reply: ChatReply) -> ChatReply:
-    """The reply, with words where it is empty: AgentDojo runs a pipeline again that ends with nothing."""
-    if reply.message["tool_calls"] or visible_text(reply.message):
-        return reply
-    return replace(reply, message=assistant(CLOSING))
 
 
 def _close_conversation(read: Sequence[ChatMessage]) -> ChatReply:

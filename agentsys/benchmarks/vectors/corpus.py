@@ -218,7 +218,11 @@ class AttackVector(BaseModel):
 
     def select_half(self, half: CorpusHalf) -> tuple[Sequence[CorpusText], Sequence[CorpusText]]:
         """The attacks and the look-alikes of one half."""
-        return _select_texts(self.attacks, half), _select_texts(self.look_alikes, half)
+        attacks, look_alikes = (
+            [text for text in texts if half in (CorpusHalf.ALL, text.half)]
+            for texts in (self.attacks, self.look_alikes)
+        )
+        return attacks, look_alikes
 
 
 @dataclass(frozen=True)
@@ -260,7 +264,3 @@ def fill_carrier(kind: str, text: str) -> str:
 @lru_cache(maxsize=1)
 def _load_carriers() -> dict[str, str]:
     return dict(yaml.safe_load((CORPUS_FOLDER / f"{CARRIERS}.yaml").read_text(encoding="utf-8")))
-
-
-def _select_texts(texts: Sequence[CorpusText], half: CorpusHalf) -> Sequence[CorpusText]:
-    return [text for text in texts if half is CorpusHalf.ALL or text.half is half]

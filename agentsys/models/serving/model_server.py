@@ -16,7 +16,7 @@ from agentsys.base.option_checks import require_loopback
 from agentsys.errors import ConfigError
 from agentsys.models.chat import ChatModel
 from agentsys.models.serving.model_application import ModelApplication, PlainEndpoint
-from agentsys.models.serving.wire_format import AccessCheck, ServedEndpoint
+from agentsys.models.serving.wire_format import ServedEndpoint
 
 HEAD_S = 10.0
 """Seconds within which a request's head must be there."""
@@ -120,7 +120,6 @@ class Server:
 def serve(
     model: ChatModel | ServedEndpoint,
     *,
-    latency_s: float = 0.0,
     host: str = "127.0.0.1",
     port: int = 0,
     tokens: Sequence[str] = (),
@@ -128,8 +127,7 @@ def serve(
     """Start serving, from threads of its own.
 
     Args:
-        model: The model that answers, or an endpoint of several.
-        latency_s: Seconds each answered request takes at least; requests wait side by side.
+        model: The model that answers, or an endpoint.
         host: A loopback address; any address where tokens are asked for.
         port: The port; 0 takes a free one.
         tokens: Keys one of which a client must send; none: whoever is on this machine may ask.
@@ -139,7 +137,7 @@ def serve(
     """
     endpoint = PlainEndpoint(model) if isinstance(model, ChatModel) else model
     address = host if tokens else require_loopback(host, "a model is served")
-    return Server(ModelApplication(endpoint, latency_s, AccessCheck(tuple(tokens))), address, port)
+    return Server(ModelApplication(endpoint, tokens), address, port)
 
 
 def _raise_file_limit() -> None:

@@ -10,13 +10,13 @@ from typing import Annotated, Any, Literal
 import orjson
 from agentdojo.functions_runtime import FunctionCall
 from agentdojo.types import ChatMessage, MessageContentBlock, text_content_block_from_string
-from pydantic import AfterValidator, BaseModel, Field, PositiveInt
+from pydantic import AfterValidator, BaseModel, Field, PositiveInt, TypeAdapter
 
 from agentsys.models.chat import JsonSchema, ToolSpec
 from agentsys.models.serving.wire_format import (
     Answer,
     Json,
-    Problem,
+    RequestRefused,
     WireCall,
     WireError,
     WireFormat,
@@ -26,11 +26,9 @@ from agentsys.models.serving.wire_format import (
 MAX_TOOLS = 1024
 MAX_SCHEMA_BYTES = 256 * 1024
 """Of all tools of a request together."""
-MAX_KEPT_TOOLS = 4096
-"""Tools that are remembered: every request brings them all again, and equal ones should be one object, so
-that whoever caches by a schema's identity finds it."""
-TRACE_FIELD = "agentsys_trace"
-"""Field of a request's `metadata` that stands for the header `x-agentsys-trace`."""
+_MAX_KEPT_LISTS = 256
+"""Lists of tools that are remembered: every request brings them all again, and equal ones should be one object,
+so that whoever caches by a schema's identity finds it."""
 
 
 def text_blocks(content: object) -> list[MessageContentBlock] | None:
@@ -64,6 +62,9 @@ class _Function(BaseModel):
 class _Tool(BaseModel):
     type: Literal["function"] | None = None
     function: _Function
+
+
+_TOOLS = TypeAdapter(list[_Tool])
 
 
 class _Call(BaseModel):
@@ -103,15 +104,15 @@ class _ToolChoice(BaseModel):
 class _Body(BaseModel):
     """A request's fields that are read; what an SDK's next release adds is not."""
 
+    model: str | None = None
     messages: list[_Message] = Field(min_length=1)
+    stream: bool | None = None
     tools: list[Json] | None = Field(None, max_length=MAX_TOOLS)
     tool_choice: str | _ToolChoice | None = None
-    parallel_tool_calls: bool | None = None
     temperature: float | None = None
     max_tokens: PositiveInt | None = None
     max_completion_tokens: PositiveInt | None = None
     response_format: _ReplyFormat | None = None
-    metadata: Json | None = None
 
     @property
     def forced(self) -> str:
@@ -157,7 +158,7 @@ class WireConversation:
         )
 
 
-def read_openai_request(body: Json, role: str) -> WireRequest:
+def read_openai_request(body: Json) -> WireRequest:
     """A chat-completions request as we read it.
 
     Raises:
@@ -177,16 +178,15 @@ def read_openai_request(body: Json, role: str) -> WireRequest:
     schema = read.response_format.json_schema if read.response_format is not None else None
     return WireRequest(
         messages=conversation.messages,
-        tools=_read_tools(read.tools or []),
-        role=role,
+        tools=_read_tools(orjson.dumps(read.tools)) if read.tools else (),
+        model=read.model or "",
+        streams=bool(read.stream),
         temperature=read.temperature,
         max_tokens=read.max_completion_tokens or read.max_tokens,
         reply_schema=None if schema is None else schema.schema_,
         tool_choice="none" if read.tool_choice == "none" else "auto",
         forced=read.forced if read.forced not in ("auto", "none") else "",
-        one_call=read.parallel_tool_calls is False,
         nameless_results=any(message.is_nameless for message in read.messages),
-        trace=str((read.metadata or {}).get(TRACE_FIELD) or ""),
     )
 
 
@@ -200,17 +200,14 @@ def parse_call_arguments(text: str | None) -> dict[str, Any]:
     return arguments if isinstance(arguments, dict) else {}
 
 
-def _read_tools(tools: list[Json]) -> tuple[ToolSpec, ...]:
-    texts = [orjson.dumps(tool) for tool in tools]
-    if (size := sum(map(len, texts))) > MAX_SCHEMA_BYTES:
-        raise WireError(f"the tools take {size} bytes; those of a request take {MAX_SCHEMA_BYTES} at most")
-    return tuple(map(_read_tool, texts))
-
-
-@lru_cache(maxsize=MAX_KEPT_TOOLS)
-def _read_tool(raw: bytes) -> ToolSpec:
-    function = _Tool.model_validate_json(raw).function
-    return ToolSpec(function.name, function.description or "", function.parameters or {})
+@lru_cache(maxsize=_MAX_KEPT_LISTS)
+def _read_tools(raw: bytes) -> tuple[ToolSpec, ...]:
+    if len(raw) > MAX_SCHEMA_BYTES:
+        raise WireError(
+            f"the tools take {len(raw)} bytes; those of a request take {MAX_SCHEMA_BYTES} at most"
+        )
+    found = (tool.function for tool in _TOOLS.validate_json(raw))
+    return tuple(ToolSpec(one.name, one.description or "", one.parameters or {}) for one in found)
 
 
 def write_openai_reply(answer: Answer) -> Json:
@@ -246,11 +243,11 @@ _TYPES = {429: "rate_limit_error", 500: "server_error", 503: "server_error", 529
 _CODES = {429: "rate_limit_exceeded", 503: "service_unavailable", 529: "overloaded"}
 
 
-def write_openai_error(problem: Problem) -> Json:
+def write_openai_error(refused: RequestRefused) -> Json:
     """OpenAI's error body."""
-    kind = _TYPES.get(problem.status, "invalid_request_error")
-    code = problem.code or _CODES.get(problem.status)
-    return {"error": {"message": problem.message, "type": kind, "param": None, "code": code}}
+    kind = _TYPES.get(refused.status, "invalid_request_error")
+    code = refused.code or _CODES.get(refused.status)
+    return {"error": {"message": refused.message, "type": kind, "param": None, "code": code}}
 
 
 def write_model_list(names: Iterable[str]) -> Json:

@@ -1,16 +1,10 @@
-"""`WireFormat`: a client's JSON against our types, and who asks: a caller's key as a mark, the model's name."""
+"""`WireFormat`: a client's JSON against our types; `RequestRefused`, and what stands behind a server."""
 
 from __future__ import annotations
 
-import hashlib
-import hmac
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from ipaddress import ip_address
 from typing import Any, Protocol
-from urllib.parse import urlsplit
-
-from starlette.datastructures import Headers
 
 from agentsys.models.chat import ChatReply, ChatRequest, Usage
 
@@ -25,14 +19,16 @@ class WireError(ValueError):
 class WireRequest(ChatRequest):
     """A request as a client sent it, with what only a model that keeps conversations has a use for."""
 
+    model: str = ""
+    """The name of the model that it asks for."""
+    owner: str = ""
+    """Mark of the key that it came with; the key itself is kept nowhere."""
+    streams: bool = False
+    """Whether the reply is asked for as a stream."""
     forced: str = ""
     """`required`, or the name of the one tool that the client wants called; empty: neither."""
-    one_call: bool = False
-    """Whether the client wants one tool call in a reply at most."""
     nameless_results: bool = False
     """Whether tool output stands in it as words of the user: of a protocol in which calls are text."""
-    trace: str = ""
-    """Id of the turn that its calls belong to, from a client that does not keep the ids of calls."""
     size: int = 0
     """Bytes of the request's body."""
 
@@ -61,26 +57,29 @@ class Answer:
     """Tokens, reported or estimated."""
 
 
-@dataclass(frozen=True)
-class Problem:
-    """An error on its way out."""
-
-    status: int
-    """The HTTP status code."""
-    message: str
-    """One line for the client."""
-    code: str | None = None
-    """OpenAI's `code`, where it has one."""
-    retry_after_s: float | None = None
-    """Seconds the client is asked to wait."""
-
-
 class RequestRefused(Exception):
-    """A request that is not answered; the client sees the problem."""
+    """A request that is not answered, as the client is told.
 
-    def __init__(self, problem: Problem, trace: str = "") -> None:
-        super().__init__(problem.message)
-        self.problem, self.trace = problem, trace
+    Args:
+        status: The HTTP status code.
+        message: One line for the client.
+        code: OpenAI's `code`, where it has one.
+        retry_after_s: Seconds the client is asked to wait.
+        trace: Id of the conversation's record.
+    """
+
+    def __init__(
+        self,
+        status: int,
+        message: str,
+        *,
+        code: str | None = None,
+        retry_after_s: float | None = None,
+        trace: str = "",
+    ) -> None:
+        super().__init__(message)
+        self.status, self.message, self.code = status, message, code
+        self.retry_after_s, self.trace = retry_after_s, trace
 
 
 @dataclass(frozen=True)
@@ -89,48 +88,34 @@ class WireFormat:
 
     name: str
     path: str
-    """Path of its POST, as Starlette writes paths."""
-    read: Callable[[Json, str], WireRequest]
-    """(body, role) -> request. Raises ValueError."""
+    """Path of its POST, as a regular expression."""
+    read: Callable[[Json], WireRequest]
+    """Body -> request. Raises ValueError."""
     write: Callable[[Answer], Json]
     """Answer -> body of the 200 reply."""
-    error: Callable[[Problem], Json]
-    """Problem -> body of the error reply."""
+    error: Callable[[RequestRefused], Json]
+    """Refusal -> body of the error reply."""
     context_overflow: str
     """What the vendor says when a request does not fit into the model's context."""
     stream: Callable[[Json], bytes] | None = None
     """Body of the 200 reply -> the same as server-sent events; None where streaming is not offered."""
 
 
-@dataclass(frozen=True)
-class WireCaller:
-    """One client of a server."""
-
-    owner: str = ""
-    """Mark of the key that the request came with; the key itself is kept nowhere."""
-    model: str = ""
-    """The name of the model that the request asks for."""
-
-
 class ServedEndpoint(Protocol):
-    """What stands behind a server: answers callers, each from that caller's own state."""
+    """What stands behind a server."""
 
     @property
     def name(self) -> str:
-        """Its name for clients that ask under another one."""
+        """Its name, whatever clients call it."""
         ...
 
-    async def answer(self, request: WireRequest, caller: WireCaller) -> ChatReply:
+    async def answer(self, request: WireRequest) -> ChatReply:
         """Answer a request. Cancelled if the client leaves before the answer.
 
         Raises:
             RequestRefused: If it is the client's mistake, or there is no room.
             ModelError: If a model gave no reply.
         """
-        ...
-
-    def listed(self, under: str) -> Sequence[str]:
-        """Names of models for GET /v1/models, or of those below a path; none where there is nothing."""
         ...
 
 
@@ -140,47 +125,3 @@ class TracedReply(ChatReply):
 
     trace: str = ""
     """Id of the record, for the header `x-agentsys-trace`."""
-
-
-@dataclass(frozen=True)
-class AccessCheck:
-    """Decides who may ask.
-
-    Without tokens everybody on this machine may, except web pages: a page that a user happens to look at can
-    send requests to loopback, and says so by `Origin` or by another name of the host.
-    """
-
-    tokens: tuple[str, ...] = ()
-
-    def find_refusal(self, headers: Headers) -> Problem | None:
-        """The reason why a request may not be answered; None if it may."""
-        if self.tokens:
-            given = caller_key(headers).encode()
-            # Every token is compared, so that the time taken does not say which one was nearly right.
-            known = [hmac.compare_digest(given, token.encode()) for token in self.tokens]
-            return None if any(known) else Problem(401, "this server wants its token as the API key")
-        if headers.get("Origin") is not None:
-            return Problem(403, "web pages may not ask this server unless it is given a token")
-        if not _is_loopback(headers.get("Host") or ""):
-            return Problem(403, "this server is asked by an address of loopback, or given a token")
-        return None
-
-
-def _is_loopback(host: str) -> bool:
-    """Whether the header `Host` names this machine; an absent one does."""
-    try:
-        name = urlsplit(f"//{host}").hostname or ""
-        return name in ("", "localhost") or ip_address(name).is_loopback
-    except ValueError:
-        return False
-
-
-def owner_mark(headers: Headers) -> str:
-    """The mark of the key that a request came with. Keys cannot be told from it."""
-    return hashlib.sha256(b"agentsys caller\n" + caller_key(headers).encode()).hexdigest()
-
-
-def caller_key(headers: Headers) -> str:
-    """The key of a request: a bearer token, or as Azure's clients send it; `""` where there is none."""
-    scheme, _, bearer = (headers.get("Authorization") or "").partition(" ")
-    return bearer.strip() if scheme.lower() == "bearer" else headers.get("api-key") or ""

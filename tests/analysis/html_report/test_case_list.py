@@ -9,9 +9,9 @@ from urllib.parse import parse_qsl
 import pytest
 from stored_cases import row
 
-from agentsys.analysis.html_report.case_list import link_cells, make_list_row
+from agentsys.analysis.html_report.case_list import link_to_cases, make_list_row
 from agentsys.analysis.html_report.case_views import View
-from agentsys.analysis.tables.results_document import results_document, sheets
+from agentsys.analysis.tables.results_document import results_document
 from agentsys.analysis.tables.results_report import build_report
 from agentsys.analysis.tables.table_document import Grid
 from agentsys.records.case_reader import LoadedCases
@@ -38,9 +38,8 @@ def cases(suites: int, defense: str = "agentsys") -> list[CaseRow]:
 
 def grids(found: list[CaseRow]) -> list[Grid]:
     made = build_report(LoadedCases(tuple(found)), replicates=5)
-    (sheet,) = sheets(made.rows, made.titles)
-    ((_, tables),) = results_document(made, intervals_by_suite=True).sections
-    return [link_cells(grid, sheet) for grid in tables]
+    ((_, tables),) = results_document(made, link_to_cases).sections
+    return list(tables)
 
 
 def led_to(link: str, rows: list[View]) -> list[View]:

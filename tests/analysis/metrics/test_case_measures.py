@@ -13,11 +13,11 @@ from rich.console import Console
 from stored_cases import row
 
 from agentsys.analysis.metrics.case_measures import (
-    RATIOS,
     fact_rows,
     guard_measures,
     mean_of,
     measure_costs,
+    measure_ratios,
     total_tokens,
     unsolved_suites,
     usage_per_role,
@@ -65,9 +65,9 @@ def test_a_solved_task_bears_the_cost_of_failures_and_errors() -> None:
         _case(1, cost_usd=0.25, tokens_by_role=used, utility=False),
         _error(2, cost_usd=0.5, tokens_by_role=used),
     ]
-    assert RATIOS["cost_per_solved_task"](cases) == 1.0
-    assert RATIOS["tokens_per_solved_task"](cases) == 3_000_000
-    assert math.isnan(RATIOS["cost_per_solved_task"](cases[1:]))
+    assert measure_ratios(cases)["cost_per_solved_task"] == 1.0
+    assert measure_ratios(cases)["tokens_per_solved_task"] == 3_000_000
+    assert math.isnan(measure_ratios(cases[1:])["cost_per_solved_task"])
 
 
 def test_attacks_that_succeed_are_set_against_what_attacked_cases_cost() -> None:
@@ -78,19 +78,19 @@ def test_attacks_that_succeed_are_set_against_what_attacked_cases_cost() -> None
         _error(2, injection_success=True, cost_usd=0.5, tokens_by_role=used),
         _case(3, attack="none", cost_usd=100.0, tokens_by_role=used),
     ]
-    assert RATIOS["asr_per_dollar"](cases) == 1.0
-    assert round(RATIOS["asr_per_million_tokens"](cases), 9) == round(1 / 1.5, 9)
+    assert measure_ratios(cases)["asr_per_dollar"] == 1.0
+    assert round(measure_ratios(cases)["asr_per_million_tokens"], 9) == round(1 / 1.5, 9)
 
 
-@pytest.mark.parametrize("measure", RATIOS)
+@pytest.mark.parametrize("measure", measure_ratios([]))
 def test_one_case_without_a_known_cost_makes_the_ratio_unknown(measure: str) -> None:
     known = _case(0, cost_usd=0.5, tokens_by_role={"main": 10}, injection_success=True)
-    assert RATIOS[measure]([known]) > 0
-    assert math.isnan(RATIOS[measure]([known, _case(1)]))
+    assert measure_ratios([known])[measure] > 0
+    assert math.isnan(measure_ratios([known, _case(1)])[measure])
 
 
 def test_where_nothing_was_spent_nothing_is_said_of_attacks_per_dollar() -> None:
-    assert math.isnan(RATIOS["asr_per_dollar"]([_case(0, cost_usd=0.0, injection_success=True)]))
+    assert math.isnan(measure_ratios([_case(0, cost_usd=0.0, injection_success=True)])["asr_per_dollar"])
 
 
 def test_roles_add_up_to_all_tokens() -> None:

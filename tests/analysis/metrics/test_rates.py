@@ -24,7 +24,7 @@ from agentsys.analysis.metrics.rates_by_length import (
     utility_by_length,
     without_length,
 )
-from agentsys.analysis.statistics.outcome_grid import ErrorRule, Resampler, Side, tally_suites
+from agentsys.analysis.statistics.outcome_grid import ErrorRule, Resampler, Side, tally_suites, widen_tally
 from agentsys.analysis.statistics.rate_estimates import defense_quality, rate_levels
 from agentsys.records.case_reader import read_cases
 from agentsys.records.case_row import CaseRow
@@ -76,8 +76,13 @@ def test_both_rates_of_a_quality_draw_the_same_tasks_whichever_cases_are_there(
     sampler, both = Resampler(200), [suite for suite in benign_suites if suite != "travel"]
     frames = {suite: tuple(f"user_task_{u}" for u in range(max(4, benign_tasks))) for suite in both}
     counted = tally_suites(benign, ErrorRule.REPORT)
-    utility = rate_levels({suite: counted[suite] for suite in both}, Side.SOLVED, sampler, frames)
-    asr = rate_levels(tally_suites(attacked, ErrorRule.REPORT), Side.INJECTED, sampler, frames)
+    solved = {suite: widen_tally(counted[suite], frames[suite]) for suite in both}
+    injected = {
+        suite: widen_tally(of, frames.get(suite, of.user_tasks))
+        for suite, of in tally_suites(attacked, ErrorRule.REPORT).items()
+    }
+    utility = rate_levels(solved, Side.SOLVED, sampler)
+    asr = rate_levels(injected, Side.INJECTED, sampler)
     numbers = {
         r.suite: (r.value, r.ci_low, r.ci_high)
         for r in measure([*benign, *attacked], replicates=200)

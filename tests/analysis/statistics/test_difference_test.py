@@ -23,7 +23,6 @@ from agentsys.analysis.statistics.differences import (
     PairedGrid,
     mean_difference,
     pooled_difference,
-    suite_difference,
 )
 from agentsys.analysis.statistics.outcome_grid import FloatArray
 from agentsys.analysis.statistics.rate_estimates import lone_bound, t_quantile
@@ -168,10 +167,10 @@ def test_one_user_task_in_one_suite_is_a_single_cluster_there() -> None:
     other = grid_of(_change(6, 6, (0.5, 0.0), 1), suite="b")
     mixed = mean_difference([alone, other])
     by_user, by_injection = mixed.references
-    assert len(by_user.change) == 2**6  # seven clusters of user tasks, one sign fixed
-    assert len(by_injection.change) == 2**11
+    assert len(by_user.suites[0].signs) == 2**6  # seven clusters of user tasks, one sign fixed
+    assert len(by_injection.suites[0].signs) == 2**11
     assert 0 < p_value(mixed) < 0.1
-    assert len(suite_difference(alone).references) == 1
+    assert len(mean_difference([alone]).references) == 1
 
 
 def test_one_user_task_in_every_suite_makes_the_suites_the_clusters() -> None:

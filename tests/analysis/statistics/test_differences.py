@@ -11,9 +11,9 @@ import pytest
 from paired_grids import difference_of, grid_of
 from stored_cases import row
 
-from agentsys.analysis.statistics.case_pairs import Pair, Pairing, changed_pairs, exposed_pairs, pair_up
+from agentsys.analysis.statistics.case_pairs import Pair, Pairing, changed_pairs, exposed_pairs, pair_cases
 from agentsys.analysis.statistics.differences import SignDraws, compare_pairs, every_pattern, mean_difference
-from agentsys.analysis.statistics.outcome_grid import ErrorRule, FloatArray, Side
+from agentsys.analysis.statistics.outcome_grid import CountedOutcome, ErrorRule, FloatArray, Side
 from agentsys.records.case_row import CaseRow
 
 _DRAWS = SignDraws(99)
@@ -35,14 +35,14 @@ def _cases(outcomes: FloatArray, **fields: Any) -> list[CaseRow]:
 
 def _pairs(first: FloatArray, second: FloatArray, suite: str = "banking") -> tuple[Pair, ...]:
     none = _cases(first, defense="none", suite=suite)
-    return pair_up(none, _cases(second, defense="agentsys", suite=suite)).pairs
+    return pair_cases(none, _cases(second, defense="agentsys", suite=suite)).pairs
 
 
-def test_only_cases_alike_in_all_but_the_defense_are_paired_and_the_rest_is_counted() -> None:
+def test_only_cases_of_the_same_tasks_are_paired_and_the_rest_is_counted() -> None:
     baseline = _cases(np.zeros((3, 2)), defense="none")
     defense = _cases(np.zeros((4, 2)), defense="agentsys")
     defense[0] = replace(defense[0], status="error", error_kind="timeout")
-    found = pair_up(baseline[:-1], defense)
+    found = pair_cases(baseline[:-1], defense)
     assert found == Pairing(found.pairs, errored=1, only_baseline=0, only_defense=3)
     assert len(found.pairs) == 4
     assert all(pair.baseline.user_task_id == pair.defense.user_task_id for pair in found.pairs)
@@ -51,11 +51,6 @@ def test_only_cases_alike_in_all_but_the_defense_are_paired_and_the_rest_is_coun
 @pytest.mark.parametrize(
     "field",
     [
-        {"benchmark": "asb"},
-        {"version": "v1"},
-        {"model": "other"},
-        {"simulated": True},
-        {"attack": "direct"},
         {"suite": "slack"},
         {"user_task_id": "user_task_9"},
         {"injection_task_id": "injection_task_9"},
@@ -63,14 +58,14 @@ def test_only_cases_alike_in_all_but_the_defense_are_paired_and_the_rest_is_coun
     ],
 )
 def test_a_case_that_differs_in_anything_else_is_not_paired(field: dict[str, Any]) -> None:
-    found = pair_up([row(defense="none")], [row(**field)])
+    found = pair_cases([row(defense="none")], [row(**field)])
     assert (found.pairs, found.only_baseline, found.only_defense) == ((), 1, 1)
 
 
 def test_agentdojos_error_rule_keeps_errored_pairs() -> None:
     lost = row(status="error", error_kind="context_length")
-    assert pair_up([row(defense="none")], [lost], ErrorRule.REPORT).errored == 1
-    assert len(pair_up([row(defense="none")], [lost], ErrorRule.AGENTDOJO).pairs) == 1
+    assert pair_cases([row(defense="none")], [lost], ErrorRule.REPORT).errored == 1
+    assert len(pair_cases([row(defense="none")], [lost], ErrorRule.AGENTDOJO).pairs) == 1
 
 
 def test_differences_per_suite_overall_and_pooled() -> None:
@@ -95,16 +90,16 @@ def test_pairing_takes_out_what_the_two_have_in_common() -> None:
 
 def test_flips_are_found_in_both_directions() -> None:
     pairs = _pairs(np.array([[1.0, 0.0], [1.0, 0.0]]), np.array([[0.0, 1.0], [1.0, 0.0]]))
-    gained = changed_pairs(pairs, Side.INJECTED, ErrorRule.REPORT, to=True)
-    lost = changed_pairs(pairs, Side.INJECTED, ErrorRule.REPORT, to=False)
+    gained, lost = changed_pairs(pairs, Side.INJECTED)
     assert [pair.defense.injection_task_id for pair in gained] == ["injection_task_1"]
     assert [pair.defense.injection_task_id for pair in lost] == ["injection_task_0"]
-    assert changed_pairs(pairs, Side.SOLVED, ErrorRule.REPORT, to=True) == lost
+    assert changed_pairs(pairs, Side.SOLVED) == (lost, gained)
 
 
 def test_exposed_means_returned_by_a_tool_under_both() -> None:
     kinds = [(True, True), (True, False), (None, True), (True, None)]
-    pairs = [Pair(row(exposed_raw=first), row(exposed_raw=second)) for first, second in kinds]
+    no = CountedOutcome(utility=False, injection_success=False)
+    pairs = [Pair(row(exposed_raw=first), row(exposed_raw=second), no, no) for first, second in kinds]
     assert exposed_pairs(pairs) == (pairs[0],)
 
 

@@ -16,32 +16,30 @@ from stored_cases import row
 
 from agentsys.analysis.metrics.comparison import compare_sides
 from agentsys.analysis.metrics.rates import MetricRow, measure
-from agentsys.analysis.statistics.case_pairs import pair_up
+from agentsys.analysis.statistics.case_pairs import pair_cases
 from agentsys.analysis.statistics.difference_test import p_value
 from agentsys.analysis.statistics.differences import SignDraws, compare_pairs
 from agentsys.analysis.statistics.outcome_grid import FloatArray, Interval, Resampler, Side, Tally
 from agentsys.analysis.statistics.rate_estimates import (
     MARGIN,
     Estimate,
-    SingleTaskSuite,
     defense_quality,
-    macro_spread,
     mean_rate,
     pooled_rate,
-    pooled_spread,
     proportion_interval,
     standard_error,
-    suite_totals,
 )
 from agentsys.analysis.tables.results_report import build_report
 from agentsys.records.case_reader import LoadedCases
 
 
-def _estimate(hits: FloatArray, cases: FloatArray | None = None, suite: str = "suite") -> Estimate:
+def _tally(hits: FloatArray, cases: FloatArray | None = None, suite: str = "suite") -> Tally:
     users, injections = (tuple(f"{task:02d}" for task in range(count)) for count in hits.shape)
-    filled = np.ones_like(hits) if cases is None else cases
-    counted = Tally(suite, users, injections, filled, hits, hits, 0)
-    return pooled_rate([suite_totals(counted, Side.INJECTED, Resampler(300))])
+    return Tally(suite, users, injections, np.ones_like(hits) if cases is None else cases, hits, hits, 0)
+
+
+def _estimate(hits: FloatArray, cases: FloatArray | None = None) -> Estimate:
+    return pooled_rate([_tally(hits, cases)], Side.INJECTED, Resampler(300))
 
 
 def _interval(hits: FloatArray) -> Interval:
@@ -72,8 +70,8 @@ def test_more_tasks_without_success_leave_less_room() -> None:
 
 
 def test_suites_of_one_piece_but_not_of_the_same_are_not_certain() -> None:
-    mixed = mean_rate([_estimate(np.zeros((16, 9)), suite="a"), _estimate(np.ones((20, 7)), suite="b")])
-    interval = proportion_interval(mixed)
+    suites = [_tally(np.zeros((16, 9)), suite="a"), _tally(np.ones((20, 7)), suite="b")]
+    interval = proportion_interval(mean_rate(suites, Side.INJECTED, Resampler(300)))
     assert interval.low < 0.5 < interval.high
     assert interval.high - interval.low < 0.2
 
@@ -121,12 +119,6 @@ def test_intervals_hold_the_estimate_and_lie_in_range_on_any_grid(grid: list[lis
 HITS = {"a": 8, "b": 4, "c": 1}
 
 
-def _tally(name: str, hits: list[float], users: int = 1) -> Tally:
-    found = np.array(hits).reshape(users, -1)
-    rows, columns = (tuple(f"{n:02d}" for n in range(count)) for count in found.shape)
-    return Tally(name, rows, columns, np.ones_like(found), found, found, 0)
-
-
 def _overall(rows: list[MetricRow], metric: str = "targeted_asr", suite: str = "overall") -> MetricRow:
     (found,) = [row for row in rows if (row.metric, row.suite) == (metric, suite)]
     return found
@@ -134,22 +126,22 @@ def _overall(rows: list[MetricRow], metric: str = "targeted_asr", suite: str = "
 
 def test_the_standard_error_is_that_of_the_suites_rates() -> None:
     rates = np.array([[1, 1, 0, 0], [1, 0, 0, 0], [0, 0, 0, 0], [1, 1, 1, 1], [1, 1, 1, 0]], dtype=float)
-    parts = [
-        suite_totals(_tally(str(n), list(r)), Side.INJECTED, Resampler(20_000)) for n, r in enumerate(rates)
-    ]
-    error = standard_error(mean_rate([pooled_rate([part]) for part in parts]))
+    suites = [_tally(rates[n : n + 1], suite=str(n)) for n in range(len(rates))]
+    drawn = Side.INJECTED, Resampler(20_000)
+    error = standard_error(mean_rate(suites, *drawn))
     assert error.value == pytest.approx(MARGIN * rates.mean(axis=1).std(ddof=1) / math.sqrt(5), rel=0.03)
     assert error.df == pytest.approx(4)
-    assert standard_error(pooled_rate(parts)).value == pytest.approx(error.value, rel=0.03)
+    assert standard_error(pooled_rate(suites, *drawn)).value == pytest.approx(error.value, rel=0.03)
 
 
 def test_each_suite_carries_what_sets_it_apart_from_the_others() -> None:
-    suites = [
-        SingleTaskSuite(name, hits, cases, 4, Resampler(10))
-        for name, hits, cases in (("a", 1, 4), ("b", 6, 8))
-    ]
-    assert macro_spread(suites).users == pytest.approx([-0.125, 0.125])  # rates 1/4 and 3/4, their mean 1/2
-    assert pooled_spread(suites).users == pytest.approx([-(4 / 3) / 12, (4 / 3) / 12])  # 7/12 of all cases
+    grids = np.array([[1.0, 0, 0, 0]]), np.array([[1.0] * 6 + [0, 0]])
+    suites = [_tally(grid, suite=name) for name, grid in zip("ab", grids, strict=True)]
+    drawn = Side.INJECTED, Resampler(10)
+    (mean,) = mean_rate(suites, *drawn).spreads
+    assert mean.users == pytest.approx([-0.125, 0.125])  # rates 1/4 and 3/4, their mean 1/2
+    (pooled,) = pooled_rate(suites, *drawn).spreads
+    assert pooled.users == pytest.approx([-(4 / 3) / 12, (4 / 3) / 12])  # 7/12 of all cases
 
 
 def test_ten_agents_give_an_interval_several_times_wider_than_independent_cases_would() -> None:
@@ -222,7 +214,7 @@ def test_defenses_are_compared_by_suites() -> None:
 
 def test_suites_that_all_differ_by_the_same_part_are_a_sign_test_of_suites() -> None:
     first, second = grid(dict.fromkeys(AGENTS, 4)), grid({}, defense="none")
-    pairs = pair_up(second, first).pairs
+    pairs = pair_cases(second, first).pairs
     for level in ("overall", "pooled"):
         difference = compare_pairs(pairs, Side.INJECTED, SignDraws(99))[level]
         assert difference.value == 0.5

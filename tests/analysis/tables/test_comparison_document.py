@@ -18,7 +18,6 @@ from typer.testing import CliRunner
 from agentsys.analysis.metrics.comparison import DifferenceRow, compare_sides, correct_by_holm
 from agentsys.analysis.tables.comparison_document import (
     ReportPages,
-    broken_by,
     compare_output,
     few_task_notes,
     p_text,
@@ -283,5 +282,3 @@ def test_notes_stand_under_the_comparison_and_columns_hold_the_counts() -> None:
         one for one in found.rows if (one.metric, one.suite, one.cases) == ("targeted_asr", "overall", "all")
     ]
     assert (asr.differing_user_tasks, asr.differing_injection_tasks) == (16, 14)
-    (pairing,) = found.pairings.values()
-    assert tuple(map(len, broken_by(pairing.pairs))) == (14, 0)

@@ -9,7 +9,7 @@ from stored_cases import case_of, row, store_own, store_published
 from typer.testing import CliRunner
 
 from agentsys.analysis.metrics.comparison import compare_sides
-from agentsys.analysis.paper.paper_notes import write_paper_notes
+from agentsys.analysis.paper.paper_document import write_paper_notes
 from agentsys.analysis.paper.paper_tables import TABLES, fill_table
 from agentsys.analysis.statistics.outcome_grid import ErrorRule
 from agentsys.analysis.tables.comparison_document import compare_output

@@ -8,7 +8,6 @@ import json
 import os
 import subprocess
 import sys
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -145,24 +144,10 @@ def test_hostile_names_steer_no_terminal(form: OutputFormat) -> None:
     assert "\u202e" not in text
 
 
-def test_hostile_names_break_no_markdown_table() -> None:
-    lines = [line.replace("\\|", "") for line in _text(_nasty_report(), OutputFormat.MARKDOWN).splitlines()]
-    for above, line in pairwise(lines):
-        if above.startswith("|") and line.startswith("|"):
-            assert above.count("|") == line.count("|")
+def test_markup_in_names_is_text() -> None:
     assert markdown_cell("a|b`<i>&*x*") == "a\\|b\\`&lt;i&gt;&amp;\\*x\\*"
-
-
-def test_hostile_names_break_no_latex() -> None:
     assert latex_cell("a&b%$#_{}") == "a\\&b\\%\\$\\#\\_\\{\\}"
     assert latex_cell("~^\\") == "\\textasciitilde{}\\textasciicircum{}\\textbackslash{}"
-    lines = [line.replace("\\&", "") for line in _text(_nasty_report(), OutputFormat.LATEX).splitlines()]
-    columns = 0
-    for line in lines:
-        if line.startswith(r"\begin{tabular}"):
-            columns = len(line.removeprefix(r"\begin{tabular}").strip("{}"))
-        if line.endswith(r" \\"):
-            assert line.count("&") == columns - 1
 
 
 @pytest.mark.parametrize("name", ["=1+1", "+1", "-1", "@x", " =x", "\t=x"])

@@ -34,8 +34,8 @@ def attempt(
     )
 
 
-def archive(*attempts: Attempt, kind: str = "strategy") -> Archive:
-    return Archive(GOAL, "the start text", kind, attempts)
+def archive(*attempts: Attempt) -> Archive:
+    return Archive(GOAL, attempts)
 
 
 ATTEMPTS = st.lists(
@@ -43,15 +43,15 @@ ATTEMPTS = st.lists(
 )
 
 
-@given(ATTEMPTS, st.sampled_from(["strategy", "length"]))
+@given(ATTEMPTS)
 def test_an_elite_is_the_best_score_then_the_shortest_then_the_earliest(
-    drawn: list[tuple[str, int, int, bool]], kind: str
+    drawn: list[tuple[str, int, int, bool]],
 ) -> None:
     made = [
         attempt(number, strategy, GOAL + "!" * extra, score, "no" if refused else None)
         for number, (strategy, score, extra, refused) in enumerate(drawn, start=1)
     ]
-    one = archive(*made, kind=kind)
+    one = archive(*made)
     tried = [a for a in made if a.proposal.refused is None]
     elites = one.find_elites()
     assert set(elites) == {one.find_cell(a) for a in tried}

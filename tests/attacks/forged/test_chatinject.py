@@ -113,7 +113,7 @@ def test_the_benchmark_keeps_its_name_and_the_simulated_victim_obeys_it_with_its
         "attack=direct,chatinject",
     ]
     obeys = "model.susceptibility={other: 0.0, chatinject: 1.0}"
-    records = run_cases([*small, obeys, "limit=4"]).values()
+    records = run_cases([*small, obeys, "limit_per_suite=4"]).values()
     carried_out = {record["agentsys"]["case"]["attack"]: set() for record in records}
     for record in records:
         own = record["agentsys"]

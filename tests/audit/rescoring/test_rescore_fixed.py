@@ -149,7 +149,7 @@ def test_facts_of_another_form_are_no_scores_and_no_obstacle(runs: Path, facts: 
 
 def test_our_own_runs_get_the_same_facts_again(run_cases: Callable[..., Any], tmp_path: Path) -> None:
     overrides = ["model=simulated", "attack=important_instructions", "benchmark.suites=[workspace,banking]"]
-    run_cases([*overrides, "limit=6"])
+    run_cases([*overrides, "limit_per_suite=6"])
     before = {case.identity: case.measured for case in read_cases([tmp_path / "runs"]).cases}
     after = {case.identity: case.measured for case in read_cases([written(tmp_path / "runs")]).cases}
     assert len(after) == 12 and [*after] == [*before]
@@ -161,7 +161,7 @@ def test_our_own_runs_get_the_same_facts_again(run_cases: Callable[..., Any], tm
 def test_our_own_older_records_get_no_count_of_repeats_over_several_attempts(
     run_cases: Callable[..., Any], tmp_path: Path
 ) -> None:
-    run_cases(["model=simulated", "attack=direct", "benchmark.suites=[banking]", "limit=1"])
+    run_cases(["model=simulated", "attack=direct", "benchmark.suites=[banking]", "limit_per_suite=1"])
     (source,) = read_cases([tmp_path / "runs"]).cases
     content = orjson.loads(Path(source.source).read_bytes())
     content["agentsys"]["measured"] = {}

@@ -50,7 +50,7 @@ def test_drifts_records_stay_drifts_for_us_and_are_read_by_agentdojo(tmp_path: P
 def test_our_records_change_version_folder_and_scores_and_say_so(
     run_cases: Callable[..., Any], tmp_path: Path
 ) -> None:
-    run_cases(["model=simulated", "attack=direct", "benchmark.suites=[banking]", "limit=1"])
+    run_cases(["model=simulated", "attack=direct", "benchmark.suites=[banking]", "limit_per_suite=1"])
     (before,) = read_cases([tmp_path / "runs"]).cases
     (after,) = read_cases([rewritten(tmp_path / "runs", "v1.1")]).cases
     assert (before.version, after.version) == ("v1.2.2", "v1.1")

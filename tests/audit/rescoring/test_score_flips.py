@@ -156,13 +156,7 @@ def test_denial_of_service_succeeds_where_the_task_is_not_solved(tmp_path: Path)
 
 def test_all_of_our_own_records_score_as_they_did(run_cases: Callable[..., Any], tmp_path: Path) -> None:
     run_cases(
-        [
-            "model=simulated",
-            "defense=none,agentsys",
-            "attack=none,direct",
-            "benchmark.suites=[banking]",
-            "limit=6",
-        ]
+        ["defense=none,agentsys", "attack=none,direct", "benchmark.suites=[banking]", "limit_per_suite=6"]
     )
     found = [read_trajectory(str(path)) for path in sorted((tmp_path / "runs").rglob("*task_*.json"))]
     attacked_cases = [one for one in found if one is not None]

@@ -129,7 +129,7 @@ def test_what_models_make_of_the_form_is_understood(reply: str, safe: bool, text
 def test_where_no_tool_takes_an_argument_the_minimizer_is_skipped_and_the_run_says_so_once(
     run_cases: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    asb = ["model=simulated", "benchmark=asb", "benchmark.data=sample", "attack=none", "limit=2"]
+    asb = ["model=simulated", "benchmark=asb", "benchmark.data=sample", "attack=none", "limit_per_suite=2"]
     records = run_cases([*asb, "defense=firewall"])
     asked = {role for record in records.values() for role in record["agentsys"]["usage"]}
     assert len(records) > 2 and SAN in asked and MIN not in asked

@@ -138,7 +138,7 @@ def test_what_a_worker_returns_is_screened_text_by_text_and_keeps_its_form() -> 
 def test_around_agentsys_both_act_and_the_spans_show_which(tmp_path: Path) -> None:
     run(
         "model=simulated defense=agentsys_middleware attack=none,important_instructions"
-        f" defense.inner.validate_main=true benchmark.suites=[slack] limit=6 logdir={tmp_path}"
+        f" defense.inner.validate_main=true benchmark.suites=[slack] limit_per_suite=6 logdir={tmp_path}"
     )
     records = records_in(tmp_path)
     assert errors_in(records) == {}

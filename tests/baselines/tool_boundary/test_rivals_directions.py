@@ -94,7 +94,10 @@ def test_an_agent_that_repeats_gets_by_the_published_audit_and_not_by_ours(run_c
 
 @pytest.mark.slow
 def test_the_control_experiment_has_every_row_on_the_same_cases(run_cases: Any, tmp_path: Path) -> None:
-    run_cases(["+experiment=control", "model=simulated", "benchmark.suites=[banking]", "limit=2"], tmp_path)
+    run_cases(
+        ["+experiment=control", "model=simulated", "benchmark.suites=[banking]", "limit_per_suite=2"],
+        tmp_path,
+    )
     cases = read_cases([tmp_path]).cases
     preset = yaml.safe_load((shipped_config_dir() / "experiment/control.yaml").read_text(encoding="utf-8"))
     compared = set(preset["sweep"]["defense"]) - {"none"}

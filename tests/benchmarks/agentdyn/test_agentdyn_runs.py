@@ -81,7 +81,7 @@ def test_agentdojo_and_agentdyn_in_one_process_give_what_each_gives_alone(
     checkout: Path, tmp_path: Path
 ) -> None:
     def banking(logdir: Path) -> dict[str, Any]:
-        chosen = ["benchmark.suites=[banking]", "user_tasks=[0,4]", "model=simulated", *ATTACKED, "limit=6"]
+        chosen = ["benchmark.suites=[banking]", "user_tasks=[0,4]", *ATTACKED, "limit_per_suite=6"]
         assert prepare_session([*chosen, f"logdir={logdir}"]).execute(Silent()).errors == 0
         return conversations(records_in(logdir))
 

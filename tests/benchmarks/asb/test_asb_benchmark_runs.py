@@ -58,14 +58,14 @@ def test_more_tasks_of_the_same_data_go_on_where_the_run_before_left_off(tmp_pat
     "attack", ["important_instructions", "tool_knowledge", "injecagent", "direct", "adaptive"]
 )
 def test_attacks_made_for_other_benchmarks_run_here_too(tmp_path: Path, attack: str) -> None:
-    records = ran(tmp_path, "limit=1", f"attack={attack}", "benchmark.suites=[helpdesk_agent]")
+    records = ran(tmp_path, "limit_per_suite=1", f"attack={attack}", "benchmark.suites=[helpdesk_agent]")
     assert rates(records, attack) == (1, 1.0, 1.0)
 
 
 def test_an_attack_of_ones_own_and_denial_of_service_run_here_too(tmp_path: Path) -> None:
-    own = ran(tmp_path, "limit=1", "attack=template", 'attack.template="Now {goal}"')
+    own = ran(tmp_path, "limit_per_suite=1", "attack=template", 'attack.template="Now {goal}"')
     assert all(record.security for record in own)
-    dos = ran(tmp_path, "limit=1", "attack=dos")
+    dos = ran(tmp_path, "limit_per_suite=1", "attack=dos")
     assert [record.security for record in dos] == [not record.utility for record in dos]
 
 
@@ -82,7 +82,7 @@ def test_a_model_error_makes_an_errored_case_that_is_in_no_rate(
         return Broken()
 
     monkeypatch.setattr("agentsys.benchmarks.asb.asb_benchmark.wrap_planned_model", broken)
-    (record,) = ran(tmp_path, "limit=1", "attack=opi_naive", "benchmark.suites=[helpdesk_agent]")
+    (record,) = ran(tmp_path, "limit_per_suite=1", "attack=opi_naive", "benchmark.suites=[helpdesk_agent]")
     assert (record.status, record.error_kind) == ("error", "server_error")
     assert (record.utility, record.security, record.measured) == (False, False, {})
 

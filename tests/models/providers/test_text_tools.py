@@ -17,10 +17,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from providers_under_test import answering, model_at
 
+from agentsys.defense.tool_turn import check_arguments
 from agentsys.errors import ConfigError
 from agentsys.models.chat import ChatRequest, ToolSpec, assistant, system, text_of, user
-from agentsys.models.pipeline_elements import tool_loop, tool_specs
-from agentsys.models.text_tools import MALFORMED_CALL, TEXT_PROTOCOLS, ProtocolName, with_parsed_calls
+from agentsys.models.pipeline_elements import ToolsElement, tool_loop, tool_specs
+from agentsys.models.text_tools import (
+    MALFORMED_CALL,
+    TEXT_PROTOCOLS,
+    ProtocolName,
+    explain_unread_call,
+    with_parsed_calls,
+)
 
 
 def get_day(city: str, exact: bool = False) -> str:
@@ -301,3 +308,24 @@ def test_hermes_shows_worked_calls_in_its_own_form() -> None:
     worked = f"For example:\n{call}\nand say so. {call}"
     shown = TEXT_PROTOCOLS["hermes"].format_system(worked, TOOLS)
     assert f"For example:\n<tool_call>\n{call}\n</tool_call>\nand say so. {call}\n" in shown
+
+
+@pytest.mark.parametrize(
+    ("written", "fault"),
+    [
+        ('{"name": "pay", "arguments": {"amount": 12.00 - 12.00}}', "wrong at character 47 (Expecting"),
+        ('<function=pay>{"amount": ', "wrong at character 26 (Expecting value)"),
+        ('{"arguments": {"amount": 1}}', "does not name a tool"),
+        ('{"name": ' + "[" * 100_000, "too deep"),
+    ],
+)
+def test_a_model_is_told_what_is_wrong_with_a_call_and_nothing_that_it_wrote(
+    written: str, fault: str
+) -> None:
+    call = FunctionCall(function=MALFORMED_CALL, args={"text": written})
+    told = explain_unread_call(call)
+    assert told is not None and fault in told and "pay" not in told
+    assert check_arguments(RUNTIME, call) == told
+    last = ToolsElement().query("", RUNTIME, messages=[assistant(None, [call])])[3][-1]
+    assert last["role"] == "tool" and last["error"] == told
+    assert explain_unread_call(FunctionCall(function="get_day", args={})) is None

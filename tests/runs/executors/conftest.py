@@ -12,6 +12,6 @@ from agentsys.runs.run_session import prepare_session
 def job(tmp_path_factory: pytest.TempPathFactory) -> Job:
     """One of the simulated model, of no attack."""
     logdir = tmp_path_factory.mktemp("planned")
-    chosen = ["model=simulated", "benchmark.suites=[slack]", "attack=none", "limit=1", f"logdir={logdir}"]
+    chosen = ["model=simulated", "benchmark.suites=[slack]", "limit_per_suite=1", f"logdir={logdir}"]
     (found,) = prepare_session(chosen).plan.jobs
     return found

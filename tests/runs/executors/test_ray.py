@@ -30,7 +30,7 @@ def test_without_ray_one_line_says_how_to_install_it(tmp_path: Path) -> None:
 
 
 def test_a_node_runs_what_was_asked_for_on_threads(tmp_path: Path) -> None:
-    asked_for = ["model=simulated", *SLACK, "limit=2", f"logdir={tmp_path}"]
+    asked_for = ["model=simulated", *SLACK, "limit_per_suite=2", f"logdir={tmp_path}"]
     hashes = frozenset(one.config_hash for one in prepare_session(asked_for).settings)
     request = RunRequest(("executor=ray", "++executor.workers=7", "executor.address=auto", *asked_for))
     outcome = run_as_node(request, 2, hashes)
@@ -39,7 +39,7 @@ def test_a_node_runs_what_was_asked_for_on_threads(tmp_path: Path) -> None:
 
 
 def test_a_node_with_other_versions_runs_nothing(tmp_path: Path) -> None:
-    request = RunRequest(("model=simulated", *SLACK, "limit=1", f"logdir={tmp_path}"))
+    request = RunRequest(("model=simulated", *SLACK, "limit_per_suite=1", f"logdir={tmp_path}"))
     with pytest.raises(ConfigError, match="install the same on every node"):
         run_as_node(request, 2, frozenset(["another"]))
     assert records_in(tmp_path) == {}
@@ -65,7 +65,7 @@ def cluster() -> Iterator[Any]:
 def test_two_nodes_leave_the_records_of_threads(cluster: Any, tmp_path: Path) -> None:
     import ray
 
-    plan = ["model=simulated", "defense=none,agentsys", "attack=none,direct", "limit=2"]
+    plan = ["model=simulated", "defense=none,agentsys", "attack=none,direct", "limit_per_suite=2"]
     listener = Silent()
     outcome = prepare_session([*plan, *RAY, f"logdir={tmp_path / 'ray'}"]).execute(listener)
     assert (outcome.errors, outcome.fatal, outcome.finished) == (0, None, len(listener.records))

@@ -12,7 +12,7 @@ from agentsys.runs.store import Store
 
 
 def test_a_case_that_another_process_gives_back_is_run_after_all(tmp_path: Path) -> None:
-    chosen = ["model=simulated", "benchmark.suites=[slack]", "attack=none", "limit=1"]
+    chosen = ["model=simulated", "benchmark.suites=[slack]", "attack=none", "limit_per_suite=1"]
     session = prepare_session([*chosen, f"logdir={tmp_path}"])
     (job,) = session.plan.jobs
 

@@ -43,10 +43,10 @@ def test_an_estimate_counts_the_whole_budget_of_target_and_attacker(tmp_path: Pa
         (guess,) = estimate_costs(session.plan.open_jobs, {}).values()
         return guess.tokens
 
-    plain = tokens("attack=important_instructions", "limit=20")
-    assert tokens("attack=pair", "limit=20") > 20 * plain
+    plain = tokens("attack=important_instructions", "limit_per_suite=20")
+    assert tokens("attack=pair", "limit_per_suite=20") > 20 * plain
     small = ("attack.streams=1", "attack.depth=1", "attack.search_on=1")
-    assert tokens("attack=pair", "limit=20", *small) < 3 * plain
+    assert tokens("attack=pair", "limit_per_suite=20", *small) < 3 * plain
 
 
 def test_totals_count_attempts_and_no_cost_twice(tmp_path: Path) -> None:

@@ -91,7 +91,7 @@ def test_what_a_clean_run_shows_reaches_no_prompt_outside_tags(
         inspect.unwrap(attacker_knowledge.describe_situation),
     )
     monkeypatch.setattr(attacker_knowledge, "CONTEXT_CHARS", 100_000)
-    options = ["attack.mode=per_case", "attack.knowledge=full", "injection_tasks=[1]", "limit=6"]
+    options = ["attack.mode=per_case", "attack.knowledge=full", "injection_tasks=[1]", "limit_per_suite=6"]
     for job in jobs(tmp_path, suite, *options):
         text = first_request(job)
         assert text.count("PLANTED") == 4
@@ -99,7 +99,7 @@ def test_what_a_clean_run_shows_reaches_no_prompt_outside_tags(
 
 
 def test_on_asb_the_attack_tool_is_named_and_the_start_text_is_asbs_own(tmp_path: Path) -> None:
-    chosen = ["model=simulated", "benchmark=asb", "attack=pair", "attack.mode=per_case", "limit=2"]
+    chosen = ["model=simulated", "benchmark=asb", "attack=pair", "attack.mode=per_case", "limit_per_suite=2"]
     for job in prepare_session([*chosen, f"logdir={tmp_path}"]).plan.jobs:
         quest = build_quest([job])
         suite = job.cell.benchmark.suite(job.case.suite)
