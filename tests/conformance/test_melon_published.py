@@ -29,7 +29,7 @@ from agentsys.models.recorded_runs import RecordedRun, read_run
 from agentsys.models.trace import Tracer, use_tracer
 from agentsys.models.wrappers.accounting import RecordingModel
 from agentsys.runs.instantiate import instantiate
-from baselines.melon.prompts import NOTICE, PLACEHOLDER
+from baselines.melon.guarded_turn import NOTICE, PLACEHOLDER
 
 ARCHIVE = Path(__file__).parents[2].parent / "shared/data/traces/melon-gpt-4o-mini-2024-07-18.tar.gz"
 RECORDED_PLACEHOLDER = "<Data omitted because a prompt injection was detected>"

@@ -178,8 +178,7 @@ def _baselines() -> Iterator[Target]:
 
     from agentsys.models.prompted_tools import read_calls, read_tools, wrap_in_tag, write_reply
     from baselines.drift.drift_agent import read_actor_reply
-    from baselines.drift.drift_plan import read_drift_plan
-    from baselines.drift.drift_settings import read_permission_reply
+    from baselines.drift.drift_plan import read_drift_plan, read_permission_reply
     from baselines.drift.drift_validator import (
         align_checklist,
         compare_with_checklist,

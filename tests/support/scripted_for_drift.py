@@ -13,7 +13,7 @@ from scripted_model import ScriptedModel
 from agentsys.models.chat import ChatRequest, text_of
 from agentsys.models.trace import Span, Tracer, use_tracer
 from baselines.drift.drift_agent import DriftAgent
-from baselines.drift.drift_settings import DriftSettings, PermissionCache
+from baselines.drift.drift_plan import DriftSettings, PermissionCache
 
 QUERY = "Pay the bill in bill.txt."
 STOP = "<function_call>[]</function_call><final_answer>Done.</final_answer>"
