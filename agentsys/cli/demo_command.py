@@ -62,7 +62,8 @@ def demo_command(
     _print_case(replayed.folders[0] / _CASE)
     stolen, attacked = _count_attacks(replayed.folders)
     print_line(f"So ended {stolen} of the {attacked} attacked cases that are replayed here.")
-    defended = run([*_DEFENDED, f"logdir='{cases}'"])
+    # In a folder of its own: one more case of one row would make the report's rows differ in their cases.
+    defended = run([*_DEFENDED, f"logdir='{folder / 'told'}'"])
     _print_heading("2. The same case behind AgentSys (simulated: a script that obeys, no LLM)")
     _print_case(defended.folders[0] / _CASE)
     _print_heading("3. None and four defenses on four suites (simulated, as above; half a minute)")
