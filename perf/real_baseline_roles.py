@@ -50,8 +50,13 @@ from baselines.camel.camel_agent import PROGRAM_CONTRACT, write_planner_prompt
 from baselines.camel.suite_world import QUERY_CONTRACT as CAMEL_QUERY
 from baselines.camel.suite_world import add_answer_flag
 from baselines.drift.defense import Drift
-from baselines.drift.drift_plan import make_drift_plan
-from baselines.drift.drift_settings import FUNCTION_TAG, PERMISSION_CONTRACT, ToolPermission, write_tool_line
+from baselines.drift.drift_plan import (
+    FUNCTION_TAG,
+    PERMISSION_CONTRACT,
+    ToolPermission,
+    make_drift_plan,
+    write_tool_line,
+)
 from baselines.drift.drift_validator import CURRENT, FIRST, PROPOSED, QUERY
 from baselines.drift.drift_validator import JUDGE_CONTRACT as DRIFT_JUDGE
 from baselines.drift.injection_isolator import isolate_results

@@ -12,8 +12,7 @@ import pytest
 from command_output import command_output, run_program
 from stored_examples import published, stored
 
-from agentsys.cli import COMMANDS
-from agentsys.cli.lazy_commands import _load_command
+from agentsys.cli import COMMANDS, _load_command
 from agentsys.runs.compose import compose
 
 ROOT = Path(__file__).parents[1]

@@ -90,8 +90,7 @@ def test_the_words_do_reach_an_agent_that_reads_results() -> None:
 OPENED = {
     "agentsys.defense.ability_tests": {"RECORD"},  # of a text of our own
     "agentsys.defense.delegation": {"GATE"},  # whether there is a value at all
-    "agentsys.defense.extraction": {"GATE"},
-    "agentsys.defense.no_isolation": {"AGENT"},
+    "agentsys.defense.agentsys": {"AGENT"},
     "agentsys.defense.sanitizer": {"SANITIZER"},
     "agentsys.defense.tool_turn": {"GATE", "QUARANTINE"},
     "agentsys.defense.typed.typed_session": {"GATE"},

@@ -30,8 +30,7 @@ from agentsys.models.trace import ReplyFlaw
 from baselines.attriguard.attribution_audit import JUDGE_CONTRACT as ATTRIGUARD_JUDGE
 from baselines.camel.camel_agent import PROGRAM_CONTRACT
 from baselines.camel.suite_world import QUERY_CONTRACT as CAMEL_QUERY
-from baselines.drift.drift_plan import PLANNER_CONTRACT
-from baselines.drift.drift_settings import PERMISSION_CONTRACT, read_permission_reply
+from baselines.drift.drift_plan import PERMISSION_CONTRACT, PLANNER_CONTRACT, read_permission_reply
 from baselines.drift.drift_validator import JUDGE_CONTRACT as DRIFT_JUDGE
 from baselines.drift.injection_isolator import DETECTOR_CONTRACT
 from baselines.fides.fides_agent import QUERY_CONTRACT as FIDES_QUERY
@@ -41,8 +40,13 @@ from baselines.isolategpt.app_plan import PLAN_CONTRACT
 from baselines.progent.policy_model import DECIDE_CONTRACT, UPDATE_CONTRACT, make_contract
 from baselines.progent.progent_rules import ProgentSettings
 from baselines.promptarmor.armor_guard import ARMOR_CONTRACT, read_armor_verdict
-from baselines.result_parsing.prompts import EXPECTATION_CONTRACT, EXTRACTION_CONTRACT, read_marked
-from baselines.result_parsing.result_parser import read_json_text, read_marked_or_json
+from baselines.result_parsing.result_parser import (
+    EXPECTATION_CONTRACT,
+    EXTRACTION_CONTRACT,
+    read_json_text,
+    read_marked,
+    read_marked_or_json,
+)
 from baselines.tool_filter import FILTER_CONTRACT, read_picked_tools
 
 CORPUS = Path(__file__).parent / "corpus"

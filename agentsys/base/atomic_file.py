@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all, and the temporary ones that a killed process leaves behind."""
+"""Files that are there whole or not at all, or held by one process; and what a killed one leaves behind."""
 
 from __future__ import annotations
 
@@ -10,9 +10,16 @@ import platform
 import re
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+try:
+    import fcntl
+except ImportError:  # Windows: then processes do not wait for one another, threads do
+    fcntl = None  # type: ignore[assignment]
+
+CAN_LOCK = fcntl is not None
 _TEMPORARY_NAME = re.compile(r"\.([0-9a-f]{8}-\d+-\d+)-\d+\.tmp$")
 STALE_AFTER_S = 86_400.0
 """Age from which a file of a process counts as left behind where the process cannot be asked after."""
@@ -99,6 +106,24 @@ def _write_file(path: Path, data: bytes, *, durable: bool) -> None:
             left = left[os.write(file, left) :]
         if durable:
             os.fsync(file)
+    finally:
+        os.close(file)
+
+
+@contextlib.contextmanager
+def lock_file(path: Path) -> Iterator[int]:
+    """Hold a file against other processes inside the block; it is made if it is not there, its folder is not.
+
+    Yields:
+        The open file's number.
+
+    Raises:
+        OSError: If it cannot be opened or locked.
+    """
+    file = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield file
     finally:
         os.close(file)
 

@@ -55,7 +55,6 @@ def _check_value(who: str, option: str, hint: Any, value: object) -> Any:
 
 
 def _describe_schema(schema: Mapping[str, Any]) -> str:
-    """What a JSON schema asks for, in words."""
     match schema:
         case {"anyOf": [one, {"type": "null"}]}:
             return f"{_describe_schema(one)}, or null"

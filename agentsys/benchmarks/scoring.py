@@ -16,7 +16,6 @@ from typing import Any, TypeAlias
 
 from agentdojo.functions_runtime import FunctionCall, TaskEnvironment
 from agentdojo.types import MessageContentBlock
-from deepdiff import DeepDiff
 from pydantic import BaseModel
 
 from agentsys.contracts import InjectionTask, UserTask
@@ -55,11 +54,37 @@ def deep_copy(environment: TaskEnvironment) -> TaskEnvironment:
 
 
 def are_equal(first: object, second: object) -> bool:
-    """Say whether two environments are equal, one that contains itself included."""
+    """Say whether two environments are equal, one that contains itself included (AgentDyn's do).
+
+    Pydantic's `==` goes round and round in such a one; here a pair of parts is compared once.
+    """
     try:
         return bool(first == second)
-    except RecursionError:  # pydantic's `==` goes round and round in it
-        return not DeepDiff(first, second)
+    except RecursionError:
+        return _are_parts_equal(first, second)
+
+
+def _are_parts_equal(first: object, second: object) -> bool:
+    pairs, seen = [(first, second)], set[tuple[int, int]]()
+    while pairs:
+        one, other = pairs.pop()
+        if one is other or (id(one), id(other)) in seen:
+            continue
+        seen.add((id(one), id(other)))
+        if isinstance(one, BaseModel) and isinstance(other, BaseModel) and type(one) is type(other):
+            pairs += zip(_list_state(one), _list_state(other), strict=True)
+        elif isinstance(one, dict) and isinstance(other, dict) and one.keys() == other.keys():
+            pairs += [(value, other[key]) for key, value in one.items()]
+        elif isinstance(one, list | tuple) and type(one) is type(other) and len(one) == len(other):
+            pairs += zip(one, other, strict=True)
+        elif isinstance(one, BaseModel | dict | list | tuple) or one != other:
+            return False
+    return True
+
+
+def _list_state(model: BaseModel) -> tuple[object, ...]:
+    """What makes up a pydantic model: the same as its `==` compares."""
+    return vars(model), model.__pydantic_extra__, model.__pydantic_private__
 
 
 def _find_same(first: Any, second: Any, shared: dict[int, Any]) -> bool:

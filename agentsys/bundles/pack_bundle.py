@@ -28,7 +28,7 @@ from agentsys.bundles.bundle_archive import (
 )
 from agentsys.bundles.rerun_bundle import PortableCell, check_bundled_settings, make_portable
 from agentsys.errors import ConfigError
-from agentsys.models.model_card import find_model_class, parse_card
+from agentsys.models.build_model import find_model_class, parse_card
 from agentsys.models.wrappers.reply_cache import CacheMode
 from agentsys.records.case import ATTEMPTS, UnreadableRecord
 from agentsys.records.old_shards import unpack_shards

@@ -53,6 +53,8 @@ def demo_command(
 ) -> None:
     """Show an attack that works, the same attack stopped, a table and a report. A minute; no key, no network."""
     from agentsys.api import run
+    from agentsys.cli.report_command import report_command
+    from agentsys.cli.results_command import results_command
 
     cases, tables = folder / "cases", folder / "quickstart"
     replayed = run([*_REPLAYED, f"logdir='{cases}'"])
@@ -65,8 +67,12 @@ def demo_command(
     _print_case(defended.folders[0] / _CASE)
     _print_heading("3. None and four defenses on four suites (simulated, as above; half a minute)")
     run([*_SAMPLE, f"logdir='{tables}'"])
-    _print_table(tables)
-    _show_report([cases, tables], browser=browser and sys.stdout.isatty())
+    results_command([tables])
+    page = folder / "report.html"
+    report_command([cases, tables], out=page, figures=False)
+    if browser and sys.stdout.isatty():
+        webbrowser.open(page.absolute().as_uri())
+    print_line("Next: agentsys init (tries a model of yours), agentsys list (what can be run)")
 
 
 def _print_heading(text: str) -> None:
@@ -163,22 +169,5 @@ def _read_text(content: object) -> str:
 
 
 def _count_attacks(folders: Sequence[Path]) -> tuple[int, int]:
-    """Attacked cases whose injection task was carried out, and all of them."""
     attacked = [path for folder in folders for path in folder.glob("*/*/important_instructions/*.json")]
     return sum(orjson.loads(path.read_bytes())["security"] for path in attacked), len(attacked)
-
-
-def _print_table(folder: Path) -> None:
-    from agentsys.cli.results_command import results_command
-
-    results_command([folder])
-
-
-def _show_report(folders: Sequence[Path], *, browser: bool) -> None:
-    from agentsys.cli.report_command import report_command
-
-    page = folders[0].parent / "report.html"
-    report_command(list(folders), out=page, figures=False)
-    if browser:
-        webbrowser.open(page.absolute().as_uri())
-    print_line("Next: agentsys init (tries a model of yours), agentsys list (what can be run)")

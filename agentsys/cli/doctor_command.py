@@ -5,7 +5,6 @@ Nothing here imports an SDK, and no key's value is ever read out.
 
 from __future__ import annotations
 
-import dataclasses
 import importlib.metadata
 import json
 import os
@@ -14,15 +13,14 @@ import re
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import typer
 
 from agentsys import __version__
 from agentsys.base import config_catalog
-from agentsys.cli.cli_output import ConfigDirOption, print_line
+from agentsys.cli.cli_output import print_line
 from agentsys.cli.terminal import escape_to_line
 from agentsys.errors import DISTRIBUTION, ConfigError, install_command
 from agentsys.extensions import shipped_config_dir
@@ -35,50 +33,15 @@ _EXTRA = re.compile(r"extra\s*==\s*['\"]([^'\"]+)['\"]")
 _REQUIREMENT_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
-@dataclass(frozen=True)
-class CheckResult:
+class CheckResult(NamedTuple):
     """One thing that was looked at."""
 
     subject: str
-    """What was looked at."""
     ok: bool | None
     """Whether it is as it should be; None where that was not checked. A key that is not set is not, though
     no run may need it."""
     detail: str
     """What was found and, where it helps, what to do."""
-
-
-@dataclass(frozen=True)
-class CheckReport:
-    """Everything the doctor found."""
-
-    versions: dict[str, str | None]
-    """Package -> version; None where it is not installed."""
-    models: list[CheckResult]
-    """Per model config, whether the variables it names are set."""
-    extras: list[CheckResult]
-    folders: list[CheckResult]
-    self_check: CheckResult
-
-
-def run_checks(logdir: Path, config_dirs: Sequence[Path] = (), *, ping: bool = False) -> CheckReport:
-    """Look at everything; takes as long as one case takes to run (a few seconds, mostly imports).
-
-    Args:
-        logdir: Folder that records would go to.
-        config_dirs: The user's own config folders.
-        ping: Whether each model that has its key is asked one small question, which may cost something.
-    """
-    return CheckReport(
-        versions=collect_versions(),
-        models=[
-            check_model(name, config_dirs, ping=ping)
-            for name in config_catalog.list_config_names("model", config_dirs)
-        ],
-        extras=check_extras(),
-        folders=[check_configs(), check_logdir(logdir)],
-        self_check=run_self_check(),
-    )
 
 
 def collect_versions() -> dict[str, str | None]:
@@ -183,14 +146,6 @@ def _installed_version(package: str) -> str | None:
         return None
 
 
-def check_configs() -> CheckResult:
-    """Check whether the shipped configs are where they should be."""
-    folder = shipped_config_dir()
-    if (folder / "config.yaml").is_file():
-        return CheckResult("configs", True, str(folder))
-    return CheckResult("configs", False, f"no config.yaml in {folder}: install agentsys again")
-
-
 def check_logdir(logdir: Path) -> CheckResult:
     """Check whether records could be written to `logdir`; makes nothing that stays."""
     nearest = next(folder for folder in (logdir.absolute(), *logdir.absolute().parents) if folder.exists())
@@ -239,44 +194,39 @@ def _run_one_case() -> list[CaseRecord]:
     return records
 
 
-def doctor_command(
-    logdir: Annotated[Path, typer.Option(help="Where records would be stored.")] = Path("results/runs"),
-    config_dir: ConfigDirOption = None,
-    ping: Annotated[
-        bool, typer.Option("--ping", help="Ask each model that has its key one small question.")
-    ] = False,
-    format: Annotated[Literal["table", "json"], typer.Option(help="How to print.")] = "table",
-) -> None:
+def print_checks(config_dirs: Sequence[Path], *, ping: bool, as_json: bool) -> None:
     """Check versions, keys, extras and folders, and run one case. Exits with 1 if the case fails."""
-    report = run_checks(logdir, config_dir or [], ping=ping)
-    if format == "json":
-        print(json.dumps(dataclasses.asdict(report), indent=2))
+    folder = shipped_config_dir()
+    has_configs = (folder / "config.yaml").is_file()
+    configs = str(folder) if has_configs else f"no config.yaml in {folder}: install agentsys again"
+    versions, self_check = collect_versions(), run_self_check()
+    names = config_catalog.list_config_names("model", config_dirs)
+    sections = {
+        "models": [check_model(name, config_dirs, ping=ping) for name in names],
+        "extras": check_extras(),
+        "folders": [CheckResult("configs", has_configs, configs), check_logdir(Path("results/runs"))],
+    }
+    if as_json:
+        listed = {title: [one._asdict() for one in results] for title, results in sections.items()}
+        print(json.dumps({"versions": versions, **listed, "self_check": self_check._asdict()}, indent=2))
     else:
-        for line in _report_lines(report):
-            print_line(line, hang="      ")
-    if not report.self_check.ok:
+        _print_section(
+            "Versions",
+            [CheckResult(n, told is not None, told or "not installed") for n, told in versions.items()],
+        )
+        for title, results in sections.items():
+            _print_section(title.capitalize(), results)
+        _print_section("Self-check", [self_check])
+    if not self_check.ok:
         raise typer.Exit(1)
 
 
-def _report_lines(report: CheckReport) -> list[str]:
-    versions = [
-        CheckResult(name, told is not None, told or "not installed") for name, told in report.versions.items()
-    ]
-    sections = {
-        "Versions": versions,
-        "Models": report.models,
-        "Extras": report.extras,
-        "Folders": report.folders,
-        "Self-check": [report.self_check],
-    }
-    lines = []
-    for title, results in sections.items():
-        width = max((len(escape_to_line(one.subject)) for one in results), default=0)
-        lines.append(title)
-        for one in results:
-            subject, detail = escape_to_line(one.subject), escape_to_line(one.detail)
-            lines.append(f"  {_MARKS[one.ok]} {subject:<{width}}  {detail}")
-    return lines
+def _print_section(title: str, results: Sequence[CheckResult]) -> None:
+    print_line(title)
+    width = max((len(escape_to_line(one.subject)) for one in results), default=0)
+    for one in results:
+        subject, detail = escape_to_line(one.subject), escape_to_line(one.detail)
+        print_line(f"  {_MARKS[one.ok]} {subject:<{width}}  {detail}", hang="      ")
 
 
 _MARKS = {True: "+", False: "-", None: "?"}

@@ -13,11 +13,11 @@ from agentsys.analysis.tables.write_terminal import GridTables
 from agentsys.base.config_catalog import load_config
 from agentsys.cli.cli_output import print_to_console
 from agentsys.errors import ConfigError
-from agentsys.models.model_card import ModelCard, parse_card
+from agentsys.models.build_model import ModelCard, parse_card
 from agentsys.runs.cell import resolve_model_config
-from agentsys.runs.plan import Job
+from agentsys.runs.plan import CellLabels
 from agentsys.runs.preflight import BlockedCell, group_by_cause
-from agentsys.runs.preview import CellKey, CostEstimate, can_cost_more, estimate_costs, rehearse_jobs
+from agentsys.runs.preview import CostEstimate, can_cost_more, estimate_costs, rehearse_jobs
 from agentsys.runs.run_session import Session
 
 _ESTIMATE_NOTE = (
@@ -28,7 +28,7 @@ _ESTIMATE_NOTE = (
 
 def show_estimate(session: Session, config_dirs: Sequence[Path], console: Console) -> None:
     """Print what each cell of a rehearsal will cost, and what cannot run here."""
-    counts = count_cases_by_cell(session.plan.open_jobs)
+    counts = Counter(job.labels for job in session.plan.open_jobs)
     with console.status("Estimating tokens on the simulated model ..."):
         estimates = estimate_costs(session.plan.open_jobs, _load_role_cards(session, config_dirs))
     needs = {job.labels: job.cell.lacks[0].needs for job in session.plan.open_jobs if job.cell.lacks}
@@ -70,11 +70,6 @@ def refuse_if_expensive(session: Session, config_dirs: Sequence[Path], console: 
         )
 
 
-def count_cases_by_cell(jobs: Sequence[Job]) -> Counter[CellKey]:
-    """How many cases each cell has."""
-    return Counter(job.labels for job in jobs)
-
-
 def _load_role_cards(session: Session, config_dirs: Sequence[Path]) -> dict[str, ModelCard]:
     roles = {
         name for one in session.settings for name in parse_card(resolve_model_config(one)).roles.values()
@@ -83,13 +78,12 @@ def _load_role_cards(session: Session, config_dirs: Sequence[Path]) -> dict[str,
 
 
 def _estimate_columns(guess: CostEstimate, needs: str | None) -> tuple[str, str]:
-    """Tokens and cost of a cell, as the table has them."""
     if guess.fails is not None:
         return f"needs {needs}" if needs else "cannot run here", "n/a"
     return f"{guess.tokens:,}", "unknown" if guess.cost_usd is None else f"${guess.cost_usd:,.2f}"
 
 
-def _total_line(cases: int, estimates: Mapping[CellKey, CostEstimate]) -> str:
+def _total_line(cases: int, estimates: Mapping[CellLabels, CostEstimate]) -> str:
     able = [guess for guess in estimates.values() if guess.fails is None]
     costs = [guess.cost_usd for guess in able]
     cost = "unknown" if None in costs else f"${sum(cost for cost in costs if cost is not None):,.2f}"

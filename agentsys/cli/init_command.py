@@ -8,9 +8,9 @@ import re
 import shlex
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 import typer
 import yaml
@@ -20,7 +20,7 @@ from agentsys.cli.terminal import escape_to_line
 from agentsys.errors import ConfigError, Unavailable
 
 if TYPE_CHECKING:
-    from agentsys.models.chat import ChatModel, ChatRequest
+    from agentsys.models.chat import ChatModel
 
 _NATIVE = "make a tool call"
 _JSON = "write JSON by a schema"
@@ -41,8 +41,7 @@ _NEEDS: dict[str, tuple[str, ...]] = {
 """Defense -> the abilities without which its row shows the model's failure and not the defense."""
 
 
-@dataclass(frozen=True)
-class Ability:
+class Ability(NamedTuple):
     """What one test found."""
 
     name: str
@@ -78,9 +77,9 @@ def init_command(
 ) -> None:
     """Write the YAML of a model of yours, try what it is able to, and say what to run. --check: the installation."""
     if check:
-        from agentsys.cli.doctor_command import doctor_command
+        from agentsys.cli.doctor_command import print_checks
 
-        doctor_command(config_dir=config_dir, ping=ping, format=form)
+        print_checks(config_dir or [], ping=ping, as_json=form == "json")
         return
     values = _collect_values(url, model, name, key_env)
     file = _write_yaml(to, values)
@@ -205,8 +204,8 @@ def _try_abilities(values: dict[str, Any]) -> tuple[list[Ability], dict[str, Any
     Raises:
         Unavailable: If the model cannot be asked.
     """
-    from agentsys.models.chat import ModelError
-    from agentsys.models.reply_checks import is_expected_call
+    from agentsys.models.chat import ModelError, system
+    from agentsys.models.reply_checks import CONNECTION_QUESTION, is_expected_call
     from agentsys.models.text_tools import TEXT_PROTOCOLS
     from agentsys.runs.preflight import find_first_trouble
 
@@ -217,26 +216,19 @@ def _try_abilities(values: dict[str, Any]) -> tuple[list[Ability], dict[str, Any
     if trouble is None and not odd:
         print_line("Its server takes tools and parses calls (tools: native).")
         return [Ability(_NATIVE, True, ""), *_ask_all(model)], values
+    # The question before every run, with a system message: tools through text stand in it.
+    told = [system("You work with tools."), *CONNECTION_QUESTION.messages]
     for protocol in TEXT_PROTOCOLS:
         tried = values | {"tools": "text", "text_protocol": protocol}
         texting = _build_model(tried)
         try:
-            called = is_expected_call(texting.complete(_make_call_question()))
+            called = is_expected_call(texting.complete(replace(CONNECTION_QUESTION, messages=told)))
         except ModelError:
             continue
         if called:
             print_line(f"Its server parses no calls; they go through text (text_protocol: {protocol}).")
             return [Ability(_NATIVE, True, ""), *_ask_all(texting)], tried
     return [Ability(_NATIVE, False, "neither natively nor through text"), *_ask_all(model)], values
-
-
-def _make_call_question() -> ChatRequest:
-    """The question before every run, with a system message: tools through text stand in it."""
-    from agentsys.models.chat import ChatRequest, system
-    from agentsys.models.reply_checks import CONNECTION_QUESTION
-
-    asked = CONNECTION_QUESTION
-    return ChatRequest([system("You work with tools."), *asked.messages], asked.tools, role=asked.role)
 
 
 def _build_model(values: Mapping[str, Any]) -> ChatModel:
@@ -262,8 +254,13 @@ def _ask_all(model: ChatModel) -> list[Ability]:
     return found
 
 
-def _write_json(model: ChatModel) -> list[Ability]:
+def _ask_model(model: ChatModel, question: str) -> str:
     from agentsys.models.chat import ChatRequest, text_of, user
+
+    return text_of(model.complete(ChatRequest([user(question)])).message)
+
+
+def _write_json(model: ChatModel) -> list[Ability]:
     from agentsys.models.loose_json import find_object_with
 
     schema = {"type": "object", "properties": {"city": {"type": "string"}, "year": {"type": "integer"}}}
@@ -271,17 +268,16 @@ def _write_json(model: ChatModel) -> list[Ability]:
         "Reply with one JSON object that fits this schema and nothing else: "
         f"{json.dumps(schema)}. The text: The tower in Leeds was finished in 1931."
     )
-    said = text_of(model.complete(ChatRequest([user(question)])).message)
+    said = _ask_model(model, question)
     value = find_object_with(said, ("city", "year"))
     right = value is not None and value.get("city") == "Leeds" and value.get("year") == 1931
     return [Ability(_JSON, right, said[:120])]
 
 
 def _write_code(model: ChatModel) -> list[Ability]:
-    from agentsys.models.chat import ChatRequest, text_of, user
-
-    question = "Write Python that prints the sum of 17 and 25, in exactly one fenced code block (```python)."
-    said = text_of(model.complete(ChatRequest([user(question)])).message)
+    said = _ask_model(
+        model, "Write Python that prints the sum of 17 and 25, in exactly one fenced code block (```python)."
+    )
     blocks = re.findall(r"```(?:python)?\s*\n(.*?)```", said, re.DOTALL)
     right = len(blocks) == 1 and "print" in blocks[0]
     return [Ability(_CODE, right, said[:120])]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from enum import Enum
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -13,8 +12,8 @@ from typer.core import TyperGroup
 from agentsys.analysis.tables.table_document import between_words
 from agentsys.base.config_catalog import CONFIG_GROUPS, find_config_file, list_config_names, read_description
 from agentsys.base.object_import import add_plugin_paths
+from agentsys.cli import complete_names, complete_overrides, format_examples
 from agentsys.cli.cli_output import ConfigDirOption, PluginPathOption, print_line, table_width
-from agentsys.cli.lazy_commands import LazyCommand, complete_names, complete_overrides, format_examples
 from agentsys.cli.terminal import escape_controls, escape_to_line
 from agentsys.errors import ConfigError, unknown_name
 
@@ -44,72 +43,23 @@ app = typer.Typer(
 )
 
 
-@app.command(
-    "config",
-    context_settings={"ignore_unknown_options": True},
-    epilog=format_examples(
-        "agentsys show config defense=none,agentsys limit_per_suite=3",
-        "agentsys show config results results/runs --fixed",
-    ),
-)
+@app.command("config", epilog=format_examples("agentsys show config defense=none,agentsys limit_per_suite=3"))
 def show_config(
-    line: Annotated[
+    overrides: Annotated[
         list[str] | None,
-        typer.Argument(
-            metavar="[COMMAND] [ARGUMENT]...",
-            help="Overrides as for `agentsys run`; or any command with its arguments.",
-            autocompletion=complete_overrides,
-        ),
+        typer.Argument(help="Overrides as for `agentsys run`.", autocompletion=complete_overrides),
     ] = None,
     config_dir: ConfigDirOption = None,
 ) -> None:
-    """Print as YAML what a command would work with; of a sweep, one document for each combination."""
-    from agentsys.cli import COMMANDS
+    """Print as YAML what a run would work with; of a sweep, one document for each combination."""
+    import yaml
 
-    words, folders = line or [], config_dir or []
-    command = words[0] if words and words[0] in COMMANDS else None
-    if command is None:
-        _print_settings(words, folders)
-        return
-    own = [word for folder in folders for word in ("--config-dir", str(folder))]
-    context = LazyCommand(command, COMMANDS[command]).make_context(command, [*words[1:], *own])
-    _print_document({"command": command, "options": _typed_options(context)})
-    if overrides := context.params.get("overrides"):
-        _print_settings(overrides, folders)
-
-
-def _print_settings(overrides: list[str], config_dirs: list[Path]) -> None:
     from agentsys.models.secrets import mask_credentials
     from agentsys.runs.compose import compose
 
-    for settings in compose(overrides, config_dirs):
-        _print_document(mask_credentials(settings.model_dump(mode="json")))
-
-
-def _typed_options(context: Any) -> dict[str, Any]:
-    """The command's options as they are typed, with what they are set to."""
-    shown = {}
-    for parameter in context.command.params:
-        if parameter.name in context.params and parameter.name != "overrides":
-            name = max(parameter.opts, key=len) if parameter.param_type_name == "option" else parameter.name
-            shown[name] = _to_yaml_value(context.params[parameter.name])
-    return shown
-
-
-def _to_yaml_value(value: Any) -> Any:
-    """An option's value as YAML can hold it."""
-    if isinstance(value, list | tuple):
-        return [_to_yaml_value(one) for one in value]
-    if isinstance(value, Enum):
-        return value.value
-    return value if isinstance(value, bool | int | float | None) else str(value)
-
-
-def _print_document(values: Any) -> None:
-    import yaml
-
-    print("---")
-    print(escape_controls(yaml.safe_dump(values, sort_keys=False)).rstrip())
+    for settings in compose(overrides or [], config_dir or []):
+        shown = yaml.safe_dump(mask_credentials(settings.model_dump(mode="json")), sort_keys=False)
+        print(f"---\n{escape_controls(shown).rstrip()}")
 
 
 @app.command(
@@ -124,11 +74,10 @@ def show_defense(
     plugin_path: PluginPathOption = None,
 ) -> None:
     """Print what a defense does, as its config sets it: what a defense-aware attacker is told."""
-    print_line(describe_defense_named(name, config_dir or [], plugin_path or []))
+    print_line(_describe_defense(name, config_dir or [], plugin_path or []))
 
 
-def describe_defense_named(name: str, config_dirs: list[Path], plugin_paths: list[Path]) -> str:
-    """A defense's description of itself."""
+def _describe_defense(name: str, config_dirs: list[Path], plugin_paths: list[Path]) -> str:
     from agentsys.runs.search_target import describe_defense
 
     return describe_defense(_build_defense(name, config_dirs, plugin_paths))
@@ -155,7 +104,6 @@ def show_prompts(
 
 
 def _build_defense(name: str, config_dirs: list[Path], plugin_paths: list[Path]) -> Any:
-    """A defense with the options its config gives."""
     find_config_file("defense", name, config_dirs)  # an unknown name is refused before heavy imports
     add_plugin_paths(plugin_paths)
     from agentsys.runs.instantiate import instantiate
@@ -199,11 +147,11 @@ def show_attack(
 
     add_plugin_paths(plugin_path or [])
     chosen = [f"attack={name}", *(overrides or [])]
-    shown = write_attack_texts(chosen, suite, user_task, injection_task, config_dir or [])
-    for source in shown.sources:
+    texts, sources = write_attack_texts(chosen, suite, user_task, injection_task, config_dir or [])
+    for source in sources:
         print_line(escape_to_line(source))
-    for vector, text in shown.texts.items():
-        print(f"=== {escape_to_line(vector)} ===\n{escape_controls(text.written)}\n")
+    for text in texts:
+        print(f"=== {escape_to_line(text.vector)} ===\n{escape_controls(text.written)}\n")
         if text.read != text.written:
             print(f"--- as a model reads it ---\n{escape_controls(text.read)}\n")
 
@@ -249,28 +197,26 @@ def list_command(
         raise ConfigError("--long is for defenses, as in agentsys list defenses --long.")
     if format == "json":
         listed = [{"name": name, "description": text} for name, text in rows]
-        more = [{"long": describe_defense_named(name, dirs, [])} if long else {} for name, _ in rows]
+        more = [{"long": _describe_defense(name, dirs, [])} if long else {} for name, _ in rows]
         print(json.dumps([one | other for one, other in zip(listed, more, strict=True)], indent=2))
         return
     if long and format == "markdown":
-        parts = [f"## {escape_to_line(name)}\n\n{describe_defense_named(name, dirs, [])}" for name, _ in rows]
+        parts = [f"## {escape_to_line(name)}\n\n{_describe_defense(name, dirs, [])}" for name, _ in rows]
         print("\n\n".join(parts))
         return
     if long:
         for name, text in rows:
             print_line(f"{escape_to_line(name)}: {escape_to_line(text)}", hang="  ")
-            does = f"  {escape_to_line(describe_defense_named(name, dirs, []))}"
+            does = f"  {escape_to_line(_describe_defense(name, dirs, []))}"
             print(between_words(does, min(table_width(), 100), "  ") + "\n")
         return
     if group is None:
         print_line("A dozen defenses by what they do (defense=NAME):")
-        for line in align_columns([(family, ", ".join(names)) for family, names in _FAMILIES.items()]):
-            print_line(f"  {line}", hang="    ")
-    for line in align_columns(rows):
-        print_line(line, hang="    ")
+        _print_columns([(family, ", ".join(names)) for family, names in _FAMILIES.items()], "  ")
+    _print_columns(rows)
 
 
-def align_columns(rows: list[tuple[str, str]]) -> list[str]:
-    """Lines of two columns."""
+def _print_columns(rows: list[tuple[str, str]], indent: str = "") -> None:
     width = max((len(escape_to_line(name)) for name, _ in rows), default=0)
-    return [f"{escape_to_line(name):<{width}}  {escape_to_line(text)}".rstrip() for name, text in rows]
+    for name, text in rows:
+        print_line(f"{indent}{escape_to_line(name):<{width}}  {escape_to_line(text)}".rstrip(), hang="    ")

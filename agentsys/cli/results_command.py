@@ -147,7 +147,6 @@ def _measure(
 def _write_screen(
     shown: Document, cases: Sequence[CaseRow], folders: Sequence[Path], out: Path | None, called: DisplayNames
 ) -> None:
-    """Write the most important of some results, and what it took."""
     write_output(Output("agentsys results", shown, LongForm({}, [])), OutputFormat.TABLE, out, called)
     if out is None:
         _print_below(cases, folders, full=False)

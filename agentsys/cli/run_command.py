@@ -17,8 +17,8 @@ import typer
 
 from agentsys.base.grouping import format_count
 from agentsys.base.ledger import sum_ledgers
+from agentsys.cli import complete_overrides
 from agentsys.cli.cli_output import PluginPathOption, next_step_line, print_to_console, table_width
-from agentsys.cli.lazy_commands import complete_overrides
 from agentsys.cli.terminal import escape_controls, raise_on_stop_signals
 from agentsys.errors import ConfigError
 
@@ -107,7 +107,6 @@ def run_cases_command(
 
 
 def _run_and_print(session: Session, console: Console, chatter: Console, *, verbose: bool) -> None:
-    """Run the open cases, then print table, conclusion and the last lines."""
     for oddity in session.oddities:
         print_to_console(chatter, oddity)
     if session.obstacles:
@@ -161,7 +160,9 @@ def _print_plan(session: Session, console: Console) -> None:
     for left_out in plan.skipped:
         print_to_console(console, left_out.summary_line)
     if plan.searched:
-        print_to_console(console, session.searches.summary_line)
+        from agentsys.runs.search_plan import describe_searches
+
+        print_to_console(console, describe_searches(plan.searched, session.store))
     for key in plan.corrupt[:5]:
         print_to_console(
             console,
@@ -170,8 +171,7 @@ def _print_plan(session: Session, console: Console) -> None:
 
 
 def _run_with_progress(session: Session, console: Console, *, verbose: bool) -> RunOutcome:
-    from agentsys.cli.run_progress import LiveProgress, PlainProgress, VerboseProgress
-    from agentsys.runs.run_totals import RunningTotals
+    from agentsys.cli.run_progress import LiveProgress, PlainProgress, RunningTotals, VerboseProgress
 
     totals = RunningTotals.of_jobs(session.plan.open_jobs)
     meter = None if session.books is None else session.books.meter
@@ -265,9 +265,7 @@ def _print_conclusion(session: Session, outcome: RunOutcome, console: Console) -
     if outcome.finished and outcome.errors == outcome.finished and not session.plan.finished:
         from agentsys.runs.run_totals import describe_likely_cause
 
-        print_to_console(
-            console, f"Nothing completed: {describe_likely_cause(outcome.troubles, session.settings)}"
-        )
+        print_to_console(console, f"Nothing completed: {describe_likely_cause(outcome.troubles)}")
         raise typer.Exit(1)
     if outcome.ended_cells:
         raise typer.Exit(1)

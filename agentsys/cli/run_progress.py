@@ -1,9 +1,11 @@
-"""Progress of a run: a live display on a terminal, a plain line a minute elsewhere."""
+"""Progress of a run: its totals so far, a live display on a terminal, a plain line a minute elsewhere."""
 
 from __future__ import annotations
 
 import time
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from types import TracebackType
 
 from rich.console import Console, Group
@@ -12,15 +14,166 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from agentsys.base.grouping import format_count
+from agentsys.attacks.search_options import PER_CASE
+from agentsys.base.grouping import abbreviate_count, format_count, format_duration
 from agentsys.cli.cli_output import print_to_console
 from agentsys.cli.terminal import escape_to_line
 from agentsys.models.budget import Meter
 from agentsys.records.case_row import NO_ATTACK
 from agentsys.records.schema import CaseRecord
-from agentsys.runs.run_totals import CellLabels, CellTotals, RunningTotals, format_share
+from agentsys.runs.plan import CellLabels, Job
+from agentsys.runs.run_totals import Listener
 
 LINE_EVERY_S = 60.0
+
+
+@dataclass
+class CellTotals:
+    """Counts of one cell since the run started."""
+
+    planned: int
+    """Cases to run."""
+    done: int = 0
+    errors: int = 0
+    rated: int = 0
+    """Cases that ended without an error."""
+    solved: int = 0
+    hit: int = 0
+    """Attacked cases whose injection task was carried out."""
+    seconds: float = 0.0
+    """Time that its finished cases took, one after the other."""
+
+    def add(self, record: CaseRecord) -> None:
+        """Count one finished case; errored cases enter no rate."""
+        self.done += 1
+        self.seconds += max((span.duration_s for span in record.spans), default=0.0)
+        if record.status == "error":
+            self.errors += 1
+            return
+        self.rated += 1
+        self.solved += record.utility
+        self.hit += record.case.injection_task_id is not None and record.security
+
+
+@dataclass
+class RunningTotals:
+    """Counts since the run started. Rates are pooled over the suites; tables come later."""
+
+    planned: int
+    """Cases to run."""
+    clock: Callable[[], float] = time.monotonic
+    cells: dict[CellLabels, CellTotals] = field(default_factory=dict)
+    """In the order of the plan."""
+    done: int = 0
+    attempts: int = 0
+    """Attempts that searches made."""
+    tokens: int | None = 0
+    """None as soon as one reply came without a count."""
+    cost_usd: float | None = 0.0
+    """None as soon as one call has no known price."""
+    started: float = field(default=0.0)
+
+    def __post_init__(self) -> None:
+        self.started = self.clock()
+
+    @classmethod
+    def of_jobs(cls, jobs: Iterable[Job]) -> RunningTotals:
+        """Totals of a run that is about to start."""
+        planned = Counter(job.labels for job in jobs)
+        return cls(planned.total(), cells={name: CellTotals(count) for name, count in planned.items()})
+
+    def add_attempt(self, record: CaseRecord) -> None:
+        """Count one attempt of a search: it costs, and is no case."""
+        self.attempts += 1
+        self._add_cost(record)
+
+    def add(self, record: CaseRecord) -> None:
+        """Count one finished case."""
+        self.done += 1
+        search = record.search
+        # The record of a search's best attempt has its cost counted already.
+        if search is None or search.mode != PER_CASE or search.attempts <= search.refused:
+            self._add_cost(record)
+        case = record.case
+        self.cells.setdefault(CellLabels(case.model, case.defense, case.attack), CellTotals(1)).add(record)
+
+    def _add_cost(self, record: CaseRecord) -> None:
+        for usage in record.usage.values():
+            counted = self.tokens is not None and not usage.uncounted
+            self.tokens = (self.tokens or 0) + usage.prompt + usage.completion if counted else None
+            known = self.cost_usd is not None and usage.cost_usd is not None
+            self.cost_usd = (self.cost_usd or 0.0) + (usage.cost_usd or 0.0) if known else None
+
+    @property
+    def errors(self) -> int:
+        """Cases that ended in an error."""
+        return sum(cell.errors for cell in self.cells.values())
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds since the run started."""
+        return self.clock() - self.started
+
+    @property
+    def per_second(self) -> float:
+        """Cases finished per second so far; 0 before the first."""
+        return self.done / self.elapsed if self.elapsed > 0 else 0.0
+
+    @property
+    def seconds_left(self) -> float | None:
+        """Estimated seconds to the end; None before the first case.
+
+        What is left of a cell takes what its cases took so far (of one not begun: what all cases took), and
+        as many go on side by side as did so far.
+        """
+        if not self.done:
+            return None
+        spent = sum(cell.seconds for cell in self.cells.values())
+        if not spent:
+            return (self.planned - self.done) / self.per_second if self.per_second else None
+        left = sum(
+            max(cell.planned - cell.done, 0) * (cell.seconds / cell.done if cell.done else spent / self.done)
+            for cell in self.cells.values()
+        )
+        return left * self.elapsed / spent
+
+    @property
+    def progress(self) -> str:
+        """How far it is, and how long it takes."""
+        left = f", {format_duration(self.seconds_left)} left" if self.done < self.planned else ""
+        rate = f", {self.per_second:.1f} a second" if self.done else ""
+        return f"{self.done}/{self.planned} cases{rate}, {format_duration(self.elapsed)} elapsed{left}"
+
+    def format_figures(self) -> str:
+        """ASR per defense, errors and what was spent."""
+        rates = [f"ASR {name} {asr}" for name, asr in self.asr_by_defense().items()]
+        return ", ".join([*rates, self.spending_text])
+
+    @property
+    def spending_text(self) -> str:
+        """Errors, and what the cases took."""
+        parts = [
+            f"errors {self.errors}",
+            *([f"attempts {self.attempts}"] if self.attempts else []),
+            "tokens unknown" if self.tokens is None else f"tokens {abbreviate_count(self.tokens)}",
+            "cost unknown" if self.cost_usd is None else f"cost ${self.cost_usd:.2f}",
+        ]
+        return ", ".join(parts)
+
+    def asr_by_defense(self) -> dict[str, str]:
+        """Defense, behind its model if there are several -> ASR over all attacks so far."""
+        several = len({name.model for name in self.cells}) > 1
+        sums: defaultdict[str, list[int]] = defaultdict(lambda: [0, 0])
+        for name, cell in self.cells.items():
+            if name.attack != NO_ATTACK:
+                both = sums[f"{name.model} / {name.defense}" if several else name.defense]
+                both[0], both[1] = both[0] + cell.hit, both[1] + cell.rated
+        return {name: format_share(hit, rated) for name, (hit, rated) in sums.items()}
+
+
+def format_share(part: int, whole: int) -> str:
+    """A share in percent, e.g. `52.1%`; `-` of nothing."""
+    return f"{100 * part / whole:.1f}%" if whole else "-"
 
 
 def _joined_text(processes: Sequence[int]) -> str:
@@ -33,9 +186,7 @@ def _stopping_text(why: str, running: int) -> str:
     return f"stopping ({escape_to_line(why)}): finishing {left}; Ctrl-C again drops them"
 
 
-class _CountingListener:
-    """Counts what ends, whichever way that is shown."""
-
+class _CountingListener(Listener):
     def __init__(self, totals: RunningTotals, console: Console, meter: Meter | None = None) -> None:
         self._totals, self._console, self._meter = totals, console, meter
 
@@ -77,9 +228,6 @@ class LiveProgress(_CountingListener):
     def joined(self, processes: Sequence[int]) -> None:
         """Say that the work is shared."""
         self._live.console.print(_joined_text(processes), markup=False, highlight=False, soft_wrap=True)
-
-    def tick(self) -> None:
-        """Nothing to do: the display redraws itself."""
 
     def stopping(self, why: str, running: int) -> None:
         """Say that the run is ending early."""
@@ -145,7 +293,6 @@ def _display_rank(cell: CellTotals) -> int:
 
 
 def _format_rates(name: CellLabels, cell: CellTotals) -> str:
-    """What a cell's cases came to so far."""
     if not cell.done:
         return "waiting"
     errors = f", {format_count(cell.errors, 'error')}" if cell.errors else ""
@@ -204,7 +351,6 @@ class VerboseProgress(PlainProgress):
 
 
 def _format_case(record: CaseRecord) -> str:
-    """What became of a case, in words."""
     if record.status == "error":
         return f"error ({record.error_kind})"
     solved = f"user task {'solved' if record.utility else 'not solved'}"

@@ -12,10 +12,16 @@ from typing import Any, ClassVar
 
 from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
 from agentdojo.agent_pipeline.basic_elements import InitQuery, SystemMessage
-from agentdojo.types import ChatMessage
+from agentdojo.functions_runtime import FunctionCall
+from agentdojo.types import (
+    ChatAssistantMessage,
+    ChatMessage,
+    ChatToolResultMessage,
+    text_content_block_from_string,
+)
 
 from agentsys.contracts import Suite
-from agentsys.defense.agent_session import AgentSession, SessionElement
+from agentsys.defense.agent_session import AgentSession, OutOfCalls, SessionElement
 from agentsys.defense.agentsys_settings import (
     AgentSysSettings,
     FillMode,
@@ -23,22 +29,116 @@ from agentsys.defense.agentsys_settings import (
     WorkerTools,
     read_operators_file,
 )
+from agentsys.defense.call_trace import CallTrace, TracedCall
 from agentsys.defense.delegation import serve_turn
 from agentsys.defense.gate import Failure, GateRule
-from agentsys.defense.no_isolation import GuardedAgent
 from agentsys.defense.pinned_tools import ToolPins
 from agentsys.defense.privileges import PRIVILEGES_CONTRACT, Labels, Privilege, get_privilege_store
 from agentsys.defense.prompts import MAIN, WORKER_MISSING, WORKER_TOOLS
-from agentsys.defense.sanitizer import SANITIZER_CONTRACT
+from agentsys.defense.sanitizer import SANITIZER_CONTRACT, sanitize
 from agentsys.defense.simulated_agentsys import SIMULATED_ROLES
-from agentsys.defense.tool_turn import ask_next_message
+from agentsys.defense.tool_turn import ask_next_message, check_arguments, run_tool
 from agentsys.defense.validator import VALIDATOR_CONTRACT
 from agentsys.defense.worker import WORKER_CONTRACT, CallingAgent
 from agentsys.errors import ConfigError
-from agentsys.models.chat import ChatModel
+from agentsys.models.chat import ChatModel, text_of, tool_message
 from agentsys.models.pipeline_elements import default_system_message, named_pipeline
 from agentsys.models.reply_contract import ReplyContract
+from agentsys.models.untrusted import Reader, Untrusted
 from agentsys.simulated.simulated_role import SimulatedRole
+
+GUARDED_AGENT_ROLE = "agent"
+
+
+class GuardedAgent(SessionElement):
+    """A plain tool-calling agent whose command calls are judged before they run (`isolation` is off)."""
+
+    name = "agentsys_no_isolation"
+
+    def converse(self, session: AgentSession, context: list[ChatMessage]) -> bool:
+        """Extend the context turn by turn, under the main agent's bounds."""
+        trace = CallTrace()
+        for step in range(session.settings.main_steps + 1):
+            message, refused = _ask_judged_message(session, context, trace)
+            context.append(message)
+            if not message["tool_calls"]:
+                return True
+            if step == session.settings.main_steps:
+                break
+            for place, call in enumerate(message["tool_calls"]):
+                context.append(_run_call(session, call, trace, refused.get(place)))
+        return False
+
+
+def _ask_judged_message(
+    session: AgentSession, context: list[ChatMessage], trace: CallTrace
+) -> tuple[ChatAssistantMessage, Mapping[int, Failure]]:
+    """The agent's next message and, by place, why some of its calls may not run.
+
+    All calls of the message are judged before any runs. If one is denied, all tool results so far are
+    cleaned and the agent is asked again, as often as the budget allows; the refused message is forgotten.
+    """
+    session.begin_subtask()
+    message = ask_next_message(session.main_model, GUARDED_AGENT_ROLE, context, session.plain_tools)
+    refused = _find_refusals(session, message, trace)
+    for _ in range(session.settings.max_restarts):
+        if Failure.DENIED not in refused.values():
+            break
+        try:
+            context[:] = [_sanitize_result(session, item) for item in context]
+            message = ask_next_message(session.model, GUARDED_AGENT_ROLE, context, session.plain_tools)
+        except OutOfCalls:
+            break
+        refused = _find_refusals(session, message, trace)
+    return message, refused
+
+
+def _find_refusals(
+    session: AgentSession, message: ChatAssistantMessage, trace: CallTrace
+) -> Mapping[int, Failure]:
+    earlier = trace.branch()
+    refused: dict[int, Failure] = {}
+    for place, call in enumerate(message["tool_calls"] or ()):
+        arguments = check_arguments(session.runtime, call)
+        if place >= session.settings.calls_per_turn:
+            refused[place] = Failure.BUDGET_EXHAUSTED
+        elif not isinstance(arguments, str):
+            proposed = TracedCall(call.function, arguments.parsed, None)
+            judge = session.settings.validator
+            if session.allows_within_budget(judge, proposed, earlier):
+                earlier.add(proposed)
+            else:
+                refused[place] = Failure.DENIED
+    return refused
+
+
+def _sanitize_result(session: AgentSession, message: ChatMessage) -> ChatMessage:
+    if message["role"] != "tool":
+        return message
+    tool = message["tool_call"].function
+    error = message["error"]
+    text = _show(sanitize(session.model, Untrusted(text_of(message)), tool).text)
+    error = _show(sanitize(session.model, Untrusted(error), tool).text) if error is not None else None
+    return {**message, "content": [text_content_block_from_string(text)], "error": error}
+
+
+def _run_call(
+    session: AgentSession, call: FunctionCall, trace: CallTrace, refused: Failure | None
+) -> ChatToolResultMessage:
+    arguments = check_arguments(session.runtime, call)
+    if isinstance(arguments, str):
+        return tool_message(call, arguments)
+    if refused is not None:
+        return tool_message(call, refused.as_text(tool_ran=False))
+    trace.add(TracedCall(call.function, arguments.parsed, None))
+    output = run_tool(session.runtime, session.env, call.function, arguments.raw)
+    error = None if output.error is None else _show(output.error.text)
+    return tool_message(call, _show(output.text), error)
+
+
+def _show(foreign: Untrusted[str]) -> str:
+    """What the agent reads of a tool: all of it, for nothing is isolated here."""
+    return foreign.open_for(Reader.AGENT)
 
 
 def describe_variant(settings: AgentSysSettings) -> str:

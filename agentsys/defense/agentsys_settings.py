@@ -56,7 +56,7 @@ class FillMode(Enum):
     """`{"status": "string"}`, what a call that only acts declares."""
     TYPED = "typed"
     """That, and fields of a closed type whose name the tool's own value has
-    (`agentsys.defense.extraction`).
+    (`agentsys.defense.delegation`).
     """
 
 

@@ -135,6 +135,7 @@ class GuardResults(ResultRewriter):
         new = read_leaves(text).replace_strings(judge) if self.spec.unit == "field" else judge(text)
         scores = [one.score for one in verdicts if one.score is not None]
         facts = {"score": max(scores, default=None), "failed": sum(one.failed for one in verdicts)}
+        facts = {**facts, **self.process.describe_acts()}
         outcome = "clean" if new == text else "withheld" if NOTICE in new else "rewritten"
         flagged = any(one.flag and not one.failed for one in verdicts)
         return RewrittenResult(new, outcome, len(verdicts), 0, facts, flagged)
@@ -171,6 +172,7 @@ class GateCalls(BoundaryFilter):
         with span("detector", call.function) as node:
             verdict = self.process.rule_on_call(call.function, call.args)
             node.decision = {"filter": "gate", "refused": verdict.flag, "failed": verdict.failed}
+            node.decision |= self.process.describe_acts()
         return verdict.flag
 
     def filter_results(

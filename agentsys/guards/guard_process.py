@@ -28,7 +28,7 @@ from agentsys.base.json_values import to_plain_data
 from agentsys.errors import Unavailable
 from agentsys.guards import guard_worker
 from agentsys.guards.guard_spec import GuardSpec, guard_python
-from agentsys.guards.guard_worker import NonsenseReply, read_verdict
+from agentsys.guards.guard_worker import NonsenseReply, add_act, read_verdict
 
 _START_S = 120.0
 """Seconds a guard has to load what it needs."""
@@ -93,6 +93,8 @@ class GuardProcess:
     def __init__(self, spec: GuardSpec) -> None:
         check_confinement(spec)
         self.spec, self.python = spec, guard_python(spec)
+        self.acts: list[str] = []
+        """What it did to its host, as far as that is seen; each once."""
         self.failures: Counter[str] = Counter()
         """Kind of failure -> how often."""
         self._lock = threading.Lock()
@@ -119,10 +121,21 @@ class GuardProcess:
         """Ask a gate about a call; a flag refuses it."""
         return self._ask("check", tool=tool, args=to_plain_data(args), text="", task="")
 
+    def describe_acts(self) -> dict[str, Any]:
+        """What it did until now, for the record of a case."""
+        return {"acts": list(self.acts)} if self.acts else {}
+
     def close(self) -> None:
-        """End the process and remove its folder."""
+        """End the process; what it left in its folder is noted before the folder goes."""
         with self._lock:
             self._stop()
+            with contextlib.suppress(
+                OSError
+            ):  # what it has started may have outlived it, and be at work there
+                for path in sorted(self._work.rglob("*")):
+                    if path.is_file() and path.name != "stderr":
+                        size = f"{path.stat().st_size:,} bytes"
+                        add_act(self.acts, f"left {path.relative_to(self._work)} ({size})")
             self._folder.cleanup()
 
     def _ask(self, what: str, **values: Any) -> GuardVerdict:
@@ -156,6 +169,9 @@ class GuardProcess:
 
     def _ask_worker(self, line: Mapping[str, Any], limit_s: float | None = None) -> Mapping[str, Any]:
         reply = self._exchange(line, limit_s)
+        acts = reply.pop("acts", None)
+        for act in acts if isinstance(acts, list) else ():
+            add_act(self.acts, str(act)[:200])
         if "error" in reply:
             raise NoVerdict(str(reply["error"]), str(reply.get("why")))
         return reply
@@ -193,17 +209,16 @@ class GuardProcess:
     def _start(self) -> subprocess.Popen[bytes]:
         own = self.spec.kind != "command"
         worker = (str(self.python), "-s", "-P", str(Path(str(guard_worker.__file__)).resolve()))
-        inside = () if self.spec.unconfined else find_namespace() or ()
         env = {
             "PATH": f"{self.python.parent}:/usr/local/bin:/usr/bin:/bin",
             **dict.fromkeys(("HOME", "TMPDIR", "XDG_CACHE_HOME"), str(self._work)),
             **{"LANG": "C.UTF-8", "PYTHONHASHSEED": "0", "PYTHONDONTWRITEBYTECODE": "1"},
             "HF_HUB_OFFLINE": "1",
         }
-        with (self._work / "stderr").open("wb") as errors:
-            try:
+        try:
+            with (self._work / "stderr").open("wb") as errors:
                 process = subprocess.Popen(
-                    [*inside, *(worker if own else self.spec.command)],
+                    [*(find_namespace() or ()), *(worker if own else self.spec.command)],
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
                     stderr=errors,
@@ -211,15 +226,12 @@ class GuardProcess:
                     env=env,
                     start_new_session=True,
                 )
-            except OSError as error:
-                raise NoVerdict("start", str(error)) from None
-        self._process, self._end = process, weakref.finalize(self, _end_process, process)
-        if own:
-            try:
+            self._process, self._end = process, weakref.finalize(self, _end_process, process)
+            if own:
                 self._ask_worker(self.spec.describe_for_worker(), _START_S)
-            except NoVerdict as error:
-                self._stop()
-                raise NoVerdict("start", error.why) from None
+        except (OSError, NoVerdict) as error:
+            self._stop()
+            raise NoVerdict("start", getattr(error, "why", str(error))) from None
         return process
 
     def _read_last_words(self, process: subprocess.Popen[bytes]) -> str:

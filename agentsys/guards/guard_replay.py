@@ -7,8 +7,9 @@ calls that ran, not those that were asked for.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import closing, nullcontext
+from contextlib import closing, nullcontext, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -17,7 +18,7 @@ from agentdojo.types import text_content_block_from_string
 
 from agentsys.analysis.metrics.rates import Number
 from agentsys.base.config_catalog import load_config
-from agentsys.base.payload_lines import squeeze
+from agentsys.base.payload_lines import contains_payload, find_payload_lines
 from agentsys.benchmarks.agentdojo import AgentDojo
 from agentsys.benchmarks.repeatable_tools import use_case_clock
 from agentsys.benchmarks.scoring import deep_copy
@@ -25,7 +26,7 @@ from agentsys.contracts import Attack, InjectionTask, NotInjectable, Suite, User
 from agentsys.guards.guard_process import GuardProcess, NoVerdict
 from agentsys.guards.guard_score import CountedCase, GuardNumber, GuardScore, rate_outcomes, share_of
 from agentsys.guards.guard_spec import GuardIdentity, GuardSpec, identify_guard
-from agentsys.guards.guard_texts import CLEAN, holds_injection
+from agentsys.guards.guard_texts import CLEAN
 from agentsys.runs.instantiate import instantiate
 
 
@@ -96,7 +97,7 @@ def replay_case(case: ReplayCase, gate: GuardProcess | None) -> ReplayedCase:
     if gate is not None:
         gate.begin_task(case.user_task.PROMPT)
     replayed, ran, runtime = ReplayedCase(), [], FunctionsRuntime(case.suite.tools)
-    written = [squeeze(text) for text in case.texts.values()]
+    lines = find_payload_lines(case.texts.values())
     while waiting or attacking:
         if not waiting:  # the text was met nowhere, or in the last result
             waiting, attacking = attacking, []
@@ -109,7 +110,7 @@ def replay_case(case: ReplayCase, gate: GuardProcess | None) -> ReplayedCase:
         ran.append(call)
         if gate is not None:
             gate.show_result(call.function, result)
-        if attacking and holds_injection(result, written):
+        if attacking and contains_payload(result, lines):
             waiting, attacking = attacking + waiting, []
     answer = [text_content_block_from_string(case.user_task.GROUND_TRUTH_OUTPUT)]
     check = case.suite._check_task_result
@@ -136,30 +137,29 @@ def replay_guards(specs: Mapping[str, GuardSpec], attack: str, version: str) -> 
                 under = CLEAN if metric == "benign_utility" else attack
                 where = f"{benchmark.name} {version}", under, "between"
                 score.numbers.append(GuardNumber(metric, *where, number))
-        score.failures = {} if process is None else process.failures
+        if process is not None:
+            score.acts, score.failures = process.acts, process.failures
     return scores, without
 
 
 def _replay_all(
     cases: Sequence[ReplayCase], gate: GuardProcess | None, benchmark: AgentDojo
 ) -> Iterable[tuple[str, Number]]:
-    outcomes: dict[str, list[CountedCase]] = {}
-    errors: dict[str, int] = {}
+    outcomes: dict[str, list[CountedCase | None]] = defaultdict(list)
     refused: dict[str, list[bool]] = {"user": [], "attack": []}
     for case in cases:
-        try:
-            with use_case_clock(benchmark.clock):
-                found = replay_case(case, gate)
-        except NoVerdict:
-            errors |= {metric: errors.get(metric, 0) + 1 for metric in case.metrics}
-            continue
-        hit = found.utility if case.injection_task is None else found.security
-        injection = case.injection_task.ID if case.injection_task else ""
+        one: CountedCase | None = None
+        with suppress(NoVerdict), use_case_clock(benchmark.clock):
+            found = replay_case(case, gate)
+            injection, hit = "", found.utility
+            if case.injection_task is not None:
+                injection, hit = case.injection_task.ID, found.security
+            one = case.suite.name, case.user_task.ID, injection, hit
+            for who, flags in found.refused.items():
+                refused[who] += flags
         for metric in case.metrics:
-            outcomes.setdefault(metric, []).append((case.suite.name, case.user_task.ID, injection, hit))
-        for who, flags in found.refused.items():
-            refused[who] += flags
-    for metric in {**outcomes, **errors}:
-        yield metric, rate_outcomes(outcomes.get(metric, []), errors.get(metric, 0))
+            outcomes[metric].append(one)
+    for metric, of in outcomes.items():
+        yield metric, rate_outcomes([one for one in of if one is not None], of.count(None))
     for who, flags in refused.items():
         yield f"{who}_refused", share_of(flags)

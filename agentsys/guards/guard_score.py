@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -53,21 +53,25 @@ class GuardScore:
     spec: GuardSpec | None = None
     """None: there was no guard."""
     numbers: list[GuardNumber] = field(default_factory=list)
+    acts: Sequence[str] = ()
     failures: Mapping[str, int] = field(default_factory=dict)
     ms: float = math.nan
     """Per 2,000 characters."""
     sample: int = 0
     """Texts that it read, where it is too slow for all."""
+    at_one_percent: str = ""
+    """Of a guard with a score: the threshold at 1 % false alarms, and what it is worth."""
 
     def find(self, metric: str, benchmark: str, attack: str, edit: str = "") -> Number | None:
         """One of its numbers."""
         key = (metric, benchmark, attack, edit)
         return next((one.number for one in self.numbers if one[:4] == key), None)
 
-    def worst(self, metric: str) -> float:
-        """The highest of some shares, over attacks and edits; nan where there is none."""
+    def worst(self, metric: str, unmeasured: float = math.nan) -> float:
+        """The highest of some shares, over attacks and edits; `unmeasured` stands for those without a value."""
         values = [one.number.value for one in self.numbers if one.metric == metric]
-        return max((value for value in values if not math.isnan(value)), default=math.nan)
+        known = [unmeasured if math.isnan(value) else value for value in values]
+        return max((value for value in known if not math.isnan(value)), default=unmeasured)
 
 
 def score_guard(name: str, spec: GuardSpec, corpus: TextCorpus) -> GuardScore:
@@ -89,8 +93,10 @@ def score_guard(name: str, spec: GuardSpec, corpus: TextCorpus) -> GuardScore:
         verdicts |= _judge_texts(process, {one: corpus.texts[one] for one in sorted(ids - verdicts.keys())})
         edited = _rate_edits(process, corpus, cases, verdicts, SLOW_EDITED_TEXTS if slow else EDITED_TEXTS)
         numbers = [*_rate_cases(cases, verdicts, ""), *_rate_outputs(corpus, verdicts), *edited]
-        ms, sample = _milliseconds(verdicts, corpus), len(verdicts) if slow else 0
-        return GuardScore(identify_guard(name, spec), spec, numbers, process.failures, ms, sample)
+        score = GuardScore(identify_guard(name, spec), spec, numbers, process.acts, process.failures)
+        score.ms, score.sample = _milliseconds(verdicts, corpus), len(verdicts) if slow else 0
+        score.at_one_percent = _describe_threshold(corpus, verdicts)
+        return score
 
 
 def score_nothing(corpus: TextCorpus) -> GuardScore:
@@ -100,13 +106,10 @@ def score_nothing(corpus: TextCorpus) -> GuardScore:
 
 
 def _judge_texts(process: GuardProcess, texts: Mapping[str, str]) -> dict[str, GuardVerdict | None]:
-    found: dict[str, GuardVerdict | None] = {}
+    found: dict[str, GuardVerdict | None] = dict.fromkeys(texts)
     for name, text in texts.items():
-        try:
+        with suppress(NoVerdict):
             verdict = process.judge_text(text)
-        except NoVerdict:
-            found[name] = None
-        else:
             found[name] = None if verdict.failed else verdict
     return found
 
@@ -195,3 +198,22 @@ def _rate_edits(
                 yield GuardNumber("before_edit", *key, edit, before)
                 yield GuardNumber("flagged", *key, edit, _share_flagged(after.values()))
                 yield from _rate_cases(drawn, {**verdicts, **after}, edit)
+
+
+def _describe_threshold(corpus: TextCorpus, verdicts: Verdicts) -> str:
+    """The threshold at 1 % false alarms, what is flagged above it, and the area under the curve."""
+
+    def list_scores(clean: bool) -> list[float]:
+        keys = [key for key in corpus.seen_under if (key[1] == CLEAN) is clean and (clean or key[2])]
+        ids = {one for key in keys for one in corpus.seen_under[key]}
+        return sorted(v.score for one in ids if (v := verdicts.get(one)) is not None and v.score is not None)
+
+    clean, held = list_scores(True), list_scores(False)
+    if not clean or not held:
+        return ""
+    from scipy.stats import mannwhitneyu
+
+    limit = clean[-1 - len(clean) // 100]
+    above = share_of([score > limit for score in held]).value
+    area = mannwhitneyu(held, clean).statistic / (len(held) * len(clean))
+    return f"above {limit:.3g}: {above:.0f} % of injected outputs, area under the curve {area:.2f}"

@@ -8,13 +8,13 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import platform
 import re
 import shutil
 import subprocess
 import sys
 import uuid
 from collections.abc import Mapping
-from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -138,7 +138,7 @@ class GuardSpec(BaseModel):
     @property
     def folder(self) -> Path:
         """Folder of its environment, which guards of the same packages share."""
-        text = "\n".join([*self.requirements, _python_version()])
+        text = "\n".join([*self.requirements, platform.python_version()])
         label = re.sub(r"[^\w.-]+", "-", str(self.package))
         return user_data_folder() / "guards" / f"{label}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
 
@@ -157,10 +157,6 @@ def read_guard_spec(who: str, options: Mapping[str, Any]) -> GuardSpec:
         raise ConfigError(f"guard {who}: {f'{where}: ' if where else ''}{first['msg']}.") from None
 
 
-def _python_version() -> str:
-    return ".".join(str(part) for part in sys.version_info[:3])
-
-
 def guard_python(spec: GuardSpec) -> Path:
     """The Python that runs a guard.
 
@@ -175,6 +171,7 @@ def guard_python(spec: GuardSpec) -> Path:
     return spec.folder / "venv" / "bin" / "python" if spec.requirements else Path(sys.executable)
 
 
+_SESSION = uuid.uuid4().hex
 _READY = "installed"
 """Marks an environment that is whole."""
 _NOT_THE_GUARD = {"__pycache__", "pip", "setuptools", "_virtualenv.py", "_virtualenv.pth", "_distutils_hack"}
@@ -225,7 +222,7 @@ def hash_guard(spec: GuardSpec) -> str:
 
         return hashlib.sha256(json.dumps(dict(hash_package_files())).encode()).hexdigest()[:16]
     if not spec.requirements:
-        return spec.version or _session_id()
+        return spec.version or _SESSION
     guard_python(spec)
     lines = []
     for folder in (spec.folder / "venv" / "lib").glob("python*/site-packages"):
@@ -237,11 +234,6 @@ def hash_guard(spec: GuardSpec) -> str:
     adapters = {ADAPTERS / f"{step.call.partition(':')[0]}.py" for step in spec.objects.values()}
     lines += [hashlib.sha256(path.read_bytes()).hexdigest() for path in adapters if path.is_file()]
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
-
-
-@lru_cache(maxsize=1)
-def _session_id() -> str:
-    return uuid.uuid4().hex
 
 
 class GuardIdentity(NamedTuple):
@@ -260,4 +252,4 @@ def identify_guard(name: str, spec: GuardSpec) -> GuardIdentity:
     """Identify a guard, for records and tables."""
     text = json.dumps(spec.model_dump(mode="json"), sort_keys=True)
     package, yaml = spec.package or spec.version or "no version", hashlib.sha256(text.encode())
-    return GuardIdentity(name, package, hash_guard(spec), _python_version(), yaml.hexdigest()[:16])
+    return GuardIdentity(name, package, hash_guard(spec), platform.python_version(), yaml.hexdigest()[:16])

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import NamedTuple
 
-from agentsys.analysis.metrics.rates import Percent
 from agentsys.analysis.tables.table_document import (
     Document,
     Grid,
@@ -15,34 +13,22 @@ from agentsys.analysis.tables.table_document import (
     interval_text,
     number_text,
 )
-from agentsys.analysis.tables.table_writers import Output, records_of
+from agentsys.analysis.tables.table_writers import LongForm, Output
 from agentsys.guards.guard_process import find_namespace
-from agentsys.guards.guard_score import QUICK_MS, GuardScore
+from agentsys.guards.guard_score import QUICK_MS, GuardNumber, GuardScore
+from agentsys.guards.guard_spec import GuardIdentity
 from agentsys.guards.guard_texts import CLEAN, EDITS, TextCorpus, is_variant
 
 NumberKey = tuple[str, str, str, str]
 """Metric, benchmark, attack and edit."""
 _EDITED = ("important_instructions", "ignore_previous", "own")
 """Attacks whose edits are shown."""
-
-
-class GuardRecord(NamedTuple):
-    """A number in the long form."""
-
-    guard: str
-    package: str
-    files: str
-    python: str
-    yaml: str
-    metric: str
-    benchmark: str
-    attack: str
-    edit: str
-    value: Percent
-    ci_low: Percent
-    ci_high: Percent
-    n: int
-    errors: int
+_COLUMNS = {
+    **dict.fromkeys(("guard", *GuardIdentity._fields[1:], *GuardNumber._fields[:4]), "str"),
+    **dict.fromkeys(("value_fraction", "ci_low_fraction", "ci_high_fraction"), "float"),
+    **dict.fromkeys(("n", "errors"), "int"),
+}
+"""Of the long form: column -> what it holds."""
 
 
 def build_score_output(scores: Sequence[GuardScore], corpus: TextCorpus) -> Output:
@@ -71,8 +57,8 @@ def build_score_output(scores: Sequence[GuardScore], corpus: TextCorpus) -> Outp
         _build_identity_grid(scores[1:]),
     ]
     notes = [
-        f"{_today()}, {len(corpus.texts):,} distinct tool outputs and {len(corpus.cases):,} recorded cases. No model"
-        " was asked.",
+        f"{datetime.now(UTC).date()}, {len(corpus.texts):,} distinct tool outputs and {len(corpus.cases):,} recorded"
+        " cases. No model was asked.",
         "ASR and utilities are bounds from those runs: a flagged output is withheld, a success counts only where"
         " no injected output was flagged, a solved task only where nothing was.",
         "Intervals are of 95 %, over user and injection tasks; shares of outputs have none. n stands in the"
@@ -112,8 +98,8 @@ def build_replay_output(scores: Sequence[GuardScore], without: int) -> Output:
     columns = {head: first[metric][:4] for metric, head in heads.items() if metric in first}
     cases = sum(first[metric].number.n for metric in ("asr", "benign_utility") if metric in first)
     notes = [
-        f"{cases} cases of {scores[0].numbers[0].benchmark}, {_today()}; {without} pairs have no ground truth of the"
-        " injection and are left out, never counted as 0.",
+        f"{cases} cases of {scores[0].numbers[0].benchmark}, {datetime.now(UTC).date()}; {without} pairs have no"
+        " ground truth of the injection and are left out, never counted as 0.",
         "Every call of the user's and of the attack's ground truth is put to the gate, on the environment with"
         " the attack's text in it; a refused one does not run. Checks see the calls that ran.",
         "Argument-level: each tool of the attack is one that the user's task needs, so a rule on tools cannot tell.",
@@ -126,16 +112,18 @@ def _build_output(
     name: str, grids: Iterable[Grid], notes: Sequence[str], scores: Sequence[GuardScore]
 ) -> Output:
     rows = [
-        GuardRecord(*score.identity, *one[:4], *one.number[:5])  # type: ignore[arg-type]
+        (
+            *score.identity,
+            *one[:4],
+            *(round(percent / 100, 11) for percent in one.number[:3]),
+            *one.number[3:5],
+        )
         for score in scores
         for one in score.numbers
     ]
     sections = [(grid.caption, [grid]) for grid in grids if grid.rows]
-    return Output(name, Document(sections, notes), records_of(GuardRecord, rows))
-
-
-def _today() -> str:
-    return datetime.now(UTC).date().isoformat()
+    records = LongForm(_COLUMNS, [dict(zip(_COLUMNS, row, strict=True)) for row in rows])
+    return Output(name, Document(sections, notes), records)
 
 
 def _build_grid(caption: str, scores: Sequence[GuardScore], columns: Mapping[str, NumberKey]) -> Grid:
@@ -174,14 +162,15 @@ def _build_cell(score: GuardScore, key: NumberKey, usual: int) -> GridCell:
 
 
 def _build_identity_grid(scores: Sequence[GuardScore]) -> Grid:
-    header = ("Guard", "Package", "Files", "Python", "CPU ms per 2 kB", "No verdict", "Note")
+    measured = "CPU ms per 2 kB", "No verdict", "Threshold at 1 % false alarms", "To its host"
     rows = []
     for score in scores:
         one, spec = score.identity, score.spec
         assert spec is not None
         failed = ", ".join(f"{kind} {count}" for kind, count in sorted(score.failures.items())) or "0"
         texts = _name_guard(score), " + ".join((one.package, *spec.beside)), one.files, one.python
-        rows.append(
-            cells(*texts, number_text(score.ms, ".1f"), f"{failed} ({spec.on_error})", spec.note or "-")
-        )
-    return Grid("What was measured", header, rows, names=7, wraps=frozenset({6}))
+        did = "; ".join(filter(None, [spec.note, *score.acts[:6]])) or "nothing seen"
+        failed = f"{failed} ({spec.on_error})"
+        rows.append(cells(*texts, number_text(score.ms, ".1f"), failed, score.at_one_percent or "-", did))
+    header = "Guard", "Package", "Files", "Python", *measured
+    return Grid("What was measured", header, rows, names=8, wraps=frozenset({6, 7}))

@@ -1,7 +1,6 @@
 """Texts that guards are measured on: what tools returned in recorded runs, which of them held an injection, edits.
 
-An output holds an injection where the beginning, middle or end of one of its case's stands in it, both squeezed
-to letters and digits.
+An output holds an injection where a line of one of its case's stands in it (`agentsys.base.payload_lines`).
 """
 
 from __future__ import annotations
@@ -11,20 +10,20 @@ import hashlib
 import json
 import random
 import re
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from agentsys.base.payload_lines import squeeze
+from agentsys.base.payload_lines import contains_payload, find_payload_lines
 from agentsys.errors import ConfigError
 from agentsys.records.case_reader import read_cases
+from agentsys.records.context_facts import tool_result_text
 
 CLEAN = "none"
 """The attack of cases without one."""
-_PIECE = 50
-"""Squeezed characters of an injection that are looked for."""
 
 
 def is_variant(attack: str) -> bool:
@@ -91,32 +90,29 @@ def read_texts(file: Path, corpus: TextCorpus) -> None:
         corpus.cases += map(_parse_case, _read_lines(cases))
     if (asb := file.with_name("asb.json.gz")).is_file():
         for key, texts in json.loads(gzip.decompress(asb.read_bytes())).items():
-            attack = key.removeprefix("asb_")
-            attack = CLEAN if attack == "clean" else attack
+            attack = key.removeprefix("asb_").replace("clean", CLEAN)
             for text in texts:
                 corpus.add_text(text, [("asb", attack, attack != CLEAN)])
 
 
 def _parse_case(line: Mapping[str, Any]) -> TextCase:
-    bench, suite, user, attack, injection = (
-        str(line.get(key) or "") for key in ("bench", "suite", "ut", "att", "inj")
-    )
+    keys = ("bench", "suite", "ut", "att", "inj")
+    bench, suite, user, attack, injection = (str(line.get(key) or "") for key in keys)
+    scores = bool(line["utility"]), bool(line["security"])
     seen = tuple((str(name), bool(held)) for name, held in line["seen"])
-    return TextCase(
-        bench, suite, user, attack, injection, bool(line["utility"]), bool(line["security"]), seen
-    )
+    return TextCase(bench, suite, user, attack, injection, *scores, seen)
 
 
 def _read_lines(file: Path) -> Iterator[dict[str, Any]]:
     try:
-        data = file.read_bytes()
-        for line in (gzip.decompress(data) if file.suffix == ".gz" else data).decode().splitlines():
-            found = json.loads(line.strip() or "null")
-            if found is not None:
-                yield found if isinstance(found, dict) else {}
+        with (gzip.open if file.suffix == ".gz" else open)(file, "rt", encoding="utf-8") as lines:
+            for line in lines:
+                found = json.loads(line.strip() or "null")
+                if found is not None:
+                    yield found if isinstance(found, dict) else {}
     except OSError as error:
         raise ConfigError(f"{file} cannot be read: {error.strerror or error}.") from None
-    except ValueError as error:
+    except (ValueError, EOFError, zlib.error) as error:
         raise ConfigError(f"{file} is no file of JSON lines: {error}.") from None
 
 
@@ -130,32 +126,16 @@ def read_runs(folders: Sequence[Path], corpus: TextCorpus) -> None:
         if row.status != "ok" or row.defense != "none":
             continue
         record = json.loads(Path(row.source).read_bytes())
-        written = [squeeze(text) for text in (record.get("injections") or {}).values()]
+        lines = find_payload_lines((record.get("injections") or {}).values())
         seen: dict[str, bool] = {}
         for message in record.get("messages") or ():
-            text = _read_result(message) if message.get("role") == "tool" else ""
+            text = tool_result_text(message) if message.get("role") == "tool" else ""
             if text.strip():
-                held = row.attack != CLEAN and holds_injection(text, written)
+                held = row.attack != CLEAN and contains_payload(text, lines)
                 seen[corpus.add_text(text, [(row.benchmark, row.attack, held)])] = held
         names = row.benchmark, row.suite, row.user_task_id, row.attack, row.injection_task_id or ""
         scores = row.utility, bool(row.injection_success)
         corpus.cases.append(TextCase(*names, *scores, tuple(seen.items())))
-
-
-def _read_result(message: Mapping[str, Any]) -> str:
-    content = message.get("error") or message.get("content") or ""
-    blocks = content if isinstance(content, list) else [{"content": content}]
-    return "\n".join(str(block.get("content") or "") for block in blocks)
-
-
-def holds_injection(text: str, written: Iterable[str]) -> bool:
-    """Say whether a piece of an injection, which is squeezed already, stands in a text."""
-    squeezed = squeeze(text)
-    for one in written:
-        middle = max(0, len(one) // 2 - _PIECE // 2)
-        if one and any(piece in squeezed for piece in (one[:_PIECE], one[middle:][:_PIECE], one[-_PIECE:])):
-            return True
-    return False
 
 
 _SYNONYMS = {

@@ -23,6 +23,18 @@ _REFERENCE = re.compile(r"\$(\w+)((?:\.\w+)*)")
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 _CHANGES = ("os.remove", "os.rename", "os.mkdir", "os.rmdir", "os.link", "os.symlink", "shutil.rmtree")
 """Audit events whose first two arguments may be paths that are changed."""
+_PEERS = ("socket.connect", "socket.bind", "socket.sendto")
+_TOLD = (
+    *_PEERS,
+    "socket.getaddrinfo",
+    "subprocess.Popen",
+    "os.system",
+    "os.exec",
+    "os.posix_spawn",
+    "os.fork",
+)
+"""Audit events that are told, with their first argument; of `_PEERS` the second is the address."""
+_MOST_ACTS = 40
 
 
 class NonsenseReply(Exception):
@@ -121,23 +133,38 @@ class HostedGuard:
         return read_verdict(given, self.described["verdict"]) if what == "check" else {"flag": False}
 
 
-def refuse_outside_writes(folder: str) -> None:
-    """Refuse what Python code from now on writes outside a folder.
+def add_act(acts: list[str], act: str) -> None:
+    """Add what was done to the host, each once and the first ones."""
+    if act not in acts and len(acts) < _MOST_ACTS:
+        acts.append(act)
+
+
+def watch_host(folder: str) -> list[str]:
+    """Refuse what Python code from now on writes outside a folder; the list tells what it does to its host.
 
     By an audit hook: compiled code gets past it. What holds against that is the namespace without network.
     """
+    acts: list[str] = []
 
     def hook(event: str, args: tuple[Any, ...]) -> None:
-        paths: tuple[Any, ...] = args[:2] if event in _CHANGES else ()
+        verb, paths = event.partition(".")[2] + "s", args[:2] if event in _CHANGES else ()
         if event == "open":
             path, mode, flags = args
-            paths = (path,) if (set("wax+") & set(mode) if isinstance(mode, str) else flags & _WRITES) else ()
+            writes = set("wax+") & set(mode) if isinstance(mode, str) else flags & _WRITES
+            verb, paths = "writes", (path,) if writes else ()
+        elif event in _TOLD:
+            what = args[event in _PEERS] if args else ""
+            add_act(acts, f"{event} {what!s:.100}".rstrip())
         for path in paths:
-            real = os.path.realpath(os.fsdecode(path)) if isinstance(path, (str, bytes)) else folder + os.sep
-            if not real.startswith((folder + os.sep, "/dev/")) and not real.endswith(".pyc"):
+            real = os.path.realpath(os.fsdecode(path)) if isinstance(path, (str, bytes)) else "/dev/"
+            if real.startswith(folder + os.sep):
+                add_act(acts, f"{verb} {real[len(folder) + 1 :][:100]}")
+            elif not real.startswith("/dev/") and not real.endswith(".pyc"):
+                add_act(acts, f"{verb} {real[:100]} (refused)")
                 raise PermissionError(f"a guard writes into its own folder only, not {real[:100]}")
 
     sys.addaudithook(hook)
+    return acts
 
 
 def serve_lines() -> None:
@@ -151,6 +178,7 @@ def serve_lines() -> None:
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 28, 1 << 28))
     guard: HostedGuard | None = None
+    acts = watch_host(os.path.realpath(Path.cwd()))
     for line in iter(sys.stdin.readline, ""):
         start = time.process_time()  # of the processor: what else the machine does is not the guard's
         reply: dict[str, Any] = {"flag": False}
@@ -158,14 +186,14 @@ def serve_lines() -> None:
             asked = json.loads(line)
             if guard is None:
                 sys.path[:0] = asked["paths"]
-                refuse_outside_writes(os.path.realpath(Path.cwd()))
                 guard = HostedGuard(asked)
             else:
                 reply = guard.answer(asked)
         except BaseException as error:  # noqa: BLE001 - a panic of compiled code is none of Exception's
             kind = "nonsense" if isinstance(error, NonsenseReply) else "raised"
             reply = {"error": kind, "why": f"{type(error).__name__}: {str(error)[:300]}"}
-        replies.write(json.dumps({**reply, "ms": (time.process_time() - start) * 1000}) + "\n")
+        reply |= {"ms": (time.process_time() - start) * 1000, "acts": acts}
+        replies.write(json.dumps(reply) + "\n")
         replies.flush()
         if guard is None:
             return

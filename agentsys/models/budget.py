@@ -14,16 +14,10 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from agentsys.base.atomic_file import Process
+from agentsys.base.atomic_file import CAN_LOCK, Process, lock_file
 from agentsys.base.ledger import Ledger
 from agentsys.models.chat import Usage
 
-try:
-    import fcntl
-except ImportError:  # Windows: then each command has the budget for itself
-    fcntl = None  # type: ignore[assignment]
-
-CAN_SHARE = fcntl is not None
 BUDGET_FILE_NAME = "budget"
 """In a log folder's `.agentsys`."""
 BEAT_S = 10.0
@@ -136,9 +130,7 @@ class BudgetFile:
         Raises:
             OSError: If it cannot be opened.
         """
-        file = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o644)
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX)
+        with lock_file(self.path) as file:
             os.utime(file)
             status = os.fstat(file)
             data = os.pread(file, status.st_size, 0)
@@ -148,8 +140,6 @@ class BudgetFile:
             )
             opened.reset_if_abandoned()
             yield opened
-        finally:
-            os.close(file)
 
 
 _log = logging.getLogger(__name__)
@@ -216,7 +206,7 @@ class Meter:
         Raises:
             OSError: If the file cannot be written.
         """
-        if not self.is_limited or not CAN_SHARE:
+        if not self.is_limited or not CAN_LOCK:  # without locks each command has the budget for itself
             yield
             return
         self._file, left = BudgetFile(path), threading.Event()
@@ -258,8 +248,10 @@ class Meter:
             self.usd += cost_usd or 0.0
             self.tokens += usage.prompt + usage.completion
             self.longest_reply = max(self.longest_reply, usage.completion)
-            self._reserved -= aside
-            self._refresh_others()
+            if aside.requests:
+                self._reserved -= aside
+            if self._file is not None:
+                self._refresh_others()
             self._changed.notify_all()
 
     def assume_usage(self, most: Amount, aside: Amount = _NOTHING) -> None:

@@ -1,4 +1,4 @@
-"""Builds a model from its YAML: the only place where a provider and its wrappers are put together.
+"""Builds a model from its YAML: `ModelCard` is what that says of it; provider and wrappers are put together here only.
 
 `RecordingModel(RoleRouter(BugTaggingModel(RetryingModel(CachingModel(MeteredModel(RateLimitedModel(provider)))))))`:
 what the defense sees is recorded once, roles may go to different models, a bug in an adapter is not taken
@@ -8,14 +8,17 @@ is sent faster than its server takes them.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-from agentsys.base.object_import import registered
-from agentsys.errors import ConfigError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+from agentsys.base.object_import import load_target, registered
+from agentsys.errors import ConfigError, unknown_name
 from agentsys.models.chat import (
     ChatModel,
     ChatReply,
@@ -29,11 +32,130 @@ from agentsys.models.chat import (
     SceneModel,
     WarmableModel,
 )
-from agentsys.models.model_card import ModelCard, build_provider, parse_card, reply_identity, to_plain_dict
-from agentsys.models.wrappers.accounting import MeteredModel, RecordingModel
-from agentsys.models.wrappers.rate_limit import RateLimitedModel, RateLimiter
+from agentsys.models.pricing import Price
+from agentsys.models.wrappers.accounting import (
+    NO_RETRY,
+    MeteredModel,
+    RecordingModel,
+    RetryingModel,
+    RetryPolicy,
+)
+from agentsys.models.wrappers.rate_limit import RateLimitedModel, RateLimiter, RatePolicy
 from agentsys.models.wrappers.reply_cache import CacheMode, CachingModel, ReplyStore, RequestKeys, digest_json
-from agentsys.models.wrappers.retry import NO_RETRY, RetryingModel, RetryPolicy
+
+
+class ModelCard(BaseModel):
+    """The fields of a model's YAML that are about the model and not about its provider."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=())
+
+    name: str = Field(min_length=1)
+    """The name in configs, records and tables."""
+    prose_name: str = Field(min_length=1)
+    """What attacks call it, e.g. `GPT-4`."""
+    simulated: bool = False
+    """Whether it is no LLM; then every record, table and figure says so."""
+    chat_family: str | None = None
+    """Whose chat template it reads, as `attacks.red_team.chat_injection` names them; None: not known.
+    What an attacker may guess."""
+    context_tokens: int | None = Field(default=None, gt=0)
+    """Size of its context; None where it is not known."""
+    price: Price | None = None
+    """None: cost is not known (or, for a model of your own, nothing)."""
+    retry: RetryPolicy | None = None
+    """None: the default policy (scripted models: none at all)."""
+    rate: RatePolicy | None = None
+    """Most requests and tokens per minute; None: as many as the server takes."""
+    cache: bool = False
+    """Whether replies are kept on disk, so that a repeated call costs nothing."""
+    roles: dict[str, str] = Field(default_factory=dict)
+    """Role -> name of another model's YAML that answers for it (in a YAML, null: this model does)."""
+
+    @field_validator("roles", mode="before")
+    @classmethod
+    def _drop_null_roles(cls, roles: object) -> object:
+        # YAMLs list the usual roles as null, so that `model.roles.worker=NAME` overrides a known key.
+        if isinstance(roles, Mapping):
+            return {role: name for role, name in roles.items() if name is not None}
+        return {} if roles is None else roles
+
+
+def parse_card(fields: Mapping[str, Any]) -> ModelCard:
+    """The card of a model's YAML; builds nothing and needs no key.
+
+    Raises:
+        ConfigError: If one of the card's fields is missing or wrong, or any field that has to be given is `???`.
+    """
+    name = fields.get("name", "?")
+    if missing := [field for field, value in fields.items() if value == "???"]:
+        raise ConfigError(f"Model '{name}' needs {missing[0]}; give it: model.{missing[0]}=VALUE.")
+    try:
+        return ModelCard.model_validate({k: v for k, v in fields.items() if k in ModelCard.model_fields})
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise ConfigError(f"Model '{name}': {where}: {first['msg']}.") from None
+
+
+_NOT_IDENTITY = {"name", "price", "timeout_s", "max_reply_bytes", "api_key_env", "prompt_cache"}
+"""Arguments that no reply depends on."""
+
+
+def reply_identity(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Select what the replies of this model depend on besides the request: the part of its YAML that matters.
+
+    A class that moved counts under its first name, or replies that were paid for before would be asked again.
+    """
+    ignored = _NOT_IDENTITY | (set(ModelCard.model_fields) - {"name"})
+    known = {field: value for field, value in fields.items() if field not in ignored}
+    return {k: registered(v).first if k == "_target_" else v for k, v in known.items()}
+
+
+def find_model_class(model: str, path: object) -> type[Any]:
+    """The class under a dotted path, as Hydra finds its `_target_`.
+
+    Raises:
+        ConfigError: If there is no such class, or it has no `complete`.
+    """
+    found = load_target(f"model '{model}'", {"_target_": path})
+    if not isinstance(found, type) or not hasattr(found, "complete"):
+        raise ConfigError(f"Model '{model}': {path} is no chat model: no class with a method `complete`.")
+    return found
+
+
+def build_provider(fields: Mapping[str, Any], card: ModelCard) -> ChatModel:
+    """Build the provider that a model's YAML names; what it takes of the model's card is handed to it.
+
+    Raises:
+        ConfigError: If the class cannot be found, an argument is unknown or missing, or the provider
+            itself refuses (a missing key, for one).
+    """
+    provider_class = find_model_class(card.name, fields.get("_target_"))
+    built: ChatModel = provider_class(**_collect_arguments(provider_class, fields, card))
+    return built
+
+
+def _collect_arguments(
+    provider_class: type[Any], fields: Mapping[str, Any], card: ModelCard
+) -> dict[str, Any]:
+    parameters = inspect.signature(provider_class).parameters
+    variadic = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
+    takes_any = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values())
+    shared = {field: getattr(card, field) for field in ModelCard.model_fields if field in parameters}
+    extra = {k: v for k, v in fields.items() if k not in ModelCard.model_fields and k != "_target_"}
+    for key in extra:
+        if key not in parameters and not takes_any:
+            known = {*parameters, *ModelCard.model_fields}
+            raise ConfigError(f"Model '{card.name}': {unknown_name('key', key, known)}")
+    arguments = shared | extra
+    for name, parameter in parameters.items():
+        needed = parameter.default is parameter.empty and parameter.kind not in variadic
+        if needed and name not in arguments:
+            raise ConfigError(
+                f"Model '{card.name}' needs {name}; add it to its YAML or as model.{name}=VALUE."
+            )
+    return arguments
+
 
 _PROBE_RETRY = RetryPolicy(attempts=2, base_s=0.5, total_s=5.0, empty_retries=0)
 
@@ -56,12 +178,11 @@ class BugTaggingModel(ModelWrapper):
             raise ModelCodeFailed(f"{type(error).__name__}: {error}") from error
 
 
+@dataclass
 class RoleRouter(ModelWrapper):
     """Sends each request to the model of the role that asks, e.g. a cheaper worker; named as the default."""
 
-    def __init__(self, default: ChatModel, roles: Mapping[str, ChatModel]) -> None:
-        super().__init__(default)
-        self.roles = dict(roles)
+    roles: Mapping[str, ChatModel]
 
     def complete(self, request: ChatRequest) -> ChatReply:
         """Ask the role's model.
@@ -199,7 +320,7 @@ def build_stack(
     """Build a model from its YAML.
 
     Args:
-        node: The model's YAML, as a dict or an OmegaConf node.
+        node: The model's YAML.
         cache_dir: The folder that replies are kept in; None switches every cache off.
         cache_mode: What these replies are used for.
         load_model: Gives the YAML of another model by name, for `roles`.
@@ -226,8 +347,7 @@ def _build_model(
     finish: Callable[[ChatModel], ChatModel],
     rates: Path | None,
 ) -> _BuiltModel:
-    fields = to_plain_dict(node)
-    card = parse_card(fields)
+    fields, card = dict(node), parse_card(node)
     read_only = read_only and open_store is not None
     if read_only and "api_key_env" in fields:  # nothing will be sent
         fields = {**fields, "api_key_env": None}
@@ -235,15 +355,12 @@ def _build_model(
     asked = str(fields.get("model_id") or "")
     pacer = None
     if not isinstance(provider, SceneModel):
-        shared = None if rates is None else rates / f"{_server_digest(fields)}.json"
+        # A rate holds for a model of a server, asked with one key.
+        known = [fields.get(key) for key in ("base_url", "model_id", "api_key_env", "name")]
+        server = digest_json([registered(fields.get("_target_")).in_0_1, *known])[:16]
+        shared = None if rates is None else rates / f"{server}.json"
         pacer = RateLimiter(shared, card.rate, patience_s=(card.retry or RetryPolicy()).total_s)
     store = None
     if open_store is not None and (card.cache or read_only):
         store = open_store()
     return _BuiltModel(card, provider, reply_identity(fields), store, asked, pacer=pacer)
-
-
-def _server_digest(fields: Mapping[str, Any]) -> str:
-    """Digest of what a rate holds for: a model of a server, asked with one key."""
-    known = [fields.get(name) for name in ("base_url", "model_id", "api_key_env", "name")]
-    return digest_json([registered(fields.get("_target_")).in_0_1, *known])[:16]

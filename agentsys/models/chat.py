@@ -300,26 +300,17 @@ class ErrorKind(Enum):
     @property
     def consequence(self) -> Consequence:
         """The consequence of an error of this kind."""
-        return _CONSEQUENCES[self]
+        if self in (ErrorKind.BAD_KEY, ErrorKind.NO_CREDIT, ErrorKind.UNKNOWN_MODEL):
+            return Consequence.END_RUN
+        return Consequence.RETRY if self in _PASSING_ERRORS else Consequence.END_CASE
 
 
-_CONSEQUENCES = {
-    ErrorKind.RATE_LIMITED: Consequence.RETRY,
-    ErrorKind.SERVER_ERROR: Consequence.RETRY,
-    ErrorKind.OVERLOADED: Consequence.RETRY,
-    ErrorKind.TIMEOUT: Consequence.RETRY,
-    ErrorKind.CONNECTION: Consequence.RETRY,
-    ErrorKind.MALFORMED_REPLY: Consequence.RETRY,
-    ErrorKind.CONTEXT_LENGTH: Consequence.END_CASE,
-    ErrorKind.CONTENT_REFUSED: Consequence.END_CASE,
-    ErrorKind.BAD_REQUEST: Consequence.END_CASE,
-    ErrorKind.CASE_BUDGET: Consequence.END_CASE,
-    ErrorKind.CACHE_MISS: Consequence.END_CASE,
-    ErrorKind.REPLAY_DIVERGED: Consequence.END_CASE,
-    ErrorKind.BAD_KEY: Consequence.END_RUN,
-    ErrorKind.NO_CREDIT: Consequence.END_RUN,
-    ErrorKind.UNKNOWN_MODEL: Consequence.END_RUN,
-}
+_PASSING_ERRORS = frozenset(
+    {
+        *(ErrorKind.RATE_LIMITED, ErrorKind.SERVER_ERROR, ErrorKind.OVERLOADED),
+        *(ErrorKind.TIMEOUT, ErrorKind.CONNECTION, ErrorKind.MALFORMED_REPLY),
+    }
+)
 
 
 class ModelError(Exception):

@@ -8,7 +8,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 from weakref import WeakKeyDictionary
 
 from agentdojo.agent_pipeline.agent_pipeline import AgentPipeline, load_system_message
@@ -133,15 +133,6 @@ class ModelElement(LoopStep):
         return at.with_messages(self.model.complete(request).message)
 
 
-@runtime_checkable
-class ExpectsCalls(Protocol):
-    """A runtime that is told of all calls of a message before the first of them is run."""
-
-    def expect_calls(self, calls: Sequence[FunctionCall]) -> None:
-        """Take note of calls that come next, whatever the first ones give."""
-        ...
-
-
 class ToolsElement(LoopStep):
     """Runs the calls of the last message as AgentDojo's executor does, and appends their results.
 
@@ -167,8 +158,6 @@ class ToolsElement(LoopStep):
         for call in calls:
             if call.function in at.runtime.functions:
                 call.args.update(normalize_arguments(call.args))
-        if isinstance(at.runtime, ExpectsCalls):
-            at.runtime.expect_calls(calls)
         return at.with_messages(*[self._run_call(at, call) for call in calls])
 
     def _run_call(self, at: LoopState, call: FunctionCall) -> ChatMessage:
@@ -258,7 +247,8 @@ def tool_loop(
     element = ModelElement(model)
     run = ToolsElement(formatter) if tools is None else tools
     loop = ToolsExecutionLoop([*before_tools, run, *after_results, turn or element], max_rounds)
-    return named_pipeline(name, SystemMessage(system_message), InitQuery(), *before, element, loop, *after)
+    opening = SystemMessage(system_message), InitQuery()
+    return ElementSequence([*opening, *before, element, loop, *after], name)
 
 
 def named_pipeline(name: str, *elements: BasePipelineElement) -> ElementSequence:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import datetime
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from agentdojo.types import ChatAssistantMessage, ChatMessage
@@ -141,7 +141,8 @@ def _message_tokens(message: ChatMessage) -> float:
 
 def format_tool(tool: ToolSpec) -> str:
     """A tool as models are shown it: its description, and the type of each argument."""
-    body = _format_type(tool.parameters, _as_mapping(tool.parameters.get("$defs")), depth=0)
+    definitions = tool.parameters.get("$defs")
+    body = _format_type(tool.parameters, definitions if isinstance(definitions, Mapping) else {}, depth=0)
     return f"// {tool.description}\ntype {tool.name} = (_: {body}) => any;\n\n"
 
 
@@ -154,32 +155,21 @@ def _format_type(schema: object, definitions: Mapping[str, Any], depth: int) -> 
         return "any"
     if "$ref" in schema:
         return _format_type(definitions.get(str(schema["$ref"]).rpartition("/")[2]), definitions, depth + 1)
-    if values := _as_sequence(schema.get("enum")):
+    listed = {key: value for key, value in schema.items() if isinstance(value, list | tuple)}
+    if values := listed.get("enum"):
         return " | ".join(json.dumps(value, default=str) for value in values)
-    if choices := _as_sequence(schema.get("anyOf")) or _as_sequence(schema.get("oneOf")):
+    if choices := listed.get("anyOf") or listed.get("oneOf"):
         return " | ".join(_format_type(choice, definitions, depth + 1) for choice in choices)
     if schema.get("type") == "array":
         return _format_type(schema.get("items"), definitions, depth + 1) + "[]"
-    if _as_mapping(schema.get("properties")):
-        return _format_object_type(schema, definitions, depth)
-    return str(schema.get("type") or "any")
-
-
-def _format_object_type(schema: Mapping[str, Any], definitions: Mapping[str, Any], depth: int) -> str:
-    required = _as_sequence(schema.get("required"))
-    lines = []
-    for name, value in schema["properties"].items():
-        described = _as_mapping(value).get("description")
+    properties = schema.get("properties")
+    if not isinstance(properties, Mapping) or not properties:
+        return str(schema.get("type") or "any")
+    required, lines = listed.get("required", ()), []
+    for name, value in properties.items():
+        described = value.get("description") if isinstance(value, Mapping) else None
         lines += [f"// {described}"] if described else []
         lines.append(
             f"{name}{'' if name in required else '?'}: {_format_type(value, definitions, depth + 1)},"
         )
     return "\n".join(["{", *lines, "}"])
-
-
-def _as_mapping(value: object) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
-
-
-def _as_sequence(value: object) -> Sequence[Any]:
-    return value if isinstance(value, list | tuple) else ()

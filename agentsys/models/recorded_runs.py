@@ -197,7 +197,6 @@ def _parse_message(stored: _StoredMessage) -> ChatMessage:
 
 
 def _parse_blocks(content: str | list[dict[str, Any]] | None) -> list[MessageContentBlock] | None:
-    """Content blocks of a string (old form), of blocks (new form), or of nothing."""
     if content is None:
         return None
     if isinstance(content, str):

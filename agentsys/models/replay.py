@@ -67,13 +67,13 @@ def check_replayed_conversation(
     results = 0
     for index, message in enumerate(request.messages):
         if index >= len(recorded):
-            raise _divergence(index, f"the record ends after {len(recorded)} messages")
+            raise _diverged(f"the record ends after {len(recorded)} messages", index)
         _check_shape(index, recorded[index], message)
         results += message["role"] == "tool"
         _check_not_refused(index, results, recorded[index], message)
         note = _difference_note(index, results, recorded[index], message)
         if note is not None and strict:
-            raise _divergence(index, note)
+            raise _diverged(note, index)
         if note is not None:
             notes.append(note)
     return notes
@@ -96,10 +96,9 @@ def check_required_parameters(recorded: Sequence[ChatMessage], request: ChatRequ
     for call in successful_calls(recorded):
         lacking = sorted(required.get(call.function, frozenset()) - call.args.keys())
         if lacking:
-            raise ModelError(
-                ErrorKind.REPLAY_DIVERGED,
+            raise _diverged(
                 f"the recorded call {_format_call(call)} has no `{lacking[0]}`, which this defense's tools"
-                f" demand; {_ANOTHER_DEFENSE}",
+                f" demand; {_ANOTHER_DEFENSE}"
             )
 
 
@@ -120,10 +119,9 @@ def _check_same_opening(recorded: Sequence[ChatMessage], request: ChatRequest) -
         role: (_first_text(recorded, role), _first_text(request.messages, role)) for role in _OPENING_ROLES
     }
     if not any(before is not None and before == now for before, now in openings.values()):
-        raise ModelError(
-            ErrorKind.REPLAY_DIVERGED,
+        raise _diverged(
             f"the record has no conversation of the role '{request.role}'; replay fits defenses that ask what"
-            " the recorded one asked",
+            " the recorded one asked"
         )
 
 
@@ -133,15 +131,14 @@ def _first_text(messages: Sequence[ChatMessage], role: str) -> str | None:
 
 def _check_shape(index: int, recorded: ChatMessage, message: ChatMessage) -> None:
     if recorded["role"] != message["role"]:
-        raise _divergence(index, f"its role is {message['role']}, in the record {recorded['role']}")
+        raise _diverged(f"its role is {message['role']}, in the record {recorded['role']}", index)
     before, now = _message_calls(recorded), _message_calls(message)
     if len(before) != len(now):
-        raise _divergence(index, f"it makes {len(now)} tool calls, in the record {len(before)}")
+        raise _diverged(f"it makes {len(now)} tool calls, in the record {len(before)}", index)
     for old, new in zip(before, now, strict=True):
-        if not _is_same_call(old, new):
-            raise _divergence(
-                index, f"its tool call is {_format_call(new)}, in the record {_format_call(old)}"
-            )
+        same_args = old.args == new.args or normalize_arguments(old.args) == normalize_arguments(new.args)
+        if old.function != new.function or not same_args:
+            raise _diverged(f"its tool call is {_format_call(new)}, in the record {_format_call(old)}", index)
 
 
 def _message_calls(message: ChatMessage) -> Sequence[FunctionCall]:
@@ -151,19 +148,13 @@ def _message_calls(message: ChatMessage) -> Sequence[FunctionCall]:
     return [message["tool_call"]] if message["role"] == "tool" else []
 
 
-def _is_same_call(old: FunctionCall, new: FunctionCall) -> bool:
-    if old.function != new.function:
-        return False
-    return old.args == new.args or normalize_arguments(old.args) == normalize_arguments(new.args)
-
-
 def _check_not_refused(index: int, results: int, recorded: ChatMessage, message: ChatMessage) -> None:
     """A refusal in a value's place is no other text: whatever was read then cannot be read now."""
     was_value = recorded["role"] == "tool" and recorded["error"] is None and not _is_failure_object(recorded)
     if was_value and _is_failure_object(message):
         refusal = text_of(message)[:_QUOTED_CHARS]
         how = f"tool result {results} is a value in the record and {refusal} here; {_ANOTHER_DEFENSE}"
-        raise _divergence(index, how)
+        raise _diverged(how, index)
 
 
 def _is_failure_object(message: ChatMessage) -> bool:
@@ -202,8 +193,9 @@ def _format_call(call: FunctionCall) -> str:
     return text if len(text) <= _QUOTED_CHARS else f"{text[:_QUOTED_CHARS]}..."
 
 
-def _divergence(index: int, how: str) -> ModelError:
-    return ModelError(ErrorKind.REPLAY_DIVERGED, f"message {index + 1}: {how}")
+def _diverged(how: str, index: int | None = None) -> ModelError:
+    """The error for a conversation that is not the recorded one, from the message at `index` on."""
+    return ModelError(ErrorKind.REPLAY_DIVERGED, how if index is None else f"message {index + 1}: {how}")
 
 
 EMPTY_FINAL_NOTE = "the record ends with a message without content; answered with an empty text"
@@ -277,11 +269,9 @@ class ReplayModel:
         try:
             return read_run(path)
         except FileNotFoundError:
-            raise ModelError(
-                ErrorKind.REPLAY_DIVERGED, f"no record of this case: {path} is missing"
-            ) from None
+            raise _diverged(f"no record of this case: {path} is missing") from None
         except (UnreadableRun, OSError) as error:
-            raise ModelError(ErrorKind.REPLAY_DIVERGED, f"record {path} cannot be read: {error}") from None
+            raise _diverged(f"record {path} cannot be read: {error}") from None
 
 
 class ReplayedCaseModel:
@@ -314,27 +304,20 @@ class ReplayedCaseModel:
         messages = rename_former_tools(self.run.messages, {tool.name for tool in request.tools})
         differences = check_replayed_conversation(messages, request, strict=self.strict)
         if answered >= len(self._answers):
-            raise ModelError(
-                ErrorKind.REPLAY_DIVERGED,
-                f"the record has {len(self._answers)} assistant messages; number {answered + 1} was asked",
+            raise _diverged(
+                f"the record has {len(self._answers)} assistant messages; number {answered + 1} was asked"
             )
         index = self._answers[answered]
         if index != len(request.messages):
             expected = self.run.messages[len(request.messages)]["role"]
-            raise ModelError(
-                ErrorKind.REPLAY_DIVERGED,
-                f"after message {len(request.messages)} the record goes on with a {expected} message",
+            raise _diverged(
+                f"after message {len(request.messages)} the record goes on with a {expected} message"
             )
         message, notes = _copy_answer(messages, index)
-        return ChatReply(
-            message, cost_usd=0.0, model_id=self.run.model_id, notes=self._new_notes([*differences, *notes])
-        )
-
-    def _new_notes(self, notes: list[str]) -> tuple[str, ...]:
-        """Notes not given before: each request repeats the whole conversation, differences included."""
-        fresh = tuple(note for note in notes if note not in self._noted)
+        # Each request repeats the whole conversation, differences included.
+        fresh = tuple(note for note in [*differences, *notes] if note not in self._noted)
         self._noted.update(fresh)
-        return fresh
+        return ChatReply(message, cost_usd=0.0, model_id=self.run.model_id, notes=fresh)
 
 
 def _copy_answer(messages: Sequence[ChatMessage], index: int) -> tuple[ChatAssistantMessage, list[str]]:

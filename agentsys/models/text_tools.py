@@ -139,7 +139,11 @@ def _parse_bare_arguments(text: str, request: ChatRequest) -> list[FunctionCall]
     if fenced is None or not args:
         return []
     named = [tool for tool in request.tools if f"`{tool.name}`" in text[: fenced.start()]]
-    if len(named) != 1 or not _has_every_argument(args, named[0]):
+    if len(named) != 1:
+        return []
+    # The tool's own arguments, none that it needs left out.
+    needed, own = (set(named[0].parameters.get(key, ())) for key in ("required", "properties"))
+    if not needed <= args.keys() <= own:
         return []
     call = FunctionCall(function=named[0].name, args=clean_json(args))
     before = [
@@ -147,13 +151,6 @@ def _parse_bare_arguments(text: str, request: ChatRequest) -> list[FunctionCall]
     ]
     known = any((made.function, dict(made.args)) == (call.function, dict(call.args)) for made in before)
     return [] if known else [call]
-
-
-def _has_every_argument(args: Mapping[str, Any], tool: ToolSpec) -> bool:
-    """Whether they are the tool's own arguments, none that it needs left out."""
-    return (
-        set(tool.parameters.get("required", ())) <= args.keys() <= set(tool.parameters.get("properties", {}))
-    )
 
 
 def request_seed(messages: object) -> int:
@@ -294,7 +291,6 @@ def _iter_json_values(text: str) -> Iterator[object]:
 
 
 def _skip_separators(text: str, position: int) -> int:
-    """The place behind blanks and semicolons."""
     separators = _SPACE.match(text, position)
     return separators.end() if separators else position
 

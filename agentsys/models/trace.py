@@ -125,6 +125,11 @@ class Tracer:
     """Held while something is booked: a defense may ask questions, and run tools, in threads of its own."""
 
     @property
+    def all_calls(self) -> list[ModelCall]:
+        """The calls of all spans, in order."""
+        return [call for span in self.spans for call in span.calls]
+
+    @property
     def seconds(self) -> float:
         """Seconds since a model was asked first; 0 before that."""
         return 0.0 if self._first_request_at is None else time.monotonic() - self._first_request_at

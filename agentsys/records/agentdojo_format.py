@@ -13,7 +13,7 @@ from typing import Any
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
 
-from agentsys.base.payload_lines import PayloadLines, drop_own_words, find_payload_lines
+from agentsys.base.payload_lines import drop_own_words, find_payload_lines
 from agentsys.records.case import (
     UnfinishedRecord,
     UnreadableRecord,
@@ -124,13 +124,15 @@ def build_agentdojo_row(stored: Mapping[str, Any], source: str) -> CaseRow:
     attack = record.attack_type or NO_ATTACK
     shared = _shared_columns(record, stored, source, _AGENTDOJO_KEYS)
     served = {"model": UNRECORDED} if _is_served(record) else {}
+    overflown = "context_length_exceeded" in (record.error or "")
     return CaseRow(
         **shared | served,
         defense=UNRECORDED if served else parse_pipeline_name(record.pipeline_name).defense,
         attack=attack,
         injection_success=None if attack == NO_ATTACK else record.security,
         status="ok" if record.error is None else "error",
-        error_kind=None if record.error is None else _error_kind(record.error),
+        # AgentDojo goes on after two kinds of error only and tells them apart in the message.
+        error_kind=None if record.error is None else "context_length" if overflown else "server_error",
         **_agentdojo_message_columns(record, benign=attack == NO_ATTACK),
     )
 
@@ -158,7 +160,8 @@ def _shared_columns(
 
 def _agentdojo_message_columns(record: AgentDojoRecord, *, benign: bool) -> dict[str, Any]:
     words = collect_prompt_words(record.messages)
-    lines = () if benign else drop_own_words(_injection_lines(record.injections), words)
+    texts = (text for text in record.injections.values() if isinstance(text, str))
+    lines = () if benign else drop_own_words(find_payload_lines(texts), words)
     facts = measure_context(record.messages, lines)
     columns = _context_columns(record.messages, facts)
     if (
@@ -190,15 +193,6 @@ def _context_columns(messages: Sequence[Any], facts: ContextFacts) -> dict[str, 
         "untrusted_tokens": estimate_tokens(facts.result_chars),
         "untrusted_tokens_workers": 0,
     }
-
-
-def _injection_lines(injections: Mapping[str, Any]) -> PayloadLines:
-    return find_payload_lines(text for text in injections.values() if isinstance(text, str))
-
-
-def _error_kind(message: str) -> str:
-    """AgentDojo goes on after two kinds of error only and tells them apart in the message."""
-    return "context_length" if "context_length_exceeded" in message else "server_error"
 
 
 class _RescoredFacts(BaseModel):
@@ -305,6 +299,5 @@ def _defense_label(record: DriftRecord) -> str:
 
 
 def _count_refusals(messages: Sequence[Any]) -> int:
-    """Batches of calls that were refused."""
     asked = (m for m in messages[1:] if isinstance(m, dict) and m.get("role") == "user")
     return sum(_REFUSAL in join_content_text(message.get("content")) for message in asked)

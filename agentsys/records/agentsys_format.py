@@ -81,7 +81,17 @@ def sum_spans(spans: Sequence[Any], lines: PayloadLines) -> SpanTotals:
     rounds, chars, known, refused = 0, 0, True, 0
     for span in spans:
         decision = span.get("decision") or {}
-        _count_decision(decision, decisions)
+        # Whatever the span's kind: `allow` is a verdict, `spans_cut` a number.
+        if isinstance(allow := decision.get("allow"), bool):
+            decisions["allowed"] += allow
+            decisions["denied"] += not allow
+        if isinstance(labels := decision.get("labels"), dict):
+            unclear = decision.get("unclear")
+            unlabelled = len(unclear) if isinstance(unclear, list) else 0
+            decisions["unlabelled_tools"] = unlabelled
+            decisions["labelled_tools"] = len(labels) - unlabelled
+        if "spans_cut" in decision:
+            decisions["sanitized_spans"] += _int_or_zero(decision["spans_cut"])
         refused += decision.get("allow") is False
         if span.get("kind") == _TOOL:
             calls[str(span.get("name"))] += 1
@@ -96,8 +106,7 @@ def sum_spans(spans: Sequence[Any], lines: PayloadLines) -> SpanTotals:
         rounds,
         chars if known else None,
         find_answered_roles(spans),
-        count_odd_replies(spans),
-        _count_unreadable(spans),
+        *_count_odd_replies(spans),
         sum(calls.values()) + refused,
         _find_end(spans),
         count_gate_rulings(spans),
@@ -151,30 +160,22 @@ GUARD_COUNTS = (*_VERDICTS.values(), "unreadable", "chars", "cut")
 """What is counted of a guard."""
 
 
-def count_odd_replies(spans: Sequence[Any]) -> dict[str, dict[str, int]]:
-    """Model id that replies named -> kind of oddity -> replies."""
-    found: dict[str, dict[str, int]] = {}
-    for span in spans:
-        for call in span.get("calls") or ():
-            odd = call.get("odd")
-            for kind, count in odd.items() if isinstance(odd, dict) else ():
-                of_model = found.setdefault(str(call.get("model_id")), {})
-                of_model[str(kind)] = of_model.get(str(kind), 0) + _int_or_zero(count)
-    return found
-
-
 _FLAWS = ("unreadable", "echoed", "wrong_form")
 """Oddities of replies that whoever asked could not use (`agentsys.models.trace.ReplyFlaw`)."""
 
 
-def _count_unreadable(spans: Sequence[Any]) -> dict[str, int]:
-    found: Counter[str] = Counter()
+def _count_odd_replies(spans: Sequence[Any]) -> tuple[dict[str, dict[str, int]], dict[str, int]]:
+    """Model id that replies named -> kind of oddity -> replies; and role -> replies that could not be read."""
+    found: dict[str, dict[str, int]] = {}
+    unread: Counter[str] = Counter()
     for call in _iterate_calls(spans):
         odd = call.get("odd")
-        counts = [_int_or_zero(odd.get(kind)) for kind in _FLAWS] if isinstance(odd, dict) else []
-        if any(counts):
-            found[str(call.get("role"))] += sum(counts)
-    return dict(sorted(found.items()))
+        for kind, count in odd.items() if isinstance(odd, dict) else ():
+            of_model = found.setdefault(str(call.get("model_id")), {})
+            of_model[str(kind)] = of_model.get(str(kind), 0) + _int_or_zero(count)
+            if kind in _FLAWS and _int_or_zero(count):
+                unread[str(call.get("role"))] += _int_or_zero(count)
+    return found, dict(sorted(unread.items()))
 
 
 def _find_end(spans: Sequence[Any]) -> str | None:
@@ -193,25 +194,10 @@ def _iterate_calls(spans: Sequence[Any]) -> Iterator[Mapping[str, Any]]:
 def find_answered_roles(spans: Sequence[Any]) -> dict[str, str]:
     """Model id that replies named -> the role that was answered first."""
     found: dict[str, str] = {}
-    for span in spans:
-        for call in span.get("calls") or ():
-            if isinstance(model_id := call.get("model_id"), str) and model_id:
-                found.setdefault(model_id, str(call.get("role")))
+    for call in _iterate_calls(spans):
+        if isinstance(model_id := call.get("model_id"), str) and model_id:
+            found.setdefault(model_id, str(call.get("role")))
     return found
-
-
-def _count_decision(decision: Mapping[str, Any], counts: Counter[str]) -> None:
-    """Adds what one span decided, whatever its kind: `allow` is a verdict, `spans_cut` a number."""
-    allow = decision.get("allow")
-    if isinstance(allow, bool):
-        counts["allowed"] += allow
-        counts["denied"] += not allow
-    if isinstance(labels := decision.get("labels"), dict):
-        unclear = decision.get("unclear")
-        unlabelled = len(unclear) if isinstance(unclear, list) else 0
-        counts["unlabelled_tools"], counts["labelled_tools"] = unlabelled, len(labels) - unlabelled
-    if "spans_cut" in decision:
-        counts["sanitized_spans"] += _int_or_zero(decision["spans_cut"])
 
 
 def _int_or_zero(value: object) -> int:
@@ -277,12 +263,16 @@ def build_own_row(stored: Mapping[str, Any], source: str) -> CaseRow:
         else drop_own_words(find_payload_lines(block.written.values()), collect_prompt_words(messages))
     )
     tree = sum_spans(block.spans, lines)
+    # One that its text was searched on, to be used on others.
+    searched_on = block.search is not None and block.search.was_made_on(case)
+    # Some defenses keep calls out of the messages, some out of the spans.
+    proposed = max(count_message_calls(messages), tree.proposed) if messages else None
     return CaseRow(
         benchmark=case.benchmark,
         version=case.version,
         model=case.model,
         defense=case.defense,
-        attack=case.attack if not _is_searched_on(block) else f"{case.attack}{SEARCHED_ON_SUFFIX}",
+        attack=f"{case.attack}{SEARCHED_ON_SUFFIX}" if searched_on else case.attack,
         suite=case.suite,
         user_task_id=case.user_task_id,
         injection_task_id=case.injection_task_id,
@@ -307,29 +297,21 @@ def build_own_row(stored: Mapping[str, Any], source: str) -> CaseRow:
         measured=block.measured,
         facts=block.facts,
         attempts=block.scored_attempt + 1,
-        ground_truth_length=_block_ground_truth_length(block),
+        ground_truth_length=_find_length(block),
         **_message_columns(messages, lines, shown=not benign and block.exposure.exposed_shown),
         model_ids={model_id: block.asked.get(role, "") for model_id, role in tree.replies.items()},
-        odd_replies=tree.odd_replies,
-        unreadable_by_role=tree.unreadable,
-        proposed=_count_proposed(messages, tree),
+        proposed=proposed,
         ended=None if block.status == "error" else tree.ended or find_bound(messages),
         receipts=None if block.receipts is None else len(block.receipts),
-        gates=tree.gates,
-        guards=tree.guards,
         **_usage_columns(block.usage),
         **_span_columns(tree, benign=benign),
     )
 
 
-def _count_proposed(messages: Sequence[Any], tree: SpanTotals) -> int | None:
-    """Of the two counts the larger: some defenses keep calls out of the messages, some out of the spans."""
-    return max(count_message_calls(messages), tree.proposed) if messages else None
-
-
-def _is_searched_on(block: StoredBlock) -> bool:
-    """Whether the case is one that its text was searched on, to be used on others."""
-    return block.search is not None and block.search.was_made_on(block.case)
+def _find_length(block: StoredBlock) -> int | None:
+    if block.ground_truth_length is None and block.case.benchmark.startswith("agentdojo"):
+        return find_ground_truth_length(block.case.version, block.case.suite, block.case.user_task_id)
+    return block.ground_truth_length
 
 
 def _message_columns(messages: Sequence[Any], lines: PayloadLines, *, shown: bool) -> dict[str, Any]:
@@ -347,9 +329,27 @@ def _message_columns(messages: Sequence[Any], lines: PayloadLines, *, shown: boo
     }
 
 
+def _span_columns(tree: SpanTotals, *, benign: bool) -> dict[str, Any]:
+    return {
+        "calls": tree.calls,
+        "decisions": tree.decisions,
+        "odd_replies": tree.odd_replies,
+        "unreadable_by_role": tree.unreadable,
+        "gates": tree.gates,
+        "guards": tree.guards,
+        "exposure_rounds_workers": None if benign else tree.worker_rounds_exposed,
+        "untrusted_tokens_workers": (
+            None if tree.worker_chars is None else estimate_tokens(tree.worker_chars)
+        ),
+    }
+
+
 def _usage_columns(usage: Mapping[str, RoleUsage]) -> dict[str, Any]:
+    costs = [role.cost_usd for role in usage.values()]
+    # One role without a price, or without a count, makes the case's cost unknown, not smaller.
+    known = bool(costs) and None not in costs
     cost = {
-        "cost_usd": _sum_cost(usage),
+        "cost_usd": sum(usd for usd in costs if usd is not None) if known else None,
         "cost_by_role": {name: role.cost_usd for name, role in usage.items()},
         "replies_by_role": {name: role.calls for name, role in usage.items()},
     }
@@ -362,27 +362,3 @@ def _usage_columns(usage: Mapping[str, RoleUsage]) -> dict[str, Any]:
         "cached_by_role": {name: role.cached for name, role in usage.items()},
         "tokens_by_role": {name: role.prompt + role.completion for name, role in usage.items()},
     }
-
-
-def _span_columns(tree: SpanTotals, *, benign: bool) -> dict[str, Any]:
-    return {
-        "calls": tree.calls,
-        "decisions": tree.decisions,
-        "exposure_rounds_workers": None if benign else tree.worker_rounds_exposed,
-        "untrusted_tokens_workers": (
-            None if tree.worker_chars is None else estimate_tokens(tree.worker_chars)
-        ),
-    }
-
-
-def _block_ground_truth_length(block: StoredBlock) -> int | None:
-    if block.ground_truth_length is None and block.case.benchmark.startswith("agentdojo"):
-        return find_ground_truth_length(block.case.version, block.case.suite, block.case.user_task_id)
-    return block.ground_truth_length
-
-
-def _sum_cost(usage: Mapping[str, RoleUsage]) -> float | None:
-    costs = [role.cost_usd for role in usage.values()]
-    known = [cost for cost in costs if cost is not None]
-    # One role without a price, or without a count, makes the case's cost unknown, not smaller.
-    return sum(known) if costs and len(known) == len(costs) else None

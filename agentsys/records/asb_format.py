@@ -72,7 +72,7 @@ def parse_transcript(text: str) -> AsbTranscript:
         offered_tools=_offered_tools(contents[1] if len(contents) > 1 else ""),
         rounds=tuple(_called_tools(content) for content in acted),
         payloads=sum(payloads),
-        steps=_count_steps(contents[3] if len(contents) > 3 else ""),
+        steps=len(_json_after(contents[3] if len(contents) > 3 else "", _PLAN)),
         has_failed_request=_has_failed_request(messages),
     )
 
@@ -91,7 +91,6 @@ _MAX_TRANSCRIPT_CHARS = 50_000_000
 
 
 def _read_literal(text: str) -> Any:
-    """The value of a Python literal; None where it is none."""
     with suppress(ValueError, SyntaxError, RecursionError, MemoryError, TypeError):
         return literal_eval(text, _MAX_TRANSCRIPT_CHARS)
     return None
@@ -108,18 +107,9 @@ def _called_tools(content: str) -> tuple[str, ...]:
 
 
 def _offered_tools(prompt: str) -> tuple[str, ...]:
-    listed = _json_after(prompt, _TOOLS)
-    return tuple(name for tool in listed if (name := _tool_name(tool)) is not None)
-
-
-def _tool_name(tool: object) -> str | None:
-    function = tool.get("function") if isinstance(tool, dict) else None
-    name = function.get("name") if isinstance(function, dict) else None
-    return name if isinstance(name, str) else None
-
-
-def _count_steps(plan: str) -> int:
-    return len(_json_after(plan, _PLAN))
+    functions = [tool.get("function") for tool in _json_after(prompt, _TOOLS) if isinstance(tool, dict)]
+    names = (function.get("name") for function in functions if isinstance(function, dict))
+    return tuple(name for name in names if isinstance(name, str))
 
 
 def _json_after(text: str, mark: str) -> Sequence[Any]:
@@ -169,25 +159,15 @@ def load_planned_tools(results: Path) -> frozenset[str] | None:
     """
     try:
         with results.with_suffix(".log").open(encoding="utf-8", errors="replace") as log:
-            plans = [plan for line in log for plan in _parse_plans(line)]
+            parsed = [line for line in log if line.startswith(_PARSED) and len(line) <= _LONGEST_LINE]
     except OSError:
         return None
-    return frozenset(tool for plan in plans for tool in _tools_of_plan(plan)) if plans else None
-
-
-def _parse_plans(line: str) -> Iterator[list[object]]:
-    if not line.startswith(_PARSED) or len(line) > _LONGEST_LINE:
-        return
-    plan = _read_literal(line.removeprefix(_PARSED).strip())
-    if isinstance(plan, list):  # `None` after a failed try is no plan; nor is half a line of a killed run
-        yield plan
-
-
-def _tools_of_plan(plan: list[object]) -> Iterator[str]:
-    for step in plan:
-        used = step.get("tool_use") if isinstance(step, dict) else None
-        if isinstance(used, list):
-            yield from (tool for tool in used if isinstance(tool, str))
+    plans = [_read_literal(line.removeprefix(_PARSED).strip()) for line in parsed]
+    # `None` after a failed try is no plan; nor is half a line of a killed run.
+    plans = [plan for plan in plans if isinstance(plan, list)]
+    used = [step.get("tool_use") for plan in plans for step in plan if isinstance(step, dict)]
+    tools = (tool for listed in used if isinstance(listed, list) for tool in listed)
+    return frozenset(tool for tool in tools if isinstance(tool, str)) if plans else None
 
 
 ASB_OFFICIAL = "asb-official"

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from agentsys.errors import ConfigError
-from agentsys.records.asb_format import AsbResultRow, read_asb_rows
+from agentsys.records.asb_format import read_asb_rows
 from agentsys.records.case import UNKNOWN_FIELDS
 from agentsys.records.case_row import COLUMNS, CaseRow
 from agentsys.records.columns import build_frame
@@ -124,17 +124,23 @@ def read_cases(
     """
     roots = [open_runs(Path(path)) for path in paths]
     listings = [list_files(root) for root in roots] if looked is None else [looked.listing]
-    read = read_all_files(listings, only, looked)
-    if not read.rows:
-        raise ConfigError(explain_no_cases(roots, read.skipped_files, read.other_count))
-    resolved = resolve_runs(read.rows, names or RunNames())
-    own = find_logdirs(row.source for row in read.rows if not row.foreign) if only is None else []
+    read = read_files(listings, only, looked)
+    # Rows of ASB's results files count as files and come last.
+    results = _iterate_once(listing.asb_results for listing in listings)
+    found = (row for path in results for row in read_asb_rows(path))
+    asb = [row.case or SkippedFile(row.location, row.fault or "") for row in found]
+    rows = [*read.rows, *(row for row in asb if isinstance(row, CaseRow))]
+    skipped = [*read.skipped_files, *(row for row in asb if isinstance(row, SkippedFile))]
+    if not rows:
+        raise ConfigError(_explain_no_cases(roots, skipped, read.other_count))
+    resolved = resolve_runs(rows, names or RunNames())
+    own = find_logdirs(row.source for row in rows if not row.foreign) if only is None else []
     return LoadedCases(
         resolved.counted_cases,
-        tuple(read.skipped_files),
+        tuple(skipped),
         len(resolved.repeated_files),
         read.other_count,
-        read.seen_count,
+        len(rows) + len(skipped) + read.other_count,
         find_unfinished(roots if only is None else only, own, listings),
         resolved.repeated_files,
         resolved.notes,
@@ -153,11 +159,6 @@ class FilesContent(NamedTuple):
     """With the folders that may not be looked into, which come first."""
     other_count: int
 
-    @property
-    def seen_count(self) -> int:
-        """Files, and folders that may not be looked into."""
-        return len(self.rows) + len(self.skipped_files) + self.other_count
-
 
 def read_files(
     listings: Sequence[Listing], only: Collection[Path] | None = None, looked: FolderSnapshot | None = None
@@ -172,7 +173,8 @@ def read_files(
     lines: list[FileContent] = [skip for listing in listings for skip in listing.skipped_entries]
     met: set[FolderId] = set()
     for listing in listings:
-        kept = tuple(_relative_prefix(folder, listing.root) for folder in only or ())
+        # How the paths of a wanted folder's files go on from the root.
+        kept = tuple(os.path.join(os.path.relpath(folder, listing.root), "") for folder in only or ())  # noqa: PTH118
         cut = len(os.path.join(listing.root, ""))  # noqa: PTH118
         wanted = [
             folder not in met and (only is None or path.startswith(kept, cut))
@@ -181,31 +183,9 @@ def read_files(
         ]
         met |= listing.folders.keys()
         lines += _read_wanted(listing, wanted, looked)
-    return _sort_contents(lines)
-
-
-def read_all_files(
-    listings: Sequence[Listing], only: Collection[Path] | None = None, looked: FolderSnapshot | None = None
-) -> FilesContent:
-    """The same with the rows of ASB's results files, which count as files and come last."""
-    files = read_files(listings, only, looked)
-    more = _sort_contents(
-        [row.case or SkippedFile(row.location, row.fault or "") for row in iterate_asb_rows(listings)]
-    )
-    return FilesContent(
-        [*files.rows, *more.rows], [*files.skipped_files, *more.skipped_files], files.other_count
-    )
-
-
-def _sort_contents(lines: Sequence[FileContent]) -> FilesContent:
     rows = [line for line in lines if isinstance(line, CaseRow)]
     skipped = [line for line in lines if isinstance(line, SkippedFile)]
     return FilesContent(rows, skipped, len(lines) - len(rows) - len(skipped))
-
-
-def _relative_prefix(folder: Path, root: str) -> str:
-    """How the paths of a folder's files go on from a root."""
-    return os.path.join(os.path.relpath(folder, root), "")  # noqa: PTH118
 
 
 def _read_wanted(
@@ -224,12 +204,6 @@ def iterate_files(listings: Iterable[Listing]) -> Iterator[str]:
     return _iterate_once(listing.folders for listing in listings)
 
 
-def iterate_asb_rows(listings: Iterable[Listing]) -> Iterator[AsbResultRow]:
-    """The rows of ASB's results files, those of a folder in several listings likewise only once."""
-    for path in _iterate_once(listing.asb_results for listing in listings):
-        yield from read_asb_rows(path)
-
-
 def _iterate_once(listings: Iterable[Mapping[FolderId, Sequence[str]]]) -> Iterator[str]:
     met: set[FolderId] = set()
     for folders in listings:
@@ -239,8 +213,7 @@ def _iterate_once(listings: Iterable[Mapping[FolderId, Sequence[str]]]) -> Itera
                 yield from files
 
 
-def explain_no_cases(roots: Sequence[Path], skipped: Sequence[SkippedFile], other: int) -> str:
-    """One line that says what was there instead of cases."""
+def _explain_no_cases(roots: Sequence[Path], skipped: Sequence[SkippedFile], other: int) -> str:
     where = ", ".join(f"'{root}'" for root in roots) or "no folder at all"
     if skipped:
         path, reason = skipped[0]

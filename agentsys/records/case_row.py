@@ -185,7 +185,7 @@ class CaseRow:
     @property
     def model_label(self) -> str:
         """The model's name, with the place that tells it from another one of that name."""
-        return _label_model(self.model, self.apart)
+        return self.model if self.apart is None else f"{self.model} [{self.apart}]"
 
     @property
     def table_model(self) -> str:
@@ -220,14 +220,10 @@ class CaseRow:
         return identity
 
 
-def _label_model(model: str, apart: str | None) -> str:
-    return model if apart is None else f"{model} [{apart}]"
-
-
 @lru_cache(maxsize=4096)
 def format_table_model(model: str, apart: str | None, simulated: bool) -> str:
     """`CaseRow.table_model` of a row with these values."""
-    return mark_simulated_name(_label_model(model, apart), simulated=simulated)
+    return mark_simulated_name(model if apart is None else f"{model} [{apart}]", simulated=simulated)
 
 
 IDENTITY = (

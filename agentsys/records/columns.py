@@ -103,7 +103,6 @@ def _parse_value(annotation: str, stored: Any) -> Any:
 
 
 def _setter(name: str) -> Callable[[CaseRow, Any], None]:
-    """What puts a value into a row's slot."""
     setter: Callable[[CaseRow, Any], None] = getattr(CaseRow, name).__set__
     return setter
 

@@ -52,14 +52,18 @@ def measure_context(messages: Sequence[Any], lines: PayloadLines) -> ContextFact
             text = tool_result_text(message)
             found.results += 1
             found.result_chars += len(text)
-            name = _tool_name(message)
+            call = message.get("tool_call")
+            name = call.get("function") if isinstance(call, dict) else None
+            name = name if isinstance(name, str) else "unknown"
             calls[name] = calls.get(name, 0) + 1
             if found.injection_round is None and contains_payload(text, lines):
                 found.injection_round, exposed = found.results, True
         elif role == "user" and not exposed:
             exposed = contains_payload(join_content_text(message.get("content")), lines)
     found.calls = dict(sorted(calls.items()))
-    found.answer_chars = _answer_chars(messages)
+    last = messages[-1] if messages else None
+    if isinstance(last, dict) and last.get("role") == "assistant" and not last.get("tool_calls"):
+        found.answer_chars = len(join_content_text(last.get("content")))
     return found
 
 
@@ -95,19 +99,6 @@ def tool_result_text(message: Mapping[str, Any]) -> str:
     """The text of a tool result as a model sees it: the error in place of the content where there is one."""
     error = message.get("error")
     return error if isinstance(error, str) and error else join_content_text(message.get("content"))
-
-
-def _tool_name(message: Mapping[str, Any]) -> str:
-    call = message.get("tool_call")
-    name = call.get("function") if isinstance(call, dict) else None
-    return name if isinstance(name, str) else "unknown"
-
-
-def _answer_chars(messages: Sequence[Any]) -> int | None:
-    last = messages[-1] if messages else None
-    if not isinstance(last, dict) or last.get("role") != "assistant" or last.get("tool_calls"):
-        return None
-    return len(join_content_text(last.get("content")))
 
 
 def count_message_calls(messages: Sequence[Any]) -> int:

@@ -383,18 +383,16 @@ def index_path(root: Path) -> Path:
     A folder that is not ours is never written to.
     """
     own = logdir_index_path(root)
-    return own if own.parent.is_dir() and os.access(own.parent, os.W_OK) else _cache_index_path(root)
+    if own.parent.is_dir() and os.access(own.parent, os.W_OK):
+        return own
+    # In the user's cache folder (`XDG_CACHE_HOME` where it is set), under a name made of the real path.
+    name = hashlib.sha256(os.fsencode(root.resolve())).hexdigest()[:32]
+    return user_cache_path("agentsys") / "index" / f"{name}.json"
 
 
 def logdir_index_path(root: Path) -> Path:
     """Its place in a log folder of ours."""
     return root / LOGDIR_OWN_FOLDER / INDEX_NAME
-
-
-def _cache_index_path(root: Path) -> Path:
-    """In the user's cache folder (`XDG_CACHE_HOME` where it is set), under a name made of the real path."""
-    name = hashlib.sha256(os.fsencode(root.resolve())).hexdigest()[:32]
-    return user_cache_path("agentsys") / "index" / f"{name}.json"
 
 
 @lru_cache(maxsize=1)

@@ -20,7 +20,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 
@@ -111,24 +111,12 @@ class RunOverride(BaseModel):
     """Only for files that name none: what a file records of its version is never replaced."""
 
 
-class _NamesEntry(NamedTuple):
-    file: str
-    pattern: str
-    override: RunOverride
-
-
 _ENTRIES = TypeAdapter(dict[str, RunOverride])
 _SHOWN = "shown"
 """The section's key. A folder of this name is matched by `*/shown`."""
 _NO_OVERRIDE = RunOverride()
-
-
-class _NamesContent(NamedTuple):
-    entries: tuple[_NamesEntry, ...]
-    display_names: DisplayNames
-
-
-_NO_FILE = _NamesContent((), STORED_NAMES)
+_Entries = Mapping[str, RunOverride]
+"""Pattern of folders -> what is said of them."""
 
 
 @dataclass
@@ -142,15 +130,15 @@ class RunNames:
     file: str | os.PathLike[str] | None = None
     display_names: DisplayNames = field(init=False)
     """What tables and figures call defenses and models."""
-    _entries: tuple[_NamesEntry, ...] = field(init=False)
-    _beside: dict[str, tuple[_NamesEntry, ...]] = field(init=False, default_factory=dict)
-    _used: set[tuple[str, str]] = field(init=False, default_factory=set)
+    _entries: _Entries = field(init=False)
+    _beside: dict[str, _Entries] = field(init=False, default_factory=dict)
+    _used: set[str] = field(init=False, default_factory=set)
 
     def __post_init__(self) -> None:
         if self.file is not None and not Path(self.file).is_file():
             raise ConfigError(f"--names {self.file}: no such file.")
-        read = _NO_FILE if self.file is None else _read_names(Path(self.file))
-        self._entries, self.display_names = read.entries, read.display_names
+        read = ({}, STORED_NAMES) if self.file is None else _read_names(Path(self.file))
+        self._entries, self.display_names = read
 
     def find_override(self, folder: str) -> RunOverride:
         """Look up a pipeline's folder: for each of the three facts the first entry that says it.
@@ -158,32 +146,25 @@ class RunNames:
         Args:
             folder: Absolute path of the folder. A pattern matches its name, or the end of its path.
         """
+        home, _, name = folder.rpartition("/")
+        if home not in self._beside:
+            path = Path(home, NAMES_FILE)
+            self._beside[home] = _read_names(path)[0] if path.is_file() else {}
         found: dict[str, str] = {}
-        for entry in (*self._entries, *self._entries_beside(os.path.dirname(folder))):  # noqa: PTH120
-            if _matches(folder, entry.pattern):
-                self._used.add((entry.file, entry.pattern))
-                for name, value in entry.override.model_dump(exclude_none=True).items():
-                    found.setdefault(name, value)
+        for pattern, said in (*self._entries.items(), *self._beside[home].items()):
+            if fnmatchcase(name, pattern) or fnmatchcase(folder, f"*/{pattern}"):
+                self._used.add(pattern)
+                found = said.model_dump(exclude_none=True) | found
         return RunOverride(**found) if found else _NO_OVERRIDE
 
     def describe_unused(self) -> Iterator[str]:
         """A line for each entry of the given file that matched no folder so far."""
-        for entry in self._entries:
-            if (entry.file, entry.pattern) not in self._used:
-                yield f"{entry.file}: '{entry.pattern}' matches no folder of other people's runs here."
-
-    def _entries_beside(self, home: str) -> tuple[_NamesEntry, ...]:
-        if home not in self._beside:
-            path = Path(home, NAMES_FILE)
-            self._beside[home] = _read_names(path).entries if path.is_file() else ()
-        return self._beside[home]
+        for pattern in self._entries:
+            if pattern not in self._used:
+                yield f"{self.file}: '{pattern}' matches no folder of other people's runs here."
 
 
-def _matches(folder: str, pattern: str) -> bool:
-    return fnmatchcase(folder.rpartition("/")[2], pattern) or fnmatchcase(folder, f"*/{pattern}")
-
-
-def _read_names(path: Path) -> _NamesContent:
+def _read_names(path: Path) -> tuple[_Entries, DisplayNames]:
     import yaml  # here, because tables of stored runs seldom need it and should start fast
 
     form = (
@@ -192,8 +173,9 @@ def _read_names(path: Path) -> _NamesContent:
     )
     try:
         stored: Any = yaml.safe_load(path.read_text(encoding="utf-8"))
-        shown = DisplayNames.model_validate(stored.pop(_SHOWN)) if _has_shown(stored) else STORED_NAMES
-        entries: Mapping[str, RunOverride] = _ENTRIES.validate_python({} if stored is None else stored)
+        has_shown = isinstance(stored, dict) and _SHOWN in stored
+        shown = DisplayNames.model_validate(stored.pop(_SHOWN)) if has_shown else STORED_NAMES
+        return _ENTRIES.validate_python({} if stored is None else stored), shown
     except ValidationError as error:
         raise ConfigError(f"{path}: {describe_first_fault(error)}. Write {form}.") from None
     except (yaml.YAMLError, UnicodeDecodeError, RecursionError, ValueError) as error:
@@ -201,10 +183,3 @@ def _read_names(path: Path) -> _NamesContent:
         raise ConfigError(f"{path} is not YAML: {lines[-1].strip()}. Write {form}.") from None
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error.strerror}.") from None
-    return _NamesContent(
-        tuple(_NamesEntry(str(path), pattern, said) for pattern, said in entries.items()), shown
-    )
-
-
-def _has_shown(stored: object) -> bool:
-    return isinstance(stored, dict) and _SHOWN in stored

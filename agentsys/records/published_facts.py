@@ -133,5 +133,4 @@ def resolve_pipeline_name(folder: str, stored: PublishedName) -> PublishedName:
 
 
 def _normalize_name(name: str) -> str:
-    """A name as folders spell it."""
     return re.sub(r"[^a-z0-9]+", "_", name.lower())

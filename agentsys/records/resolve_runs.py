@@ -38,24 +38,21 @@ class RunFolders(NamedTuple):
     """Whether the folder is a pipeline's, so that its name says something."""
 
 
-def find_run_folders(source: str, suite: str, user_task_id: str) -> RunFolders:
-    """Find the two folders of a case's file.
+@lru_cache(maxsize=100_000)
+def find_run_folders(folder: str, suite: str, user_task_id: str) -> RunFolders:
+    """Find the two folders of a case.
 
     Args:
-        source: Path of the file (of ASB's: with `#` and the row's number).
+        folder: The one that its file is in.
         suite: The suite by the file; the layout is AgentDojo's where the folders say so too.
         user_task_id: The user task by the file, likewise.
     """
-    return _split_folder(source.rpartition("/")[0], suite, user_task_id)
-
-
-@lru_cache(maxsize=100_000)
-def _split_folder(folder: str, suite: str, user_task_id: str) -> RunFolders:
     # <home>/<pipeline>/<suite>/<user task>/<attack>
     above, *last = folder.rsplit("/", 3)
     if len(last) < 3 or not above or not _DOT_NAMES.isdisjoint(last):
         above, *last = _absolute_path(folder).rsplit("/", 3)
-    if above and _is_name(last[0], suite) and _is_name(last[1], user_task_id):
+    names = zip(last, (suite, user_task_id), strict=False)
+    if above and all(part in (name, safe_name(name)) for part, name in names):
         pipeline = _pipeline_folders(above)  # of thousands of folders, as a rule, one and the same
         if pipeline.pipeline.strip("/"):
             return pipeline
@@ -76,10 +73,6 @@ def _pipeline_folders(folder: str) -> RunFolders:
 def _absolute_path(folder: str) -> str:
     """The absolute path by the names as they were given, links not followed."""
     return os.path.abspath(folder)  # noqa: PTH100
-
-
-def _is_name(component: str, name: str) -> bool:
-    return component == name or component == safe_name(name)  # the second takes a while
 
 
 def shortest_distinct_ends(paths: Collection[str]) -> dict[str, str]:
@@ -128,7 +121,8 @@ class ResolvedRuns:
 
 def resolve_runs(cases: Sequence[CaseRow], names: RunNames) -> ResolvedRuns:
     """Settle names and versions, keep pipelines apart, and count each case once."""
-    places = [find_run_folders(case.source, case.suite, case.user_task_id) for case in cases]
+    folders = (case.source.rpartition("/")[0] for case in cases)
+    places = [find_run_folders(at, c.suite, c.user_task_id) for at, c in zip(folders, cases, strict=True)]
     notes: list[str] = []
     named = _infer_versions(_apply_names(cases, places, names, notes), places, notes)
     marked = _separate_pipelines(_mark_silent_errors(named, places), places, names, notes)
@@ -211,18 +205,16 @@ def _name_served_agents(
             else f"counted as {_format_victim(PublishedName(agent.model, agent.defense))}"
         )
         notes.append(f"{folder}: a served agent answered; {says}.")
+    answered: dict[str, dict[str, Any]] = {
+        folder: {"model": UNRECORDED, "defense": UNRECORDED}
+        if agent is None
+        else agent.model_dump(include={"model", "defense", "simulated"})
+        for folder, agent in agents.items()
+    }
     return [
-        case
-        if place.pipeline not in agents or not case.foreign
-        else _answered_by(agents[place.pipeline], case)
+        replace(case, **answered[place.pipeline]) if case.foreign and place.pipeline in answered else case
         for case, place in zip(cases, places, strict=True)
     ], agents.keys()
-
-
-def _answered_by(agent: AnsweringAgent | None, case: CaseRow) -> CaseRow:
-    if agent is None:
-        return replace(case, model=UNRECORDED, defense=UNRECORDED)
-    return replace(case, model=agent.model, defense=agent.defense, simulated=agent.simulated)
 
 
 def _format_victim(victim: PublishedName) -> str:

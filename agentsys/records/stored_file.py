@@ -1,4 +1,4 @@
-"""`read_stored`: one file -> a `CaseRow`, whoever wrote it; `case_in`: the same, not yet taken apart."""
+"""`read_case_file`: one file -> a `CaseRow`, whoever wrote it; `identify_case`: the same, not yet taken apart."""
 
 from __future__ import annotations
 
@@ -32,24 +32,17 @@ def read_case_file(path: str) -> CaseRow | None:
         UnreadableRecord: If the file cannot be read or should hold a case and does not.
     """
     found = identify_case(path)
-    return None if found is None else _build_row(found, path)
+    if found is None:
+        return None
+    # The formats are imported with the first file that is taken apart: as a rule all are in an index.
+    if found.producer == "agentsys":
+        from agentsys.records.agentsys_format import build_own_row
 
+        return build_own_row(found.content, path)
+    from agentsys.records.agentdojo_format import build_agentdojo_row, build_drift_row
 
-# The formats are imported with the first file that is taken apart: as a rule all are in an index.
-def _build_row(found: RawCase, path: str) -> CaseRow:
-    match found.producer:
-        case "agentsys":
-            from agentsys.records.agentsys_format import build_own_row
-
-            return build_own_row(found.content, path)
-        case "drift":
-            from agentsys.records.agentdojo_format import build_drift_row
-
-            return build_drift_row(found.content, path)
-        case "agentdojo":
-            from agentsys.records.agentdojo_format import build_agentdojo_row
-
-            return build_agentdojo_row(found.content, path)
+    build = build_drift_row if found.producer == "drift" else build_agentdojo_row
+    return build(found.content, path)
 
 
 def identify_case(path: str) -> RawCase | None:

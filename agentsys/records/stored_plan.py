@@ -10,12 +10,14 @@ import hashlib
 import os
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from itertools import product
+from operator import attrgetter
 from pathlib import Path
 from typing import NamedTuple
 
 import orjson
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict
 
 from agentsys.records.case import Case, safe_name
 from agentsys.records.folder_index import Listing
@@ -24,6 +26,7 @@ PLANS_FOLDER = Path(".agentsys", "plans")
 """In the log folder."""
 
 _CELL = ("benchmark", "version", "model", "defense", "attack", "epoch")
+_cell_of = attrgetter(*_CELL)
 
 
 class _PlanPart(BaseModel):
@@ -53,16 +56,13 @@ class PlannedCell(_PlanPart):
     @property
     def keys(self) -> Iterator[str]:
         """Paths of its records under the log folder, as `Case.key` has them."""
-        pipeline, attack = self._pipeline, safe_name(self.attack)
+        fields = self.model_dump(exclude={"grids"})
+        pipeline = Case(**fields, suite="", user_task_id="", injection_task_id=None).pipeline
+        attack = safe_name(self.attack)
         for grid in self.grids:
             for user, injection in product(grid.user_tasks, grid.injection_tasks):
                 folder = f"{pipeline}/{safe_name(grid.suite)}/{safe_name(user)}/{attack}"
                 yield f"{folder}/{safe_name(injection or 'none')}.json"
-
-    @property
-    def _pipeline(self) -> str:
-        fields = self.model_dump(exclude={"grids"})
-        return Case(**fields, suite="", user_task_id="", injection_task_id=None).pipeline
 
 
 class StoredPlan(BaseModel):
@@ -74,23 +74,13 @@ class StoredPlan(BaseModel):
     cells: tuple[PlannedCell, ...]
 
 
-class CaseGroup(NamedTuple):
-    """Cases that differ in their tasks alone."""
-
-    example: Case
-    """Any of them."""
-    task_pairs: Iterable[tuple[str, str | None]]
-    """Ids of the user task and the injection task of each, in order."""
-
-
-def build_stored_plan(parts: Iterable[CaseGroup]) -> StoredPlan:
-    """A plan in its stored form; `parts` are its cases in order."""
+def encode_plan(logdir: Path, cases: Iterable[Case]) -> tuple[Path, bytes]:
+    """The place where a plan is to be kept, and the content of its file."""
     cells: defaultdict[tuple[str | int, ...], defaultdict[tuple[str, str], list[str | None]]]
     cells = defaultdict(lambda: defaultdict(list))
-    for case, pairs in parts:
-        by_user = cells[tuple(getattr(case, field) for field in _CELL)]
-        for user, injection in pairs:
-            by_user[case.suite, user].append(injection)
+    for case in cases:
+        by_user = cells[_cell_of(case)]
+        by_user[case.suite, case.user_task_id].append(case.injection_task_id)
     found = []
     for cell, by_user in cells.items():
         grids: defaultdict[tuple[str, tuple[str | None, ...]], list[str]] = defaultdict(list)
@@ -101,26 +91,17 @@ def build_stored_plan(parts: Iterable[CaseGroup]) -> StoredPlan:
             for (suite, injections), users in grids.items()
         )
         found.append(PlannedCell.model_validate({**dict(zip(_CELL, cell, strict=True)), "grids": kept}))
-    return StoredPlan(cells=tuple(found))
-
-
-def encode_plan(logdir: Path, plan: StoredPlan) -> tuple[Path, bytes]:
-    """The place where a plan is to be kept, and the content of its file."""
-    data = orjson.dumps(plan.model_dump())
+    data = orjson.dumps(StoredPlan(cells=tuple(found)).model_dump())
     return logdir / PLANS_FOLDER / f"{hashlib.sha256(data).hexdigest()[:16]}.plan", data
 
 
 def load_planned_cells(logdir: Path) -> list[PlannedCell]:
-    """Everything that was ever planned into a log folder; empty where no plan is kept or can be read."""
-    return [cell for plan in _load_plans(logdir) for cell in plan.cells]
-
-
-def _load_plans(logdir: Path) -> Iterator[StoredPlan]:
+    """Everything that was ever planned into a log folder; nothing where no plan is kept or can be read."""
+    found = list[PlannedCell]()
     for path in sorted((logdir / PLANS_FOLDER).glob("*.plan")):
-        try:
-            yield StoredPlan.model_validate(orjson.loads(path.read_bytes()))
-        except (OSError, ValueError, ValidationError):  # a newer version's, or damaged: nothing to tell
-            continue
+        with suppress(OSError, ValueError):  # a newer version's, or damaged: nothing to tell
+            found += StoredPlan.model_validate(orjson.loads(path.read_bytes())).cells
+    return found
 
 
 _DEEPEST = 5
@@ -178,12 +159,8 @@ def describe_unfinished(found: Iterable[UnfinishedRun]) -> list[str]:
 
 def find_logdirs(sources: Iterable[str]) -> list[Path]:
     """The log folders of some records, if they are ours and lie where they were stored."""
-    return [Path(path) for path in dict.fromkeys(_logdir_above(source) for source in sources) if path]
-
-
-def _logdir_above(source: str) -> str:
-    parts = source.rsplit(os.sep, _DEEPEST)
-    return parts[0] or os.sep if len(parts) > _DEEPEST else "."
+    above = (source.rsplit(os.sep, _DEEPEST) for source in sources)
+    return [*map(Path, dict.fromkeys(at[0] or os.sep if len(at) > _DEEPEST else "." for at in above))]
 
 
 def _check_logdir(logdir: Path, roots: list[Path], listings: Sequence[Listing]) -> UnfinishedRun:
@@ -203,7 +180,6 @@ def _check_logdir(logdir: Path, roots: list[Path], listings: Sequence[Listing]) 
 
 
 def _listed_keys(logdir: Path, listings: Iterable[Listing]) -> Iterator[str]:
-    """Paths below a log folder of the files in some listings."""
     home = os.path.join(logdir, "")  # noqa: PTH118
     for listing in listings:
         root = Path(listing.root).absolute()

@@ -1,4 +1,4 @@
-"""The record of a finished case: our block of it, and the fields AgentDojo's loader wants."""
+"""A case that was run (`CaseRun`) and its record: our block of it, and the fields AgentDojo's loader wants."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import hashlib
 import json
 import platform
 import time
-from collections.abc import Sequence
+import traceback
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
@@ -18,6 +19,7 @@ from agentdojo.types import ChatMessage
 from agentsys.abilities import DeclaresFacts
 from agentsys.base.grouping import group_by
 from agentsys.base.json_values import to_plain_data
+from agentsys.benchmarks.case_watch import ExposureWatch
 from agentsys.benchmarks.environment_loader import hash_suite_data
 from agentsys.benchmarks.repeatable_tools import find_clock_start
 from agentsys.contracts import Suite
@@ -35,12 +37,60 @@ from agentsys.records.schema import (
     is_simulated_id,
 )
 from agentsys.runs.plan import Job
-from agentsys.runs.run_case import CaseRun, format_traceback, new_case_run
-from agentsys.runs.run_control import CaseEnd
+from agentsys.runs.run_totals import CaseEnd
 from agentsys.runs.settings import code_versions
 
 _MOST_TOKENS = 2**53
 """In one call; also the largest whole number that JSON's readers agree on."""
+_LONGEST_TRACEBACK = 20_000
+
+
+@dataclass
+class CaseRun:
+    """Result of running a case; `build_record` turns it into what is stored."""
+
+    job: Job
+    tracer: Tracer
+    watch: ExposureWatch
+    written: Mapping[str, str]
+    """Injection vector -> text as the attack wrote it."""
+    drawn: Sequence[str] = ()
+    """Numbers that its tools drew at random, in order."""
+    utility: bool = False
+    security: bool = False
+    """True means that the injection task was carried out, as in AgentDojo."""
+    measured: Mapping[str, Any] = field(default_factory=dict)
+    """What the suite measures besides the two scores."""
+    messages: Sequence[ChatMessage] = ()
+    attempts: int = 0
+    noop: bool = False
+    error: str | None = None
+    error_kind: str | None = None
+    traceback: str | None = None
+    """Where somebody's code broke."""
+    ends_run: bool = False
+    """Whether every further case would fail alike (a bad key)."""
+    ends_cell: bool = False
+    """Whether every further case of its cell would fail alike (a defense that cannot be built here)."""
+    started: float = 0.0
+    """Seconds since the epoch."""
+    duration_s: float = 0.0
+    attempt: AttemptFacts | None = None
+    """Where it is an attempt of a search."""
+    search: SearchFacts | None = None
+    """Where its text was searched for."""
+
+
+def new_case_run(job: Job) -> CaseRun:
+    """A run in which nothing has happened yet."""
+    return CaseRun(job, Tracer(case=job.case.key, usage_log=job.cell.books), ExposureWatch({}), {})
+
+
+def format_traceback(error: BaseException | None) -> str:
+    """Python's own traceback, the middle of a very long one (a runaway recursion) left out."""
+    text = "".join(traceback.format_exception(error))
+    half = _LONGEST_TRACEBACK // 2
+    return text if len(text) <= 2 * half else f"{text[:half]}\n[...]\n{text[-half:]}"
 
 
 def build_record(run: CaseRun) -> CaseRecord:
@@ -54,7 +104,7 @@ def build_record(run: CaseRun) -> CaseRecord:
 def _build_case_record(run: CaseRun) -> CaseRecord:
     cell, case = run.job.cell, run.job.case
     scored = max(run.attempts - 1, 0)
-    calls = [call for span in run.tracer.spans for call in span.calls]
+    calls = run.tracer.all_calls
     suite, usage = cell.benchmark.suite(case.suite), sum_usage_by_role(calls)
     data: dict[str, str] = {}
     with suppress(Exception):  # of a suite from outside, maybe: a label on a record must not cost the case
@@ -92,7 +142,7 @@ def _build_case_record(run: CaseRun) -> CaseRecord:
         config_hash=cell.config_hash,
         asked={role: asked for role in usage if (asked := cell.stack.model_id(role))},
         measured=dict(run.measured),
-        receipts=list_receipts(run.tracer),
+        receipts=_list_receipts(run.tracer),
         facts=dict(cell.benchmark.facts) if isinstance(cell.benchmark, DeclaresFacts) else {},
         attempt=run.attempt,
         search=run.search,
@@ -114,7 +164,7 @@ def build_lost_case(job: Job, error: BaseException) -> CaseEnd:
     return build_case_end(run)
 
 
-def list_receipts(tracer: Tracer) -> tuple[Receipt, ...] | None:
+def _list_receipts(tracer: Tracer) -> tuple[Receipt, ...] | None:
     """What the case's tools wrote when they ran; None where they write nothing."""
     if tracer.receipts is None:
         return None
@@ -205,16 +255,12 @@ def to_stored_span(span: Span, scored: int) -> StoredSpan:
     """A span as it is stored; the record's own messages are those of the run of the pipeline `scored`."""
     # The scored run's messages are the record's own `messages`: keeping them twice would double the file.
     kept: Sequence[ChatMessage] = () if span.kind == "run" and span.attempt == scored else span.messages
+    calls = [vars(call) | vars(_clip_usage(call.usage)) for call in span.calls]
     held = {
         "messages": [to_plain_message(message) for message in kept],
-        "calls": [*map(_to_stored_call, span.calls)],
+        "calls": [StoredCall(**{k: v for k, v in call.items() if k != "usage"}) for call in calls],
     }
     return StoredSpan(**{**vars(span), **held})
-
-
-def _to_stored_call(call: ModelCall) -> StoredCall:
-    own = {name: value for name, value in vars(call).items() if name != "usage"}
-    return StoredCall(**own, **vars(_clip_usage(call.usage)))
 
 
 def to_plain_message(message: ChatMessage) -> dict[str, Any]:

@@ -28,9 +28,8 @@ from agentsys.benchmarks.ground_truth_playbook import build_playbook
 from agentsys.contracts import Attack, Benchmark, Defense, Victim
 from agentsys.errors import Unavailable
 from agentsys.models.budget import UsageLog
-from agentsys.models.build_model import ModelStack, build_stack
+from agentsys.models.build_model import ModelStack, build_stack, parse_card
 from agentsys.models.chat import ChatModel
-from agentsys.models.model_card import parse_card
 from agentsys.runs.instantiate import find_kept_folders, instantiate
 from agentsys.runs.settings import Settings
 from agentsys.runs.store import REPLIES_FOLDER, Store

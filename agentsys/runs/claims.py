@@ -185,17 +185,13 @@ class Claims:
             return False
         return time.monotonic() - since > self._patience_s
 
-    def _is_old(self, path: Path) -> bool:
-        """Say whether a heart has not beaten for a day as the disk counts: its machine went down."""
-        try:
-            return self._heartbeat.stat().st_mtime - path.stat().st_mtime > STALE_AFTER_S
-        except OSError:
-            return False
-
     def remove_dead(self) -> None:
         """Remove the claims of processes that were killed."""
         for heartbeat in self._folder.glob(f"*{_HEARTBEAT_SUFFIX}"):
-            if self._is_dead(heartbeat.stem) or self._is_old(heartbeat):
+            old = False
+            with suppress(OSError):  # not touched for a day as the disk counts: its machine went down
+                old = self._heartbeat.stat().st_mtime - heartbeat.stat().st_mtime > STALE_AFTER_S
+            if old or self._is_dead(heartbeat.stem):
                 heartbeat.unlink(missing_ok=True)
         for claim in self._folder.glob("*.*"):
             if claim.suffix != _HEARTBEAT_SUFFIX:
@@ -203,5 +199,4 @@ class Claims:
 
 
 def _process_mark(owner: str) -> str:
-    """The mark of the process that an owner's name begins with."""
     return "-".join(owner.removesuffix(_HEARTBEAT_SUFFIX).split("-")[:3])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy, deepcopy
 from dataclasses import dataclass, field
@@ -133,7 +133,6 @@ def _find_choice_options(text: str, choices: Mapping[str, Sequence[str]]) -> Ite
 def _add_choice_options(
     words: Sequence[str], options: Sequence[ChoiceOption], resolve: Composer
 ) -> list[str]:
-    """A combination's overrides, and those that are for one of its choices."""
     chosen = resolve([word for word in words if word.lstrip("+").split("=")[0] in GROUPS]).choices
     return [*words, *(one.override for one in options if chosen[one.group] == one.choice)]
 
@@ -260,8 +259,6 @@ class Composition:
 
 @dataclass(frozen=True)
 class _ComposedFiles:
-    """What was read and composed so far from files that are still the same."""
-
     files: dict[str, ConfigResult] = field(default_factory=dict)
     """Name of a config -> as it was read."""
     composed: dict[tuple[str, ...], Composition] = field(default_factory=dict)
@@ -298,7 +295,9 @@ class Composer:
         # Hydra has the first of them as its own.
         paths = ",".join(f"'file://{path.resolve()}'" for path in self._folders[1:])
         self._searchpath = [f"hydra.searchpath=[{paths}]"] if paths else []
-        self._kept = _load_composed(_stamps(self._folders))
+        files = [path for folder in self._folders for path in sorted(folder.resolve().rglob("*.yaml"))]
+        stamps = [(str(path), stat.st_size, stat.st_mtime_ns) for path in files for stat in [path.stat()]]
+        self._kept = _load_composed(tuple(stamps))
         loader = GlobalHydra.instance().config_loader()
         assert isinstance(loader, ConfigLoaderImpl)
         loader.repository = _KeptFiles(loader.get_search_path(), self._kept.files)
@@ -369,11 +368,6 @@ def open_composer(config_dirs: Sequence[Path]) -> Iterator[Composer]:
 def _load_composed(stamps: _Stamps) -> _ComposedFiles:
     """What is kept of these files; nothing, once one of them has changed."""
     return _ComposedFiles()
-
-
-def _stamps(folders: Iterable[Path]) -> _Stamps:
-    files = [path for folder in folders for path in sorted(folder.resolve().rglob("*.yaml"))]
-    return tuple((str(path), stat.st_size, stat.st_mtime_ns) for path in files for stat in [path.stat()])
 
 
 def to_plain_config(config: DictConfig) -> dict[str, Any]:

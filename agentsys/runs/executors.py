@@ -12,13 +12,16 @@ import os
 import queue
 import signal
 import sys
+import threading
 import time
 import warnings
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 from agentsys.errors import ConfigError, StopRequested
@@ -26,15 +29,52 @@ from agentsys.models.budget import Meter, RunBudgetReached
 from agentsys.records.schema import CaseRecord
 from agentsys.runs.build_record import build_case_end, build_lost_case
 from agentsys.runs.claims import Claims
-from agentsys.runs.plan import Job
+from agentsys.runs.plan import CellLabels, Job
 from agentsys.runs.run_case import SearchStopped, run_case
-from agentsys.runs.run_control import CaseEnd, RunTally, defer_signals
 from agentsys.runs.run_searches import RunSearches
-from agentsys.runs.run_totals import AbandonedCell, Listener, RunOutcome
+from agentsys.runs.run_totals import AbandonedCell, CaseEnd, Listener, RunOutcome, RunTally
 from agentsys.runs.settings import ExecutorSettings
 from agentsys.runs.store import Store, StoreError
 
 _RETRY_S = 0.5
+
+_STOP_SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
+"""Windows has no SIGHUP."""
+
+
+@contextmanager
+def defer_signals() -> Iterator[Callable[[], None]]:
+    """Inside the block signals that end the run wait until the function is called that is handed out.
+
+    It does what each handler would have done, so it may raise. Otherwise they strike anywhere: between the
+    end of a case and the line that books it, too. A second Ctrl-C strikes at once, as the function may never
+    be called again. On other threads than the main one, which get no signals, nothing changes.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield lambda: None
+        return
+    handlers = {
+        int(number): handler for number in _STOP_SIGNALS if callable(handler := signal.getsignal(number))
+    }
+    waiting = deque[int]()
+
+    def note(number: int, frame: FrameType | None) -> None:
+        if waiting and number == signal.SIGINT:
+            handlers[number](number, frame)
+        waiting.append(number)
+
+    def heed() -> None:
+        while waiting:
+            number = waiting.popleft()
+            handlers[number](number, None)
+
+    for number in handlers:
+        signal.signal(number, note)
+    try:
+        yield heed
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
 
 
 def run_on_threads(
@@ -102,28 +142,24 @@ class _ThreadRun:
             job = self.tally.next_job(self.running.values())
             if job is None:
                 return
+            key = job.case.key
             try:
-                if not self._claim(job):
-                    continue
+                taken = self.claims.take(key)
             except StoreError as error:
                 self.tally.stop(str(error), len(self.running))
                 return
+            # Looked at under the claim: nobody stores it from here on.
+            if self.store.changed_since_planned(job.case):
+                self.claims.release(key)
+                self.tally.count_stored_elsewhere()
+                continue
+            if not taken:
+                self.tally.postpone(job)
+                continue
             # An empty context: nothing of this thread's (loggers, tracers) reaches the case, or back.
             run = contextvars.Context().run
             future = pool.submit(run, run_and_store, job, self.store, self.searches, self.claims)
             self.running[future] = job
-
-    def _claim(self, job: Job) -> bool:
-        """Whether the job is claimed for this run, to be run now."""
-        taken = self.claims.take(job.case.key)
-        # Looked at under the claim: nobody stores it from here on.
-        if self.store.changed_since_planned(job.case):
-            self.claims.release(job.case.key)
-            self.tally.count_stored_elsewhere()
-            return False
-        if not taken:
-            self.tally.postpone(job)
-        return taken
 
     def collect_ended(self, timeout_s: float) -> None:
         if not self.running:
@@ -132,20 +168,15 @@ class _ThreadRun:
         while not self.attempts.empty():
             self.tally.listener.attempted(self.attempts.get())
         for future in done:
-            self._book_ended(future, self.running.pop(future))
+            job = self.running.pop(future)
+            try:
+                if (end := future.result()) is not None:
+                    self.tally.book(job, end, len(self.running))
+            except StoreError as error:
+                self.tally.stop(str(error), len(self.running))
+            except RunBudgetReached:
+                self.tally.end_by_budget(len(self.running))
         self.tally.listener.tick()
-
-    def _book_ended(self, future: Future[CaseEnd | None], job: Job) -> None:
-        try:
-            end = future.result()
-        except StoreError as error:
-            self.tally.stop(str(error), len(self.running))
-            return
-        except RunBudgetReached:
-            self.tally.end_by_budget(len(self.running))
-            return
-        if end is not None:
-            self.tally.book(job, end, len(self.running))
 
 
 def run_and_store(job: Job, store: Store, searches: RunSearches, claims: Claims) -> CaseEnd | None:
@@ -259,7 +290,7 @@ class _NodeWatch:
         self._book_stored()
         if not all(self._stored):
             self._explain_missing()
-        cells: dict[tuple[str, str, str], AbandonedCell] = {}
+        cells: dict[CellLabels, AbandonedCell] = {}
         for cell in (cell for one in self._ended for cell in one.ended_cells):
             cells.setdefault(cell.labels, cell)
         return replace(self._tally.outcome, ended_cells=tuple(cells.values()))
@@ -297,7 +328,7 @@ class _NodeWatch:
                 continue
             if (found := store.load_record(job.case)) is not None:
                 self._stored[place] = True
-                self._tally.book(job, CaseEnd(found.record, {"error": found.error}), self._running)
+                self._tally.book(job, CaseEnd(found[0], {"error": found[1]}), self._running)
 
     @property
     def _running(self) -> int:
@@ -310,7 +341,6 @@ class _NodeWatch:
             self._ray.cancel(task)  # a Ctrl-C there: cases under way are finished
 
     def _explain_missing(self) -> None:
-        """Say why there are cases that no node has run."""
         if any(one.budget for one in self._ended):
             self._tally.end_by_budget(0)
         fatal = [one.fatal for one in self._ended if one.fatal]

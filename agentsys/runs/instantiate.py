@@ -92,7 +92,6 @@ def load_class(kind: str, config: Mapping[str, Any]) -> Any:
 
 
 def _build_option(group: str, option: Any) -> Any:
-    """An option, built if it describes an object, or is a list in which one does."""
     if isinstance(option, list):
         return [_build_option(group, one) for one in option]
     return instantiate(group, option) if isinstance(option, dict) and "_target_" in option else option

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product
-from typing import Any
+from typing import Any, NamedTuple
 
 from agentsys.abilities import NamesExclusions, NamesTasks, PicksPairs, SparesUserTasks
 from agentsys.attacks.attack_search import is_searched
@@ -31,6 +31,14 @@ TaskPair = tuple[str, str | None]
 """Ids of a user task and of an injection task (None: no attack)."""
 
 
+class CellLabels(NamedTuple):
+    """Labels of a cell, as records have them."""
+
+    model: str
+    defense: str
+    attack: str
+
+
 @dataclass(frozen=True)
 class Job:
     """A case with the cell it belongs to."""
@@ -39,9 +47,9 @@ class Job:
     cell: Cell
 
     @property
-    def labels(self) -> tuple[str, str, str]:
-        """Labels of model, defense and attack."""
-        return self.case.model, self.case.defense, self.case.attack
+    def labels(self) -> CellLabels:
+        """Its cell's."""
+        return CellLabels(self.case.model, self.case.defense, self.case.attack)
 
     @property
     def needs_search(self) -> bool:
@@ -72,8 +80,7 @@ def list_cells(jobs: Iterable[Job]) -> list[Cell]:
     return list({id(job.cell): job.cell for job in jobs}.values())
 
 
-@dataclass(frozen=True)
-class CellPairs:
+class CellPairs(NamedTuple):
     """The pairs of one cell."""
 
     fit: Mapping[str, tuple[TaskPair, ...]]
@@ -82,8 +89,7 @@ class CellPairs:
     """(suite, pair) of the others."""
 
 
-@dataclass(frozen=True)
-class ExcludedPairs:
+class ExcludedPairs(NamedTuple):
     """The pairs that one attack does not apply to."""
 
     attack: str
@@ -194,11 +200,6 @@ class Plan:
         """The cases among `open_jobs` whose text has to be searched for."""
         return [job for job in self.open_jobs if job.needs_search]
 
-    @cached_property
-    def pipelines(self) -> list[str]:
-        """The folders that the records of all cases lie in."""
-        return list(dict.fromkeys(job.case.pipeline for job in self.jobs))
-
 
 def plan_cases(cells: Sequence[Cell], store: Store, *, again: bool = False) -> Plan:
     """Expand cells into cases and drop the finished ones.
@@ -218,7 +219,16 @@ def plan_cases(cells: Sequence[Cell], store: Store, *, again: bool = False) -> P
     fitting = [(cell, _find_cell_pairs(cell)) for cell in cells]
     skipped = sum_excluded(fitting) if any(found.unfit for _, found in fitting) else ()
     _warn_unmatched(cells)
-    jobs = tuple(drop_duplicates(job for cell, found in fitting for job in _make_jobs(cell, found)))
+    # By cell, suite, epoch and pair.
+    suites = ((cell, suite, pairs) for cell, found in fitting for suite, pairs in found.fit.items())
+    every = (
+        make_job(cell, suite, pair, epoch)
+        for cell, suite, pairs in suites
+        for chosen in [_spread_pairs(pairs, cell.settings.limit_per_suite)]
+        for epoch in range(cell.settings.epochs)
+        for pair in chosen
+    )
+    jobs = tuple(drop_duplicates(every))
     if not jobs and skipped:
         raise ConfigError(nothing_left_message(skipped))
     # A pipeline without a folder has no record: its cases need not be asked for one by one.
@@ -279,7 +289,6 @@ def _warn_unmatched(cells: Iterable[Cell]) -> None:
 
 
 def _find_cell_pairs(cell: Cell) -> CellPairs:
-    """The pairs of a cell that its attack applies to, and the others."""
     wanted, benchmark = cell.settings, cell.benchmark
     names = _resolve_names("suite", wanted.benchmark.get("suites"), benchmark.suite_names())
     suites = [benchmark.suite(name) for name in names]
@@ -289,14 +298,6 @@ def _find_cell_pairs(cell: Cell) -> CellPairs:
     known = [task for suite in suites for task in suite.injection_tasks]
     _resolve_names("injection task", wanted.injection_tasks, known)
     return find_applicable_pairs(cell, {name: list(_list_pairs(cell, name)) for name in names})
-
-
-def _make_jobs(cell: Cell, found: CellPairs) -> Iterator[Job]:
-    """The cases of a cell: by suite, then by epoch, then by pair."""
-    for suite, fitting in found.fit.items():
-        pairs = _spread_pairs(fitting, cell.settings.limit_per_suite)
-        for epoch in range(cell.settings.epochs):
-            yield from (make_job(cell, suite, pair, epoch) for pair in pairs)
 
 
 def _list_pairs(cell: Cell, name: str) -> Iterator[TaskPair]:

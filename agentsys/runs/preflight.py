@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from agentsys.abilities import NeedsOwnModels, NeedsReadingTest
@@ -13,7 +14,6 @@ from agentsys.models.chat import ChatModel, ErrorKind, ModelCodeFailed, ModelErr
 from agentsys.models.reply_checks import (
     CONNECTION_QUESTION,
     READING_SENTENCES,
-    ReadingTest,
     is_expected_call,
     is_unparsed_call,
 )
@@ -117,7 +117,9 @@ def run_reading_tests(cells: Iterable[Cell], books: UsageLog | None) -> tuple[di
             continue
         test = cell.attack.reading_test
         if (key := (id(cell.stack), test.code)) not in asked:
-            asked[key] = _run_reading_test(test, server, books)
+            asked[key] = ""
+            with suppress(ModelError), use_tracer(Tracer(usage_log=books)):
+                asked[key] = test.format_note(test.count_readable(server))
         if asked[key]:
             found[id(cell)] = asked[key]
         if asked[key] not in ("", test.format_note(len(READING_SENTENCES))):
@@ -125,14 +127,6 @@ def run_reading_tests(cells: Iterable[Cell], books: UsageLog | None) -> tuple[di
                 f"Model '{server.name}': {asked[key]}, asked without the attack (docs/attacks.md#encoded)"
             ] = None
     return found, list(unread)
-
-
-def _run_reading_test(test: ReadingTest, server: ChatModel, books: UsageLog | None) -> str:
-    try:
-        with use_tracer(Tracer(usage_log=books)):
-            return test.format_note(test.count_readable(server))
-    except ModelError:
-        return ""
 
 
 def refusal_error(obstacles: Sequence[BlockedCell], cells: int) -> ConfigError:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from agentsys.abilities import NamesSources
 from agentsys.attacks.attack_search import Attempt, AttemptPosition, Judgement, Proposal
@@ -20,8 +20,8 @@ from agentsys.attacks.injection_vectors import unescape_for_suite
 from agentsys.base.grouping import group_by
 from agentsys.contracts import AttackKind, NotInjectable, Victim
 from agentsys.errors import ConfigError, unknown_name
+from agentsys.models.build_model import ModelCard, parse_card
 from agentsys.models.chat import ChatModel, Usage
-from agentsys.models.model_card import ModelCard, parse_card
 from agentsys.models.pricing import cost_usd
 from agentsys.models.trace import Tracer, use_tracer
 from agentsys.records.schema import RoleUsage
@@ -29,7 +29,7 @@ from agentsys.runs.build_record import sum_usage_by_role
 from agentsys.runs.cell import CellBuilder, resolve_model_config
 from agentsys.runs.compose import compose
 from agentsys.runs.instantiate import instantiate
-from agentsys.runs.plan import Job, list_cells
+from agentsys.runs.plan import CellLabels, Job, list_cells
 from agentsys.runs.run_case import case_scene, run_case
 from agentsys.runs.search_plan import find_first_of_searches, find_search_cases, searched_attack
 from agentsys.runs.search_target import build_quest
@@ -38,12 +38,8 @@ from agentsys.runs.store import Store
 SAMPLES_PER_SUITE = 2
 """Cases played per cell and suite."""
 
-CellKey = tuple[str, str, str]
-"""Labels of model, defense and attack."""
 
-
-@dataclass(frozen=True)
-class CostEstimate:
+class CostEstimate(NamedTuple):
     """A guess about one cell."""
 
     tokens: int
@@ -74,7 +70,7 @@ def can_cost_more(jobs: Sequence[Job], usd: float) -> bool:
     return most > usd
 
 
-def estimate_costs(jobs: Sequence[Job], cards: Mapping[str, ModelCard]) -> dict[CellKey, CostEstimate]:
+def estimate_costs(jobs: Sequence[Job], cards: Mapping[str, ModelCard]) -> dict[CellLabels, CostEstimate]:
     """Tokens and cost of every cell among `jobs`.
 
     Args:
@@ -100,7 +96,7 @@ def _estimate_cell(suites: Sequence[Sequence[Job]], cards: Mapping[str, ModelCar
         for run in played:
             if run.ends_cell:
                 return CostEstimate(0, None, run.error)
-        samples = [_trace_usage(run.tracer) for run in played]
+        samples = [sum_usage_by_role(run.tracer.all_calls) for run in played]
         # Queries of searches are runs of the same agent; what their attacker costs comes on top.
         runs = (len(jobs) + count_queries(jobs)) / len(samples)
         weighed = [(runs, *item) for sample in samples for item in sample.items()]
@@ -111,10 +107,6 @@ def _estimate_cell(suites: Sequence[Sequence[Job]], cards: Mapping[str, ModelCar
             known = known and spent is not None
             cost += weight * (spent or 0.0)
     return CostEstimate(round(tokens), cost if known else None)
-
-
-def _trace_usage(tracer: Tracer) -> Mapping[str, RoleUsage]:
-    return sum_usage_by_role([call for span in tracer.spans for call in span.calls])
 
 
 _FEEDBACK = "x" * 450
@@ -148,7 +140,7 @@ def _rehearse_search(homes: Sequence[Job]) -> Mapping[str, RoleUsage]:
     with use_tracer(tracer):
         quest = build_quest(homes)
         searched_attack(job).search(quest, _UnmovedTarget(job.cell.stack.for_scene(case_scene(job))))
-    return _trace_usage(tracer)
+    return sum_usage_by_role(tracer.all_calls)
 
 
 @dataclass
@@ -164,24 +156,14 @@ class _UnmovedTarget:
         return Attempt(self.number, place, proposal, success=False, judgement=Judgement(1, _FEEDBACK))
 
 
-@dataclass(frozen=True)
-class AttackText:
+class AttackText(NamedTuple):
     """The text for one injection vector."""
 
+    vector: str
     written: str
     """As the attack wrote it."""
     read: str
     """As a model reads it: substitution into YAML folds line breaks and resolves escapes."""
-
-
-@dataclass(frozen=True)
-class AttackTexts:
-    """All that an attack writes for one pair of tasks."""
-
-    texts: Mapping[str, AttackText]
-    """Injection vector -> the text for it."""
-    sources: Sequence[str]
-    """Where the texts come from, a line each; empty where the attack wrote them."""
 
 
 def write_attack_texts(
@@ -190,8 +172,8 @@ def write_attack_texts(
     user_task: str,
     injection_task: str,
     config_dirs: Sequence[Path] = (),
-) -> AttackTexts:
-    """The texts for one pair of tasks.
+) -> tuple[list[AttackText], Sequence[str]]:
+    """The texts for one pair of tasks, and where they come from, a line each: nothing where the attack wrote them.
 
     Args:
         overrides: Hydra overrides that choose attack, benchmark and model (for the victim's name).
@@ -216,12 +198,11 @@ def write_attack_texts(
         written: Mapping[str, str] = attack.injections(suite, user, injection, victim)
     except NotInjectable as error:
         raise ConfigError(f"{error}") from None
-    texts = {vector: AttackText(text, unescape_for_suite(suite, text)) for vector, text in written.items()}
-    return AttackTexts(texts, attack.provenance if isinstance(attack, NamesSources) else ())
+    texts = [AttackText(vector, text, unescape_for_suite(suite, text)) for vector, text in written.items()]
+    return texts, attack.provenance if isinstance(attack, NamesSources) else ()
 
 
 def _find_task(kind: str, name: str, tasks: Mapping[str, Any]) -> Any:
-    """A task by id or number."""
     full = f"{kind}_{name}" if name.isdigit() else name
     if full not in tasks:
         raise ConfigError(unknown_name(kind.replace("_", " "), full, tasks))

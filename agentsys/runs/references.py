@@ -111,7 +111,13 @@ def make_label(
     stated = {k for k in _EFFORT_OPTIONS if group == "model" and after.get(k) is not None} - hidden
     differing = [k for k in keys if k not in opened and (before.get(k) != after.get(k) or k in stated)]
     changed = [f"+{k}={without_credentials(str(after.get(k)))}" for k in differing]
-    name = values.get("name") or label_from_file(choice, values) or choice
+    name, file = values.get("name") or choice, values.get("file")
+    if (
+        not values.get("name") and isinstance(file, str) and file
+    ):  # of an attack: `cached-mine` for `mine.json`
+        found = load_class("attack", values)
+        own = found.name_of_file(Path(file)) if isinstance(found, NamesFromFile) else Path(file).stem
+        name = f"{choice}-{own}"
     replayed = find_recorded_folder(values)
     return (
         f"{name}{'' if replayed is None else f':{replayed.name}'}{''.join(changed)}{artefact_label(values)}"
@@ -127,16 +133,6 @@ def flatten_options(node: Mapping[str, Any], prefix: str = "") -> dict[str, Any]
         else:
             found[f"{prefix}{key}"] = value
     return found
-
-
-def label_from_file(choice: str, attack: Mapping[str, Any]) -> str | None:
-    """The label of an attack that has an option `file` and no name: `cached-mine` for `mine.json`."""
-    file = attack.get("file")
-    if not isinstance(file, str) or not file:
-        return None
-    found = load_class("attack", attack)
-    own = found.name_of_file(Path(file)) if isinstance(found, NamesFromFile) else Path(file).stem
-    return f"{choice}-{own}"
 
 
 def artefact_label(attack: Mapping[str, Any]) -> str:

@@ -8,16 +8,27 @@ import logging
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
+from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
+from agentdojo.agent_pipeline.basic_elements import InitQuery, SystemMessage
+from agentdojo.agent_pipeline.errors import AbortAgentError
 from agentdojo.agent_pipeline.tool_execution import tool_result_to_str
-from agentdojo.functions_runtime import Function
+from agentdojo.functions_runtime import EmptyEnv, Function, FunctionsRuntime, TaskEnvironment
 from agentdojo.logging import LOGGER_STACK
 from agentdojo.types import ChatMessage
 
-from agentsys.abilities import ChecksSuccess, LeadsUsers, MeasuresCases, PoisonsTools, ReadsTools, WrapsModels
+from agentsys.abilities import (
+    ChecksSuccess,
+    LeadsUsers,
+    MeasuresCases,
+    PoisonsTools,
+    ReadsTools,
+    UserTurns,
+    WrapsModels,
+)
 from agentsys.attacks.attack_search import searches_texts
 from agentsys.attacks.attacker_search import choose_start_attack
 from agentsys.attacks.injection_vectors import drop_tool_places
@@ -33,7 +44,7 @@ from agentsys.benchmarks.repeatable_tools import (
     use_case_random,
 )
 from agentsys.benchmarks.scoring import are_equal, deep_copy
-from agentsys.benchmarks.traced_tools import TracedRuntime, add_receipts, writes_receipts
+from agentsys.benchmarks.traced_tools import TracedRuntime, add_receipts, book_runs_on, writes_receipts
 from agentsys.contracts import (
     AttackKind,
     FinishedCase,
@@ -43,53 +54,24 @@ from agentsys.contracts import (
     UserTask,
 )
 from agentsys.errors import ConfigError
-from agentsys.models.chat import ChatModel, Consequence, ModelCodeFailed, ModelError, Scene
-from agentsys.models.trace import Tracer, use_tracer
-from agentsys.records.schema import AttemptFacts, SearchFacts
-from agentsys.runs.observed_pipeline import ObservedPipeline, PipelineFailed
+from agentsys.models.chat import ChatModel, Consequence, ModelCodeFailed, ModelError, Scene, user
+from agentsys.models.pipeline_elements import (
+    ElementSequence,
+    LoopState,
+    LoopStep,
+    QueryResult,
+    is_element_sequence,
+)
+from agentsys.models.trace import Span, Tracer, use_tracer
+from agentsys.runs.build_record import CaseRun, format_traceback, new_case_run
 from agentsys.runs.plan import Job
 
 _log = logging.getLogger(__name__)
 _Made = TypeVar("_Made")
 
 
-@dataclass
-class CaseRun:
-    """Result of running a case; `build_record` turns it into what is stored."""
-
-    job: Job
-    tracer: Tracer
-    watch: ExposureWatch
-    written: Mapping[str, str]
-    """Injection vector -> text as the attack wrote it."""
-    drawn: Sequence[str] = ()
-    """Numbers that its tools drew at random, in order."""
-    utility: bool = False
-    security: bool = False
-    """True means that the injection task was carried out, as in AgentDojo."""
-    measured: Mapping[str, Any] = field(default_factory=dict)
-    """What the suite measures besides the two scores."""
-    messages: Sequence[ChatMessage] = ()
-    attempts: int = 0
-    noop: bool = False
-    error: str | None = None
-    error_kind: str | None = None
-    traceback: str | None = None
-    """Where somebody's code broke."""
-    ends_run: bool = False
-    """Whether every further case would fail alike (a bad key)."""
-    ends_cell: bool = False
-    """Whether every further case of its cell would fail alike (a defense that cannot be built here)."""
-    started: float = 0.0
-    """Seconds since the epoch."""
-    duration_s: float = 0.0
-    attempt: AttemptFacts | None = None
-    """Where it is an attempt of a search."""
-    search: SearchFacts | None = None
-    """Where its text was searched for."""
-
-
-_LONGEST_TRACEBACK = 20_000
+class PipelineFailed(Exception):
+    """A defense's own code raised; the cause is chained."""
 
 
 class AttackFailed(Exception):
@@ -124,11 +106,6 @@ def run_case(job: Job) -> CaseRun:
     run = new_case_run(job)
     run_guarded(run, lambda: play_case(run))
     return run
-
-
-def new_case_run(job: Job) -> CaseRun:
-    """A run in which nothing has happened yet."""
-    return CaseRun(job, Tracer(case=job.case.key, usage_log=job.cell.books), ExposureWatch({}), {})
 
 
 def run_guarded(run: CaseRun, action: Callable[[], None]) -> None:
@@ -185,7 +162,8 @@ def play_case(run: CaseRun, texts: Mapping[str, str] | None = None, again: int =
     elif texts is not None:
         run.written = dict(texts)
     elif injection_task is not None:
-        run.written = _write_injections(run.job, suite, user_task, injection_task)
+        write = partial(cell.attack.injections, suite, user_task, injection_task, cell.victim)
+        run.written = dict(run_foreign_code(write, AttackFailed, NotInjectable))
     if recorded is None and injection_task is not None and searches_texts(cell.attack):
         scene = _scene_of_wording(scene, run, user_task, injection_task)
     scene = replace(scene, rerun=again)
@@ -203,7 +181,7 @@ def play_case(run: CaseRun, texts: Mapping[str, str] | None = None, again: int =
     talker = (
         partial(suite.user_turns, model, user_task, injection_task) if isinstance(suite, LeadsUsers) else None
     )
-    pipeline = _guard_defense(lambda: cell.defense.pipeline(driven, suite))
+    pipeline = run_foreign_code(lambda: cell.defense.pipeline(driven, suite), PipelineFailed)
     observed = ObservedPipeline(pipeline, run.tracer, talker)
     # What its random numbers depend on: the same under every defense, model and attack.
     key = cell.settings.seed, case.suite, case.user_task_id, case.injection_task_id, case.epoch
@@ -262,35 +240,27 @@ def _choose_runtime(
             poisoned = attack.poison_tools(tools, run.written)
             tools = poisoned if run.tracer.receipts is None else add_receipts(poisoned)
         if isinstance(defense, ReadsTools) and defense.reads_tools:
-            tools = _guard_defense(lambda: defense.read_tools(tools, suite, model))
+            tools = run_foreign_code(partial(defense.read_tools, tools, suite, model), PipelineFailed)
         return TracedRuntime(tools)
 
     return build
 
 
-def _write_injections(
-    job: Job, suite: Suite, user_task: UserTask, injection_task: InjectionTask
-) -> dict[str, str]:
-    try:
-        return dict(job.cell.attack.injections(suite, user_task, injection_task, job.cell.victim))
-    except (NotInjectable, ModelError, ModelCodeFailed, ConfigError):
-        raise
-    except (Exception, SystemExit) as error:
-        raise AttackFailed from error
+def run_foreign_code(work: Callable[[], _Made], failure: type[Exception], *let_by: type[Exception]) -> _Made:
+    """Do what the code of a defense or an attack does.
 
-
-def _guard_defense(work: Callable[[], _Made]) -> _Made:
-    """Do what a defense's own code does.
-
-    Raises:
-        PipelineFailed: If that raised what no defense may raise.
+    Args:
+        work: Calls it.
+        failure: Raised in place of what such code may not raise.
+        let_by: What it may raise besides errors of a model and of the user's.
     """
+    passes: tuple[type[Exception], ...] = (ModelError, ModelCodeFailed, ConfigError, *let_by)
     try:
         return work()
-    except (ModelError, ModelCodeFailed, ConfigError):
+    except passes:
         raise
     except (Exception, SystemExit) as error:
-        raise PipelineFailed(f"{type(error).__name__}: {error}") from error
+        raise failure(f"{type(error).__name__}: {error}") from error
 
 
 def _scene_of_wording(
@@ -342,18 +312,136 @@ def _mark_failed(run: CaseRun, kind: str, message: str) -> None:
 
 def _mark_broken(run: CaseRun, kind: str, error: BaseException | None) -> None:
     """Code raised what it should not have: whoever mends it needs its traceback."""
-    _mark_failed(run, kind, f"{type(error).__name__}: {error} ({_error_location(error)})")
+    frames = traceback.extract_tb(error.__traceback__) if error is not None else []
+    place = f"{frames[-1].filename.rsplit('/', 1)[-1]}:{frames[-1].lineno}" if frames else "unknown place"
+    _mark_failed(run, kind, f"{type(error).__name__}: {error} ({place})")
     run.traceback = format_traceback(error)
 
 
-def format_traceback(error: BaseException | None) -> str:
-    """Python's own traceback, the middle of a very long one (a runaway recursion) left out."""
-    text = "".join(traceback.format_exception(error))
-    half = _LONGEST_TRACEBACK // 2
-    return text if len(text) <= 2 * half else f"{text[:half]}\n[...]\n{text[-half:]}"
+MAX_TURNS = 100
+"""Turns of a user after which a case ends in an error: a user who never stops would cost without end."""
+
+TURN_SPAN = "turn"
+"""Kind of the span around the pipeline's work on each turn of the user but the first."""
 
 
-def _error_location(error: BaseException | None) -> str:
-    """File and line an exception came from."""
-    frames = traceback.extract_tb(error.__traceback__) if error is not None else []
-    return f"{frames[-1].filename.rsplit('/', 1)[-1]}:{frames[-1].lineno}" if frames else "unknown place"
+class ObservedPipeline(BasePipelineElement):  # type: ignore[misc]
+    """Runs a defense's pipeline and keeps what it returned.
+
+    AgentDojo runs a pipeline up to three times when its last message is empty, on the environment as
+    the previous run left it; each run is an attempt with a root span of kind `run`. Where the user says
+    more than the task, an attempt is the whole conversation: the pipeline is run once for every turn of
+    the user, with the turn as its query and all messages so far.
+
+    Args:
+        pipeline: The defense's pipeline.
+        tracer: The case's trace.
+        user: Makes the user of one attempt; None: the user says the task and nothing else.
+    """
+
+    def __init__(
+        self, pipeline: BasePipelineElement, tracer: Tracer, user: Callable[[], UserTurns] | None = None
+    ) -> None:
+        self.pipeline = pipeline
+        self.tracer = tracer
+        self.user = user
+        self.name = pipeline.name
+        self.attempts = 0
+        self.messages: Sequence[ChatMessage] = ()
+        self.environment: TaskEnvironment | None = None
+
+    def query(
+        self,
+        query: str,
+        runtime: FunctionsRuntime,
+        env: TaskEnvironment = EmptyEnv(),  # noqa: B008 - AgentDojo's own signature
+        messages: Sequence[ChatMessage] = (),
+        extra_args: dict[str, Any] | None = None,
+    ) -> QueryResult:
+        """One attempt.
+
+        AgentDojo's checks read the last message, thoughts and all; they are given what was said alone.
+
+        Raises:
+            AbortAgentError: As the pipeline does; AgentDojo scores the messages it carries.
+            ModelError, ModelCodeFailed, ConfigError: As the pipeline does.
+            PipelineFailed: If it raised anything else.
+        """
+        asked = query, runtime, env, list(messages), extra_args or {}
+        self.tracer.attempt = self.attempts
+        self.attempts += 1
+        talker = None if self.user is None else self.user()
+        with self.tracer.span("run") as root:
+            try:
+                result = self._run_turn(root, self.pipeline, asked)
+                if talker is not None:
+                    result = self._run_user_turns(root, talker, asked[1], result)
+                return (*result[:3], _drop_thoughts(result[3]), result[4])
+            except AbortAgentError as abort:
+                root.messages = self.messages = abort.messages
+                self.environment = abort.task_environment
+                root.decision = {**root.decision, "aborted": str(abort)}
+                raise
+
+    def _run_user_turns(
+        self, root: Span, talker: UserTurns, runtime: FunctionsRuntime, result: QueryResult
+    ) -> QueryResult:
+        """The user's further turns, until the user has nothing more to say.
+
+        Each begins with all tools, whichever a defense kept for the turn before.
+        """
+        pipeline = continue_pipeline(self.pipeline)
+        root.decision = {"turns": 1}
+        while (said := talker.next_turn(result[3])) is not None:
+            number = root.decision["turns"] + 1
+            if number > MAX_TURNS:
+                raise EndlessUser(f"the user of the case went on after {MAX_TURNS} turns")
+            root.decision = {"turns": number}
+            with self.tracer.span(TURN_SPAN, str(number)):
+                result = self._run_turn(root, pipeline, (said, runtime, *result[2:]))
+        return result
+
+    def _run_turn(self, root: Span, pipeline: BasePipelineElement, asked: QueryResult) -> QueryResult:
+        """The pipeline's work on one turn of the user, added to what is known of the attempt."""
+        with book_runs_on(asked[2], self.tracer):
+            result: QueryResult = run_foreign_code(
+                lambda: pipeline.query(*asked), PipelineFailed, AbortAgentError
+            )
+        root.messages = self.messages = result[3]
+        self.environment = result[2]
+        return result
+
+
+def _drop_thoughts(messages: Sequence[ChatMessage]) -> Sequence[ChatMessage]:
+    """The conversation, its last message less a model's thoughts; one of thoughts alone has no content."""
+    last = messages[-1] if messages else None
+    if last is None or last["role"] != "assistant":
+        return messages
+    said = [block for block in last["content"] or () if block["type"] == "text"]
+    if len(said) == len(last["content"] or ()):
+        return messages
+    return [*messages[:-1], {**last, "content": said or None}]
+
+
+class EndlessUser(Exception):
+    """A benchmark's user never stops talking."""
+
+
+def continue_pipeline(pipeline: BasePipelineElement) -> BasePipelineElement:
+    """The pipeline as it takes up a conversation that has begun.
+
+    AgentDojo's `SystemMessage` refuses such a conversation (0.1.35), and its `InitQuery` warns about it, so
+    the first is left out and the second replaced. Elements of other classes are given the conversation as
+    it is, and add the user's words or have `InitQuery` do so.
+    """
+    if not any(map(is_element_sequence, type(pipeline).__mro__)):
+        return pipeline
+    kept = [element for element in pipeline.elements if not isinstance(element, SystemMessage)]
+    return ElementSequence(
+        [_AppendUserTurn() if isinstance(one, InitQuery) else one for one in kept], pipeline.name
+    )
+
+
+class _AppendUserTurn(LoopStep):
+    def step(self, at: LoopState) -> LoopState:
+        return at.with_messages(user(at.query))

@@ -12,18 +12,16 @@ from agentsys.attacks.attacker_prompt import ATTACKER_ROLES
 from agentsys.attacks.attacker_reply import ReplyFault
 from agentsys.attacks.search_options import PER_CASE, TRANSFER, ArtefactEntry
 from agentsys.records.schema import CaseRecord, SearchFacts
-from agentsys.runs.build_record import build_case_end
+from agentsys.runs.build_record import CaseRun, build_case_end, new_case_run
 from agentsys.runs.claims import Claims
 from agentsys.runs.plan import Job
 from agentsys.runs.run_case import (
-    CaseRun,
     SearchFailed,
     SearchStopped,
-    new_case_run,
     play_case,
     run_guarded,
 )
-from agentsys.runs.run_control import CaseEnd
+from agentsys.runs.run_totals import CaseEnd
 from agentsys.runs.search_plan import (
     SearchKey,
     StoredAttempt,
@@ -141,6 +139,7 @@ def _build_search_facts(homes: Sequence[Job], attempts: Sequence[Attempt]) -> Se
     attack = searched_attack(homes[0])
     refused = sum(attempt.proposal.refused is not None for attempt in attempts)
     none = None if refused < len(attempts) else find_attacker_fault(attempts) or ReplyFault.UNREADABLE.value
+    gave_up = bool(attempts) and len(attempts) < attack.budget and not attempts[-1].success
     return SearchFacts(
         mode=attack.mode,
         budget=attack.budget,
@@ -151,13 +150,9 @@ def _build_search_facts(homes: Sequence[Job], attempts: Sequence[Attempt]) -> Se
         homes=tuple(home.case.user_task_id for home in homes) if attack.mode == TRANSFER else (),
         tried=len(attempts) - refused,
         fault=none,
-        stopped=_stop_fault(attempts, attack.budget) if none is None else None,
+        # The attacker's last fault, where the search gave up on it.
+        stopped=attempts[-1].proposal.fault if gave_up and none is None else None,
     )
-
-
-def _stop_fault(attempts: Sequence[Attempt], budget: int) -> str | None:
-    """The attacker's last fault, where a search gave up on it."""
-    return attempts[-1].proposal.fault if len(attempts) < budget and not attempts[-1].success else None
 
 
 def _artefact_entries(lead: Job, facts: SearchFacts, kept: Sequence[Attempt]) -> list[ArtefactEntry]:

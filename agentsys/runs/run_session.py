@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 
-from agentsys.base.atomic_file import Process
 from agentsys.base.ledger import LEDGER_FILE, Ledger
 from agentsys.base.object_import import add_plugin_paths
 from agentsys.contracts import NotInjectable
@@ -28,13 +28,7 @@ from agentsys.runs.preflight import (
     run_reading_tests,
 )
 from agentsys.runs.run_totals import Listener, RunOutcome
-from agentsys.runs.search_plan import (
-    SearchPlan,
-    artefact_path,
-    attempt_folders,
-    check_searches,
-    plan_searches,
-)
+from agentsys.runs.search_plan import artefact_path, attempt_folders, check_searches
 from agentsys.runs.settings import ExecutorKind, Settings
 from agentsys.runs.store import Store, StoreError, store_code_state, store_recipe
 
@@ -73,15 +67,10 @@ class Session:
         """The cells of which cases are left to run."""
         return list_cells(self.plan.open_jobs)
 
-    @property
+    @cached_property
     def folders(self) -> list[Path]:
         """The pipeline folders this run writes: what its tables are made of."""
-        return [self.store.root / name for name in self.plan.pipelines]
-
-    @property
-    def searches(self) -> SearchPlan:
-        """The searches that the cases to run need."""
-        return plan_searches(self.plan.searched, self.store)
+        return [self.store.root / name for name in dict.fromkeys(job.case.pipeline for job in self.plan.jobs)]
 
     @property
     def artefacts(self) -> list[Path]:
@@ -105,7 +94,11 @@ class Session:
             if others:
                 listener.joined([process.pid for process in others])
             if self.again:
-                _check_alone(others, self.store)
+                if others:
+                    raise ConfigError(
+                        f"Process {others[0].pid} is at work in {self.store.root}, and --again would set its"
+                        " records aside: let it finish first."
+                    )
                 set_records_aside(self.plan.jobs, self.store)
             self.store.store_plan(job.case for job in self.plan.jobs)
             for settings in self.settings:
@@ -165,14 +158,6 @@ class Session:
         return replace(self, plan=plan, oddities=(*self.oddities, *unread))
 
 
-def _check_alone(others: Sequence[Process], store: Store) -> None:
-    if others:
-        raise ConfigError(
-            f"Process {others[0].pid} is at work in {store.root}, and --again would set its records aside: "
-            "let it finish first."
-        )
-
-
 def prepare_session(
     overrides: Sequence[str],
     *,
@@ -202,7 +187,12 @@ def prepare_session(
     store = Store(settings[0].logdir)
     books = None if rehearsal else UsageLog(Meter(settings[0].budget), Ledger(store.own / LEDGER_FILE))
     builder = CellBuilder(store, tuple(config_dirs), rehearsal=rehearsal, books=books)
-    cells, obstacles = _build_cells(settings, builder)
+    cells, obstacles = list[Cell](), list[BlockedCell]()
+    for one in settings:
+        try:
+            cells.append(builder.build(one))
+        except Unavailable as error:  # a key is missing, say
+            obstacles.append(BlockedCell(one, error))
     if len(obstacles) == len(settings):
         raise refusal_error(obstacles, len(settings))
     _check_prices(cells)
@@ -229,8 +219,6 @@ def prepare_session(
 
 
 class _SilentListener(Listener):
-    """Tells nobody."""
-
     def finished(self, record: CaseRecord) -> None:
         """Nothing: what is stored is seen from the log folder."""
 
@@ -246,7 +234,7 @@ def run_as_node(request: RunRequest, workers: int, hashes: frozenset[str]) -> Ru
     Raises:
         ConfigError: If it cannot be run on this node.
     """
-    kept = [text for text in request.overrides if not _sets_executor(text)]
+    kept = [text for text in request.overrides if not re.match(r"[+~]*executor\b", text)]
     session = prepare_session(
         [*kept, "executor=threads", f"executor.workers={workers}"],
         config_dirs=request.config_dirs,
@@ -256,10 +244,6 @@ def run_as_node(request: RunRequest, workers: int, hashes: frozenset[str]) -> Ru
     if not {one.config_hash for one in session.settings} <= hashes:
         raise ConfigError("it finds other package versions than the command: install the same on every node.")
     return session.preflight(skip_unavailable=request.skip_unavailable).execute(_SilentListener())
-
-
-def _sets_executor(override: str) -> bool:
-    return override.lstrip("+~").partition("=")[0].partition(".")[0] == "executor"
 
 
 def _check_run(settings: Sequence[Settings]) -> None:
@@ -281,17 +265,6 @@ def _check_prices(cells: Sequence[Cell]) -> None:
                 f"budget.usd needs a price, and model '{unpriced[0]}' has none: give it one in its YAML "
                 "(price: {prompt: ..., completion: ..., as_of: ...}), or set budget.tokens instead."
             )
-
-
-def _build_cells(settings: Sequence[Settings], builder: CellBuilder) -> tuple[list[Cell], list[BlockedCell]]:
-    """The cells that can be built here, and those that cannot (a key is missing, say)."""
-    cells, obstacles = list[Cell](), list[BlockedCell]()
-    for one in settings:
-        try:
-            cells.append(builder.build(one))
-        except Unavailable as error:
-            obstacles.append(BlockedCell(one, error))
-    return cells, obstacles
 
 
 def set_records_aside(jobs: Iterable[Job], store: Store) -> Path | None:

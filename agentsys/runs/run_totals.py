@@ -1,24 +1,20 @@
-"""Figures of a run: events as it goes on (`Listener`), totals, spending, and its `RunOutcome`."""
+"""Control of a run under way: which case begins next, what came of the others (`RunOutcome`), when to stop.
+
+Events are told to a `Listener` as the run goes on.
+"""
 
 from __future__ import annotations
 
 import signal
-import time
-from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from collections import Counter, defaultdict, deque
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
 
-from agentsys.attacks.search_options import PER_CASE
-from agentsys.base.config_catalog import list_config_names
-from agentsys.base.grouping import abbreviate_count, format_duration
+from agentsys.attacks.attacker_reply import ATTACKER_FAULTS
 from agentsys.models.budget import Meter
-from agentsys.records.case_row import NO_ATTACK
 from agentsys.records.schema import CaseRecord
-from agentsys.runs.plan import Job
-
-if TYPE_CHECKING:
-    from agentsys.runs.settings import Settings
+from agentsys.runs.plan import CellLabels, Job
 
 
 class Listener(Protocol):
@@ -51,19 +47,16 @@ class Listener(Protocol):
         return
 
 
-@dataclass(frozen=True)
-class AbandonedCell:
+class AbandonedCell(NamedTuple):
     """A cell every further case of which would have failed alike."""
 
-    labels: tuple[str, str, str]
-    """Of model, defense and attack."""
+    labels: CellLabels
     why: str
     left: int
     """Cases that were not started."""
 
 
-@dataclass(frozen=True)
-class ErrorCount:
+class ErrorCount(NamedTuple):
     """One kind of error of a run."""
 
     kind: str
@@ -111,213 +104,193 @@ _MENDS = {
     "case_budget": "Raise budget.case_tokens or budget.case_seconds.",
     "cache_miss": "Is it the cache of a run with these very settings (cache.dir)?",
     "defense": "The defense's code broke; the records hold where.",
+    "replay_diverged": (
+        "Recorded runs replay under the defense and version they were made with; check benchmark.version=, and for"
+        " runs that AgentDojo published take the preset defense=NAME_compat."
+    ),
     "model": "The model adapter's code broke; the records hold where.",
 }
-_REPLAY_HINT = "Recorded runs replay under the defense and version they were made with"
 
 
-def describe_likely_cause(troubles: Sequence[ErrorCount], settings: Sequence[Settings]) -> str:
+def describe_likely_cause(troubles: Sequence[ErrorCount]) -> str:
     """One line: the most frequent error, and what to do about it."""
     if not troubles:
         return "no case was stored."
     worst, cases = troubles[0], sum(one.cases for one in troubles)
-    mend = _mend_of_replay(settings) if worst.kind == "replay_diverged" else _MENDS.get(worst.kind, "")
     said = worst.message.splitlines()[0][:300] if worst.message else "no message"
-    return f"{worst.cases} of {cases} cases end in {worst.kind} ({said}). {mend}".strip()
-
-
-def _mend_of_replay(settings: Sequence[Settings]) -> str:
-    """Published runs of some defenses are AgentDojo's own; our presets for those are `*_compat`."""
-    presets, used = (
-        set(list_config_names("defense")),
-        dict.fromkeys(one.labels["defense"] for one in settings),
+    return (
+        f"{worst.cases} of {cases} cases end in {worst.kind} ({said}). {_MENDS.get(worst.kind, '')}".strip()
     )
-    twins = [f"{defense}_compat" for defense in used if f"{defense}_compat" in presets]
-    if twins:
-        return f"{_REPLAY_HINT}: for published ones that is defense={','.join(twins)}."
-    return f"{_REPLAY_HINT}: check defense= and benchmark.version=."
 
 
-class CellLabels(NamedTuple):
-    """Labels of a cell, as records have them."""
-
-    model: str
-    defense: str
-    attack: str
+_MAX_TRACEBACKS = 3
+"""Most tracebacks that an outcome holds; each stands in its case's record."""
 
 
-@dataclass
-class CellTotals:
-    """Counts of one cell since the run started."""
+@dataclass(frozen=True)
+class CaseEnd:
+    """What came of a case, and what is stored of it."""
 
-    planned: int
-    """Cases to run."""
-    done: int = 0
-    errors: int = 0
-    rated: int = 0
-    """Cases that ended without an error."""
-    solved: int = 0
-    hit: int = 0
-    """Attacked cases whose injection task was carried out."""
-    seconds: float = 0.0
-    """Time that its finished cases took, one after the other."""
-
-    def add(self, record: CaseRecord) -> None:
-        """Count one finished case; errored cases enter no rate."""
-        self.done += 1
-        self.seconds += max((span.duration_s for span in record.spans), default=0.0)
-        if record.status == "error":
-            self.errors += 1
-            return
-        self.rated += 1
-        self.solved += record.utility
-        self.hit += record.case.injection_task_id is not None and record.security
+    record: CaseRecord
+    agentdojo: Mapping[str, Any]
+    """The fields AgentDojo's loader wants, `error` among them."""
+    fatal: str | None = None
+    """Why no further case should be started."""
+    cell_ended: str | None = None
+    """Why no further case of its cell should be started."""
 
 
-@dataclass
-class RunningTotals:
-    """Counts since the run started. Rates are pooled over the suites; tables come later."""
+class RunTally:
+    """The run under way. Used from one thread.
 
-    planned: int
-    """Cases to run."""
-    clock: Callable[[], float] = time.monotonic
-    cells: dict[CellLabels, CellTotals] = field(default_factory=dict)
-    """In the order of the plan."""
-    done: int = 0
-    attempts: int = 0
-    """Attempts that searches made."""
-    tokens: int | None = 0
-    """None as soon as one reply came without a count."""
-    cost_usd: float | None = 0.0
-    """None as soon as one call has no known price."""
-    started: float = field(default=0.0)
+    Args:
+        jobs: The cases to run, in order; asked for one by one.
+        listener: Is told of each record.
+        meter: What the run spends and may spend; None: it has no budget.
+    """
 
-    def __post_init__(self) -> None:
-        self.started = self.clock()
-
-    @classmethod
-    def of_jobs(cls, jobs: Iterable[Job]) -> RunningTotals:
-        """Totals of a run that is about to start."""
-        planned = Counter(CellLabels(job.case.model, job.case.defense, job.case.attack) for job in jobs)
-        return cls(planned.total(), cells={name: CellTotals(count) for name, count in planned.items()})
-
-    def add_attempt(self, record: CaseRecord) -> None:
-        """Count one attempt of a search: it costs, and is no case."""
-        self.attempts += 1
-        self._add_cost(record)
-
-    def add(self, record: CaseRecord) -> None:
-        """Count one finished case."""
-        self.done += 1
-        search = record.search
-        # The record of a search's best attempt has its cost counted already.
-        if search is None or search.mode != PER_CASE or search.attempts <= search.refused:
-            self._add_cost(record)
-        case = record.case
-        self.cells.setdefault(CellLabels(case.model, case.defense, case.attack), CellTotals(1)).add(record)
-
-    def _add_cost(self, record: CaseRecord) -> None:
-        for usage in record.usage.values():
-            counted = self.tokens is not None and not usage.uncounted
-            self.tokens = (self.tokens or 0) + usage.prompt + usage.completion if counted else None
-            known = self.cost_usd is not None and usage.cost_usd is not None
-            self.cost_usd = (self.cost_usd or 0.0) + (usage.cost_usd or 0.0) if known else None
+    def __init__(self, jobs: Iterable[Job], listener: Listener, meter: Meter | None = None) -> None:
+        self.listener, self._meter = listener, meter or Meter()
+        self.fatal: str | None = None
+        self.budget: str | None = None
+        self.interrupted = False
+        self.finished = self.errors = self.elsewhere = self.no_text = 0
+        self._jobs = iter(jobs)
+        self._ahead, self._others = deque[Job](), deque[Job]()
+        self._signal: int = signal.SIGINT
+        self._given_up: dict[int, tuple[CellLabels, str]] = {}
+        self._spent: defaultdict[int, list[tuple[float, float]]] = defaultdict(list)
+        self._left: Counter[int] = Counter()
+        self._kinds: Counter[str] = Counter()
+        self._messages: dict[str, str] = {}
+        self._tracebacks: dict[tuple[str | None, str], str] = {}
 
     @property
-    def errors(self) -> int:
-        """Cases that ended in an error."""
-        return sum(cell.errors for cell in self.cells.values())
+    def is_stopped(self) -> bool:
+        """Whether no further case is started."""
+        return self.interrupted or self.fatal is not None or self.budget is not None
 
     @property
-    def elapsed(self) -> float:
-        """Seconds since the run started."""
-        return self.clock() - self.started
+    def has_waiting(self) -> bool:
+        """Whether there is anything that this run still wants to see begun."""
+        return not self.is_stopped and (bool(self._others) or self._peek_next() is not None)
 
-    @property
-    def per_second(self) -> float:
-        """Cases finished per second so far; 0 before the first."""
-        return self.done / self.elapsed if self.elapsed > 0 else 0.0
+    def next_job(self, running: Collection[Job]) -> Job | None:
+        """The next case to begin beside the running ones; None: none fits now.
 
-    @property
-    def seconds_left(self) -> float | None:
-        """Estimated seconds to the end; None before the first case.
-
-        What is left of a cell takes what its cases took so far (of one not begun: what all cases took), and
-        as many go on side by side as did so far.
+        Cases of cells that were given up are passed over.
         """
-        if not self.done:
+        if self.is_stopped:
             return None
-        spent = sum(cell.seconds for cell in self.cells.values())
-        if not spent:
-            return (self.planned - self.done) / self.per_second if self.per_second else None
-        left = sum(
-            max(cell.planned - cell.done, 0) * (cell.seconds / cell.done if cell.done else spent / self.done)
-            for cell in self.cells.values()
+        job = self._peek_next()
+        while job is not None and id(job.cell) in self._given_up:
+            self._left[id(self._ahead.popleft().cell)] += 1
+            job = self._peek_next()
+        if job is None:
+            return None
+        if not self._fits_budget(job, running):
+            if not running:
+                self.end_by_budget(0)
+            return None
+        return self._ahead.popleft()
+
+    def retry_postponed(self) -> None:
+        """Come back to the cases that other processes had claimed, once nothing else waits."""
+        if self._peek_next() is None:
+            self._ahead, self._others = self._others, deque()
+
+    def postpone(self, job: Job) -> None:
+        """Another process has the case: look again later."""
+        self._others.append(job)
+
+    def count_stored_elsewhere(self) -> None:
+        """Another process stored a case of this plan."""
+        self.elsewhere += 1
+        self.listener.elsewhere()
+
+    def book(self, job: Job, end: CaseEnd, running: int) -> None:
+        """Count a case that was stored."""
+        usages = end.record.usage.values()
+        tokens = sum(usage.prompt + usage.completion for usage in usages)
+        self._spent[id(job.cell)].append((sum(usage.cost_usd or 0.0 for usage in usages), tokens))
+        if end.record.error_kind is not None:
+            self._kinds[end.record.error_kind] += 1
+            self._messages.setdefault(end.record.error_kind, end.agentdojo.get("error") or "")
+        if end.cell_ended is not None:
+            self._given_up.setdefault(id(job.cell), (job.labels, end.cell_ended))
+        self.finished += 1
+        self.errors += end.record.status == "error"
+        if end.record.traceback and len(self._tracebacks) < _MAX_TRACEBACKS:
+            self._tracebacks.setdefault(_bug_location(end.record), end.record.traceback)
+        self.no_text += end.record.error_kind in ATTACKER_FAULTS
+        self.listener.finished(end.record)
+        if end.fatal is not None:
+            self.stop(end.fatal, running)
+
+    def stop(self, why: str, running: int) -> None:
+        """Start no further case, for every one would fail alike."""
+        if self.fatal is None:
+            self.fatal = why
+            self.listener.stopping(why, running)
+
+    def end_by_budget(self, running: int) -> None:
+        """Start no further case, for none fits the budget."""
+        if self.budget is None:
+            self.budget = self._meter.limit_message
+            self.listener.stopping(self.budget, running)
+
+    def interrupt(self, number: int, running: int) -> None:
+        """Start no further case, for somebody asks to end.
+
+        Raises:
+            KeyboardInterrupt: If a user asks for the second time.
+        """
+        if self.interrupted and number == signal.SIGINT:
+            raise KeyboardInterrupt
+        if not self.interrupted:  # a batch system sends its signal more than once
+            self.interrupted, self._signal = True, number
+            self.listener.stopping("interrupted", running)
+
+    @property
+    def outcome(self) -> RunOutcome:
+        """How the run has ended, or would if it ended now."""
+        return RunOutcome(
+            self.finished,
+            self.errors,
+            self.fatal,
+            self.interrupted,
+            self._signal,
+            self.elsewhere,
+            tuple(self._tracebacks.values()),
+            self.budget,
+            tuple(
+                AbandonedCell(labels, why, self._left[key]) for key, (labels, why) in self._given_up.items()
+            ),
+            tuple(ErrorCount(kind, n, self._messages[kind]) for kind, n in self._kinds.most_common()),
+            self.no_text,
         )
-        return left * self.elapsed / spent
 
-    @property
-    def progress(self) -> str:
-        """How far it is, and how long it takes."""
-        left = f", {format_duration(self.seconds_left)} left" if self.done < self.planned else ""
-        rate = f", {self.per_second:.1f} a second" if self.done else ""
-        return f"{self.done}/{self.planned} cases{rate}, {format_duration(self.elapsed)} elapsed{left}"
+    def _peek_next(self) -> Job | None:
+        if not self._ahead and (job := next(self._jobs, None)) is not None:
+            self._ahead.append(job)
+        return self._ahead[0] if self._ahead else None
 
-    def format_figures(self) -> str:
-        """ASR per defense, errors and what was spent."""
-        rates = [f"ASR {name} {asr}" for name, asr in self.asr_by_defense().items()]
-        return ", ".join([*rates, self.spending_text])
-
-    @property
-    def spending_text(self) -> str:
-        """Errors, and what the cases took."""
-        parts = [
-            f"errors {self.errors}",
-            *([f"attempts {self.attempts}"] if self.attempts else []),
-            "tokens unknown" if self.tokens is None else f"tokens {abbreviate_count(self.tokens)}",
-            "cost unknown" if self.cost_usd is None else f"cost ${self.cost_usd:.2f}",
-        ]
-        return ", ".join(parts)
-
-    def asr_by_defense(self) -> dict[str, str]:
-        """Defense, behind its model if there are several -> ASR over all attacks so far."""
-        several = len({name.model for name in self.cells}) > 1
-        sums: defaultdict[str, list[int]] = defaultdict(lambda: [0, 0])
-        for name, cell in self.cells.items():
-            if name.attack != NO_ATTACK:
-                both = sums[f"{name.model} / {name.defense}" if several else name.defense]
-                both[0], both[1] = both[0] + cell.hit, both[1] + cell.rated
-        return {name: format_share(hit, rated) for name, (hit, rated) in sums.items()}
-
-
-def format_share(part: int, whole: int) -> str:
-    """A share in percent, e.g. `52.1%`; `-` of nothing."""
-    return f"{100 * part / whole:.1f}%" if whole else "-"
-
-
-@dataclass
-class RunSpending:
-    """Watches a run's budget."""
-
-    meter: Meter
-    _of_cell: defaultdict[int, list[tuple[float, float]]] = field(default_factory=lambda: defaultdict(list))
-
-    def add(self, job: Job, record: CaseRecord) -> None:
-        """Note what a finished case cost."""
-        usd = sum(usage.cost_usd or 0.0 for usage in record.usage.values())
-        tokens = sum(usage.prompt + usage.completion for usage in record.usage.values())
-        self._of_cell[id(job.cell)].append((usd, tokens))
-
-    def fits(self, job: Job, running: Collection[Job]) -> bool:
-        """Say whether the running cases and one more fit; as long as nothing is known, one runs alone."""
-        if not self.meter.is_limited:
+    def _fits_budget(self, job: Job, running: Collection[Job]) -> bool:
+        """Whether the running cases and one more fit; as long as nothing is known, one runs alone."""
+        if not self._meter.is_limited:
             return True
-        if not self._of_cell:
-            return not running and self.meter.has_room()
+        if not self._spent:
+            return not running and self._meter.has_room()
         dearest = [self._highest_cost(one) for one in (*running, job)]
-        return self.meter.has_room(sum(usd for usd, _ in dearest), sum(tokens for _, tokens in dearest))
+        return self._meter.has_room(sum(usd for usd, _ in dearest), sum(tokens for _, tokens in dearest))
 
     def _highest_cost(self, job: Job) -> tuple[float, float]:
         """The most that a case like it cost; not the mean, as the cheapest of those under way end first."""
-        known = self._of_cell.get(id(job.cell)) or [one for some in self._of_cell.values() for one in some]
+        known = self._spent.get(id(job.cell)) or [one for some in self._spent.values() for one in some]
         return max(usd for usd, _ in known), max(tokens for _, tokens in known)
+
+
+def _bug_location(record: CaseRecord) -> tuple[str | None, str]:
+    """What tells one bug from another: the error kind, and the line of code that raised."""
+    lines = [line for line in (record.traceback or "").splitlines() if line.lstrip().startswith("File ")]
+    return record.error_kind, lines[-1] if lines else ""

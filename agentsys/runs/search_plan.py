@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple, cast
@@ -29,7 +30,7 @@ from agentsys.errors import ConfigError
 from agentsys.models.chat import Usage
 from agentsys.models.trace import ModelCall, Span
 from agentsys.records.case import safe_name
-from agentsys.records.schema import AttemptFacts, CaseRecord, StoredCall, StoredSpan
+from agentsys.records.schema import AttemptFacts, CaseRecord, StoredSpan
 from agentsys.runs.claims import Claims
 from agentsys.runs.plan import Job, stale_message
 from agentsys.runs.store import Store
@@ -174,37 +175,21 @@ def to_proposal(facts: AttemptFacts) -> Proposal:
 
 def to_span(stored: StoredSpan) -> Span:
     """A stored span as part of a trace that goes on."""
-    return Span(**{**dict(stored), "calls": [_to_model_call(call) for call in stored.calls]})
+    calls = []
+    for call in stored.calls:
+        usage = Usage.from_stored(call)
+        calls.append(ModelCall(usage=usage, **{k: v for k, v in call if not hasattr(usage, k)}))
+    return Span(**{**dict(stored), "calls": calls})
 
 
-def _to_model_call(stored: StoredCall) -> ModelCall:
-    usage = Usage.from_stored(stored)
-    own = {name: value for name, value in stored if not hasattr(usage, name)}
-    return ModelCall(usage=usage, **own)
-
-
-@dataclass(frozen=True)
-class SearchPlan:
-    """The searches behind some cases."""
-
-    searches: int = 0
-    attempts: int = 0
-    """Most queries that are still to be made."""
-
-    @property
-    def summary_line(self) -> str:
-        """One line for the announcement."""
-        which = "1 search" if self.searches == 1 else f"{self.searches} searches"
-        return (
-            f"{which} for an attack's text with at most {self.attempts} queries still to make, each"
-            " a run of the agent."
-        )
-
-
-def plan_searches(jobs: Iterable[Job], store: Store) -> SearchPlan:
-    """The searches of cases that are to be run; attempts made in an earlier run are not counted."""
+def describe_searches(jobs: Iterable[Job], store: Store) -> str:
+    """One line on the searches of cases that are to be run; attempts of an earlier run are not counted."""
     first = find_first_of_searches(jobs)
-    return SearchPlan(len(first), sum(_count_queries_left(job, store) for job in first))
+    which = "1 search" if len(first) == 1 else f"{len(first)} searches"
+    queries = sum(_count_queries_left(job, store) for job in first)
+    return (
+        f"{which} for an attack's text with at most {queries} queries still to make, each a run of the agent."
+    )
 
 
 def check_searches(jobs: Iterable[Job], store: Store) -> None:
@@ -229,7 +214,6 @@ def _count_queries_left(job: Job, store: Store) -> int:
 
 
 def _list_attempt_files(job: Job, store: Store) -> list[Path]:
-    """The files of the attempts that a case's search has made so far."""
     try:
         folders = attempt_folders(job)
     except NotInjectable:
@@ -252,7 +236,18 @@ def add_to_artefact(store: Store, claims: Claims, job: Job, entries: Sequence[Ar
     """
     path = artefact_path(store, job)
     with claims.hold(f"artefact {path.relative_to(store.root)}"):
-        before = _read_existing(path) or _empty_artefact(job)
+        case, before = job.case, None
+        with suppress(ConfigError):  # what cannot be read is written anew from the stored attempts
+            before = read_artefact(path) if path.exists() else None
+        before = before or Artefact(
+            attack=case.attack,
+            mode=searched_attack(job).mode,
+            benchmark=case.benchmark,
+            version=case.version,
+            model=case.model,
+            defense=case.defense,
+            entries=(),
+        )
         now = before.with_search(entries)
         if now == before and path.exists():
             return
@@ -260,24 +255,3 @@ def add_to_artefact(store: Store, claims: Claims, job: Job, entries: Sequence[Ar
             write_atomically(path, now.as_json())
         except OSError as error:
             raise store.unwritable(path, error) from None
-
-
-def _read_existing(path: Path) -> Artefact | None:
-    """Read what an earlier run wrote; what cannot be read is written anew from the stored attempts."""
-    try:
-        return read_artefact(path) if path.exists() else None
-    except ConfigError:
-        return None
-
-
-def _empty_artefact(job: Job) -> Artefact:
-    case = job.case
-    return Artefact(
-        attack=case.attack,
-        mode=searched_attack(job).mode,
-        benchmark=case.benchmark,
-        version=case.version,
-        model=case.model,
-        defense=case.defense,
-        entries=(),
-    )

@@ -28,14 +28,12 @@ from agentsys.contracts import InjectionTask, Suite, UserTask
 from agentsys.models.chat import ChatModel, ChatReply, ChatRequest, ErrorKind, ModelError, text_of
 from agentsys.models.trace import Span, Tracer, span
 from agentsys.records.schema import UNFINISHED, AttemptFacts, CaseRecord, EarlyProposal
-from agentsys.runs.build_record import build_agentdojo_fields, build_record
+from agentsys.runs.build_record import CaseRun, build_agentdojo_fields, build_record, new_case_run
 from agentsys.runs.plan import Job
 from agentsys.runs.run_case import (
-    CaseRun,
     SearchFailed,
     SearchStopped,
     case_scene,
-    new_case_run,
     play_case,
     run_guarded,
 )
@@ -240,7 +238,8 @@ class RunTarget:
             run.attempt = _build_attempt_facts(self.number, place, proposal, judge_refused(proposal.refused))
             return
         run.attempt = _build_attempt_facts(self.number, place, proposal, Judgement(1, ""))
-        self._store_draft(run)
+        draft = replace(run, error_kind=UNFINISHED, error="The query has not ended.")  # before it is tried
+        self.store.write(build_record(draft), build_agentdojo_fields(draft))
         others = [self._try_on_other_case(job, place, proposal) for job in self.homes[1:]]
         why = self._try_candidate(run, proposal)
         if why is not None:
@@ -307,11 +306,6 @@ class RunTarget:
     @staticmethod
     def _case_model(job: Job) -> ChatModel:
         return job.cell.stack.for_scene(case_scene(job))
-
-    def _store_draft(self, run: CaseRun) -> None:
-        """Store the candidate before it is tried."""
-        draft = replace(run, error_kind=UNFINISHED, error="The query has not ended.")
-        self.store.write(build_record(draft), build_agentdojo_fields(draft))
 
 
 @dataclass(frozen=True)

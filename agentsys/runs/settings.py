@@ -188,17 +188,13 @@ class Settings(BaseModel):
     @property
     def config_hash(self) -> str:
         """Hash of `identity`; a finished case counts as finished only under the same one."""
-        return _hash(self.identity)
+        text = json.dumps(self.identity, sort_keys=True, default=str)
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def is_scripted_model(model: Mapping[str, Any]) -> bool:
     """Whether a model's config is the worst-case scripted agent's."""
     return registered(model.get("_target_")).name == "agentsys:model.simulated"
-
-
-def _hash(identity: Any) -> str:
-    text = json.dumps(identity, sort_keys=True, default=str)
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def _without_defaults(value: Any, defaults: Mapping[str, Any]) -> Any:

@@ -35,7 +35,6 @@ _last_digests: dict[Path, str] = {}
 
 
 def _named_modules(value: object, option: object = None) -> Iterator[str]:
-    """The modules that a config names."""
     if isinstance(value, Mapping):
         yield from (name for key, inner in value.items() for name in _named_modules(inner, key))
     elif isinstance(value, (list, tuple)):
@@ -260,7 +259,6 @@ def _digest_or_note(path: Path) -> str:
 
 
 def _forget_modules(files: Iterable[Path]) -> None:
-    """Drop the modules of these files, so that they are imported anew."""
     gone = {str(path) for path in files}
     for name, module in list(sys.modules.items()):
         place = getattr(module, "__file__", None)
@@ -293,7 +291,6 @@ of a file that was changed since."""
 
 
 def _describe_package(top: str, place: Path) -> tuple[str, str]:
-    """The name of an installed package, its version and the beginning of its files' hash."""
     owners = packages_distributions().get(top, [])
     name = owners[0] if owners else top
     try:

@@ -10,7 +10,6 @@ import json
 import logging
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -28,7 +27,7 @@ from agentsys.models.secrets import mask_credentials
 from agentsys.records.case import Case
 from agentsys.records.old_shards import unpack_shards
 from agentsys.records.schema import CaseRecord
-from agentsys.records.stored_plan import CaseGroup, build_stored_plan, encode_plan
+from agentsys.records.stored_plan import encode_plan
 from agentsys.runs.settings import Settings
 from agentsys.runs.source_files import SourceCollector
 
@@ -40,28 +39,12 @@ REPLIES_FOLDER = "cache"
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
-class RecordStatus:
+class RecordStatus(NamedTuple):
     """State of a case's file, as far as the plan must know it."""
 
     status: str
     """`missing`, `corrupt`, `ok` or `error`."""
     config_hash: str = ""
-
-
-class RecordContent(NamedTuple):
-    """A case's record as it was read."""
-
-    record: CaseRecord
-    error: str | None
-
-
-class FileVersion(NamedTuple):
-    """Mark of one writing of a file."""
-
-    changed_ns: int
-    inode: int
-    size: int
 
 
 class StoreError(ConfigError):
@@ -84,7 +67,7 @@ class Store:
         self.own = root / OWN_FOLDER
         self.marker: Path | None = None
         """A file of the run that writes here: where it is missing, the folder was removed under the run."""
-        self._versions_when_planned: dict[str, FileVersion] = {}
+        self._versions_when_planned: dict[str, tuple[int, int, int]] = {}
         """Of the records that were there and not finished; a million missing ones take no room."""
         try:
             probe = self.own / "probe"
@@ -163,11 +146,11 @@ class Store:
             raise self.unwritable(path, error) from None
         return path
 
-    def load_record(self, case: Case) -> RecordContent | None:
-        """The stored record of a case; None if there is none that can be read."""
+    def load_record(self, case: Case) -> tuple[CaseRecord, str | None] | None:
+        """The stored record of a case, and its error; None if there is none that can be read."""
         try:
             fields = orjson.loads((self.root / case.key).read_bytes())
-            return RecordContent(CaseRecord.model_validate(fields["agentsys"]), fields.get("error"))
+            return CaseRecord.model_validate(fields["agentsys"]), fields.get("error")
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             return None
 
@@ -177,8 +160,7 @@ class Store:
         Raises:
             StoreError: If it cannot be written.
         """
-        alone = (CaseGroup(case, [(case.user_task_id, case.injection_task_id)]) for case in cases)
-        self.keep_file(*encode_plan(self.root, build_stored_plan(alone)))
+        self.keep_file(*encode_plan(self.root, cases))
 
     def store_config(self, config_hash: str, identity: Mapping[str, Any]) -> None:
         """Keep a resolved config beside the records that name its hash."""
@@ -205,12 +187,13 @@ class Store:
             return None
         return by_registered_names(found) if isinstance(found, dict) else None
 
-    def _version(self, key: str) -> FileVersion | None:
+    def _version(self, key: str) -> tuple[int, int, int] | None:
+        """Mark of one writing of a record's file."""
         try:
             found = (self.root / key).stat()
         except OSError:
             return None
-        return FileVersion(found.st_mtime_ns, found.st_ino, found.st_size)
+        return found.st_mtime_ns, found.st_ino, found.st_size
 
 
 _CASE_PACKAGES = ("attacks", "base", "benchmarks", "defense", "models", "records", "runs", "simulated")

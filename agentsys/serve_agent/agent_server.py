@@ -9,7 +9,8 @@ from __future__ import annotations
 import logging
 import platform
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -25,8 +26,8 @@ from agentsys.base.json_values import to_plain_data
 from agentsys.base.ledger import LEDGER_FILE, Ledger
 from agentsys.errors import ConfigError
 from agentsys.models.budget import Meter, UsageLog
+from agentsys.models.build_model import build_provider, parse_card
 from agentsys.models.chat import CLIENT_SUITE, ChatModel, Scene, system, user
-from agentsys.models.model_card import build_provider, parse_card
 from agentsys.models.serving import Server, serve
 from agentsys.records.case import Case
 from agentsys.records.case_row import NO_ATTACK, SERVED, UNRECORDED
@@ -175,24 +176,13 @@ class AnsweringSign:
 
 @dataclass(frozen=True)
 class ServedAgent:
-    """A running server with a defended agent behind it; a context manager that stops it."""
+    """A running server with a defended agent behind it."""
 
     server: Server
     router: ConversationRouter
     cell: Cell
     folder: Path
     """The log folder that conversations are stored in."""
-
-    def stop(self) -> None:
-        """End every conversation, wait for their threads, and stop listening."""
-        self.router.stop()
-        self.server.stop()
-
-    def __enter__(self) -> ServedAgent:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.stop()
 
 
 def build_defended_agent(
@@ -218,6 +208,7 @@ def build_defended_agent(
     return agent, cell, store
 
 
+@contextmanager
 def serve_agent(
     overrides: Sequence[str],
     *,
@@ -226,8 +217,8 @@ def serve_agent(
     port: int = 0,
     tokens: Sequence[str] = (),
     limits: ConversationLimits | None = None,
-) -> ServedAgent:
-    """Start serving a model with a defense around it, from threads of its own.
+) -> Iterator[ServedAgent]:
+    """Serve a model with a defense around it until the block is left; then every conversation is ended.
 
     Args:
         overrides: Settings as for a run, e.g. `["model=gpt-4o", "defense=agentsys", "logdir=runs"]`.
@@ -245,5 +236,8 @@ def serve_agent(
     name = f"{labels['model']}+{labels['defense']}"
     writer, note = make_dialogue_writer(store, cell), AnsweringSign(store, cell).note_asked
     router = ConversationRouter(agent, name, writer, limits, note)
-    server = serve(router, host=host, port=port, tokens=tokens)
-    return ServedAgent(server, router, cell, store.root)
+    with serve(router, host=host, port=port, tokens=tokens) as server:
+        try:
+            yield ServedAgent(server, router, cell, store.root)
+        finally:
+            router.stop()

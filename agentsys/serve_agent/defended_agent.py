@@ -29,6 +29,7 @@ from agentsys.models.chat import (
     JsonSchema,
     ModelCodeFailed,
     ModelError,
+    ModelWrapper,
     Scene,
     Usage,
     text_of,
@@ -36,8 +37,8 @@ from agentsys.models.chat import (
 )
 from agentsys.models.pipeline_elements import ElementSequence, LoopState, LoopStep
 from agentsys.models.trace import ACTING_ROLES, Tracer, use_tracer
-from agentsys.runs.observed_pipeline import continue_pipeline
-from agentsys.runs.run_case import format_traceback
+from agentsys.runs.build_record import format_traceback
+from agentsys.runs.run_case import continue_pipeline
 from agentsys.serve_agent.client_tools import ClientRuntime
 
 
@@ -183,16 +184,11 @@ class DefendedAgent:
         return _TurnModel(self.stack.for_scene(Scene(CLIENT_SUITE, "", None, "", seed=self.seed)), turn)
 
 
-@dataclass(frozen=True)
-class _TurnModel:
+@dataclass
+class _TurnModel(ModelWrapper):
     """A model as one turn asks it: not any more when that is over, and with what its client asked for."""
 
-    model: ChatModel
     turn: ClientTurn
-
-    @property
-    def name(self) -> str:
-        return self.model.name
 
     def complete(self, request: ChatRequest) -> ChatReply:
         self.turn.check()

@@ -226,7 +226,7 @@ def find_assignment(request: ChatRequest, knowledge: SimulatedKnowledge, tools: 
     if exact:
         return _assignment_of_task(exact[0])
     for text in texts:
-        goal = knowledge.find_whole_goal(text, tools)
+        goal = knowledge.choose_goal(knowledge.index.find_goals(text), frozenset(tools))
         if goal is not None:
             return _assignment_of_goal(goal)
     if tasks:
@@ -334,8 +334,10 @@ def play_plain_agent(request: ChatRequest, knowledge: SimulatedKnowledge) -> Cha
 def _next_step(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssistantMessage:
     tools = {tool.name: tool for tool in request.tools}
     assignment = find_assignment(request, knowledge, tuple(tools))
-    free = knowledge.plays_freely and tools and not knowledge.knows_tools(tools.keys())
-    if assignment.name == NOTHING_ASKED and free:
+    # A served model is told of no case, and its tools may be a benchmark's; an agent of a client's has none.
+    served = knowledge.scene is not None and not knowledge.scene.suite
+    known = served and not knowledge.index.tools.isdisjoint(tools)
+    if assignment.name == NOTHING_ASKED and knowledge.plays_freely and tools and not known:
         assignment = _make_free_assignment(request)
     assignment = replace(assignment, believes=knowledge.options.reader is ReaderKind.HOSTILE)
     progress = replay_progress(request, knowledge, assignment, frozenset(tools))

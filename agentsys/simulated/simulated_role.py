@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -137,13 +137,8 @@ class SimulatedKnowledge:
 
     @property
     def plays_freely(self) -> bool:
-        """Whether this need be no case of a benchmark, so that tools and requests may be anybody's."""
+        """Whether this need be no case of a benchmark, so that requests may be anybody's."""
         return self.scene is not None and self.scene.suite in ("", CLIENT_SUITE)
-
-    def knows_tools(self, tools: Set[str]) -> bool:
-        """Whether these may be a benchmark's: a served model is told of no case, an agent of a client's has none."""
-        served = self.scene is not None and not self.scene.suite
-        return served and not self.index.tools.isdisjoint(tools)
 
     def find_task(self, text: str, tools: Iterable[str] = ()) -> TaskScript | None:
         """The user task whose request stands in `text` (whitespace and case folded); None if there is none.
@@ -161,18 +156,13 @@ class SimulatedKnowledge:
 
         return max(candidates, key=fit)
 
-    def find_whole_goal(self, text: str, tools: Iterable[str]) -> GoalScript | None:
-        """The injection goal that `text` is, word for word, doable with these tools."""
-        names = frozenset(tools)
-        return self._first_doable(self.index.find_goals(text), names)
-
     def find_goals(self, text: str, tools: Iterable[str] | None = None) -> list[GoalScript]:
         """The instructions that stand in `text` (whitespace, quotes and case folded), in order of place.
 
         One per wording; with `tools`, only those whose calls can be made with these tools.
         """
         names = None if tools is None else frozenset(tools)
-        chosen = [self._first_doable(goals, names) for goals in self.index.goals_in_text(text)]
+        chosen = [self.choose_goal(goals, names) for goals in self.index.goals_in_text(text)]
         orders = find_orders(text, names) if self.plays_freely else []
         return [*(goal for goal in chosen if goal is not None), *orders]
 
@@ -211,7 +201,7 @@ class SimulatedKnowledge:
         """Whether `text` stands in `context` (whitespace, quotes, YAML folding and case folded)."""
         return occurs_in(fold_text(text), fold_decoded(context))
 
-    def _first_doable(self, goals: Iterable[GoalScript], tools: frozenset[str] | None) -> GoalScript | None:
+    def choose_goal(self, goals: Iterable[GoalScript], tools: frozenset[str] | None) -> GoalScript | None:
         """The first of goals of one wording that these tools allow; the case's own suite goes before."""
         allowed = [
             goal for goal in goals if tools is None or count_makeable(goal.calls, tools) == len(goal.calls)

@@ -27,12 +27,14 @@ from agentsys.models.providers.wire_parts import result_text, visible_text
 from agentsys.models.reply_contract import ContractAnswer, ReplyContract, build_object_schema
 from agentsys.models.trace import span
 from baselines.tool_boundary.boundary_filter import BoundaryFilter, CallRuling, FilterTurn
-from baselines.tool_boundary.guard_question import (
+from baselines.tool_boundary.result_rewriter import (
+    WITHHELD,
     draw_fence_word,
+    find_new_results,
     read_truth,
+    replace_result_text,
     wrap_in_fences,
 )
-from baselines.tool_boundary.result_rewriter import WITHHELD, find_new_results, replace_result_text
 
 AttenuationStep = Literal["flatten", "scaffold", "perspective"]
 LEVELS: dict[int, tuple[AttenuationStep, ...]] = {

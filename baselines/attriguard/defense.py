@@ -27,8 +27,7 @@ from baselines.attriguard.attribution_audit import (
 )
 from baselines.defense_bases import RoleDefense
 from baselines.tool_boundary.boundary_filter import BoundaryDefense, BoundaryFilter
-from baselines.tool_boundary.guard_question import read_fenced_text, read_question
-from baselines.tool_boundary.result_rewriter import WITHHELD
+from baselines.tool_boundary.result_rewriter import WITHHELD, read_fenced_text, read_question
 
 
 def play_shadow(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssistantMessage:

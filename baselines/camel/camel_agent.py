@@ -18,7 +18,6 @@ from agentsys.models.chat import ChatModel, ChatRequest, assistant, system, text
 from agentsys.models.pipeline_elements import LoopState, LoopStep
 from agentsys.models.reply_contract import ReplyContract, UnusableReply
 from agentsys.models.trace import ReplyFlaw, mark_reply_unreadable, span
-from baselines.camel.camel_policy import CamelJudge, CamelPolicies, generate_policies, load_written_policies
 from baselines.camel.language.functions import PROVIDED_FUNCTIONS, build_class_values, select_classes
 from baselines.camel.language.interpreter import find_program, run_program
 from baselines.camel.language.machine import CallDenied, Machine, ProgramError
@@ -28,16 +27,19 @@ from baselines.camel.prompts import DENIED, FAILED, NO_CODE, PLANNER, PROGRAM_AN
 from baselines.camel.suite_world import (
     QUERY,
     AnswerReader,
+    CamelJudge,
+    CamelPolicies,
     SuiteWorld,
     ask_reader,
     build_tool_values,
     find_result_types,
+    generate_policies,
+    load_written_policies,
     write_class,
     write_signature,
 )
 from baselines.defense_bases import warn_once
-from baselines.flow.label_table import build_label_table
-from baselines.flow.labelled_values import Scalar, Value, literal_value
+from baselines.flow.labelled_values import Scalar, Value, build_label_table, literal_value
 
 logger = logging.getLogger(__name__)
 ROLE = "agent"

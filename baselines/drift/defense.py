@@ -24,12 +24,12 @@ from agentsys.simulated.slips import mark_quoting_role
 from agentsys.simulated.text_matching import words_pattern
 from agentsys.simulated.tool_offers import join_descriptions
 from baselines.defense_bases import AgentDefense
-from baselines.drift import drift_plan, drift_settings, drift_validator, injection_isolator
+from baselines.drift import drift_plan, drift_validator, injection_isolator
 from baselines.drift.drift_agent import DriftAgent
-from baselines.drift.drift_settings import DriftSettings, PermissionCache, ToolPermission
+from baselines.drift.drift_plan import DriftSettings, PermissionCache, ToolPermission
 from baselines.drift.drift_validator import CONDITIONS, NAME, REQUIRED
 from baselines.drift.prompts import ENVIRONMENT, PROMPTS
-from baselines.tool_boundary.guard_question import read_question
+from baselines.tool_boundary.result_rewriter import read_question
 
 
 def play_drift_planner(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssistantMessage:
@@ -90,7 +90,7 @@ def play_isolator(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAs
 
 def play_permission_reader(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssistantMessage:
     """Answer by the first word of the tool's name."""
-    tool = json.loads(text_between_tags(read_question(request), drift_settings.FUNCTION_TAG) or "{}")
+    tool = json.loads(text_between_tags(read_question(request), drift_plan.FUNCTION_TAG) or "{}")
     name = str(tool.get("name", ""))
     sends = name.casefold().split("_")[0] == "send"
     return assistant("A" if has_reading_name(name) else "C" if sends else "B")
@@ -129,14 +129,14 @@ class Drift(AgentDefense):
         drift_plan.PLANNER_ROLE: play_drift_planner,
         drift_validator.JUDGE_ROLE: play_drift_judge,
         injection_isolator.ISOLATOR_ROLE: play_isolator,
-        drift_settings.PERMISSION_ROLE: play_permission_reader,
+        drift_plan.PERMISSION_ROLE: play_permission_reader,
         drift_validator.FORMATTER_ROLE: play_checklist_formatter,
     }
     texts: ClassVar[Mapping[str, str]] = {
         **PROMPTS,
         **drift_plan.PLANNER_CONTRACT.texts(),
         **injection_isolator.DETECTOR_CONTRACT.texts(),
-        **drift_settings.PERMISSION_CONTRACT.texts(),
+        **drift_plan.PERMISSION_CONTRACT.texts(),
         **drift_validator.JUDGE_CONTRACT.texts(),
         **drift_validator.FORMATTER_CONTRACT.texts(),
     }

@@ -25,17 +25,19 @@ from agentsys.models.prompted_tools import (
 )
 from agentsys.models.providers.wire_parts import visible_text
 from agentsys.models.trace import mark_reply_unreadable, span
-from baselines.drift import drift_settings
 from baselines.drift.drift_plan import (
     NO_CHECKLIST,
+    PERMISSION_ROLE,
     REFUSAL_MARK,
     DriftRefusal,
+    DriftSettings,
+    PermissionCache,
     PlanProgress,
+    ToolPermission,
     args_as_text,
     calls_as_data,
     make_drift_plan,
 )
-from baselines.drift.drift_settings import DriftSettings, PermissionCache, ToolPermission
 from baselines.drift.drift_validator import VALIDATOR_SPAN, Validator, align_checklist, format_checklist
 from baselines.drift.injection_isolator import isolate_results
 from baselines.drift.prompts import ACTOR, GUIDELINES, REFUSED_REPEAT, RETRY, STOPPED
@@ -151,7 +153,7 @@ class DriftAgent(LoopStep):
         open_tools = [tool for tool in tools if tool.name not in configured]
         asked = self.book.load_permissions(self.model, open_tools, compat=compat)
         known = {tool.name: configured.get(tool.name) or asked[tool.name] for tool in tools}
-        with span(drift_settings.PERMISSION_ROLE) as opened:
+        with span(PERMISSION_ROLE) as opened:
             opened.decision = {"permissions": {name: kind.value for name, kind in known.items()}}
         return known
 

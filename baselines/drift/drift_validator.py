@@ -18,13 +18,14 @@ from agentsys.models.reply_contract import ReplyContract
 from agentsys.models.trace import span
 from baselines.drift.drift_plan import (
     DriftRefusal,
+    DriftSettings,
     PlanCheck,
     PlanProgress,
+    ToolPermission,
     calls_as_data,
     calls_as_text,
     follow_plan,
 )
-from baselines.drift.drift_settings import DriftSettings, ToolPermission
 from baselines.drift.prompts import FORMATTER, JUDGE, REFUSED_ARGUMENTS
 
 FORMATTER_ROLE = "drift_formatter"

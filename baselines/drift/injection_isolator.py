@@ -17,8 +17,7 @@ from agentsys.models.prompted_tools import text_between_tags, wrap_in_tag
 from agentsys.models.providers.wire_parts import result_text
 from agentsys.models.reply_contract import ReplyContract
 from agentsys.models.trace import ReplyFlaw, span
-from baselines.drift.drift_plan import calls_as_data
-from baselines.drift.drift_settings import DriftSettings
+from baselines.drift.drift_plan import DriftSettings, calls_as_data
 from baselines.drift.prompts import DETECTOR, DETECTOR_UNMATCHED, WITHHELD
 from baselines.tool_boundary.result_rewriter import rewrite_text_blocks
 

@@ -59,8 +59,13 @@ from baselines.fides.prompts import (
     build_answer_shape,
     read_variable_names,
 )
-from baselines.flow.label_table import build_label_table
-from baselines.flow.labelled_values import FROM_USER, FlowLabel, join_labels, label_from_tool
+from baselines.flow.labelled_values import (
+    FROM_USER,
+    FlowLabel,
+    build_label_table,
+    join_labels,
+    label_from_tool,
+)
 from baselines.flow.quarantined_model import ask_for_shape, make_query_contract
 
 logger = logging.getLogger(__name__)

@@ -12,15 +12,17 @@ from functools import lru_cache
 from typing import Any, Literal
 
 from agentsys.models.pipeline_elements import has_reading_name
-from baselines.flow.label_table import (
+from baselines.flow.labelled_values import (
+    FlowLabel,
     LabelTable,
     SuiteData,
+    TrustSource,
     channel_members,
     file_sharers,
+    label_from_tool,
     load_packaged_file,
     read_identities,
 )
-from baselines.flow.labelled_values import FlowLabel, TrustSource, label_from_tool
 
 FidesRuleKind = Literal["p1", "p_star", "p_double_star"]
 ReaderRule = Literal["everyone", "user", "workspace", "channel"] | tuple[str, ...]

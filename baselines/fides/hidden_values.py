@@ -13,6 +13,7 @@ from pydantic import BaseModel
 
 from agentsys.models.untrusted import Reader, Untrusted
 from baselines.flow.labelled_values import FlowLabel, join_labels
+from baselines.tool_boundary.result_rewriter import change_texts
 
 VARIABLE_NAME = re.compile(r"#([A-Za-z_]\w*-result-\d+(?:\.[\w .:@-]{1,80})?)#")
 """What a variable looks like."""
@@ -66,7 +67,7 @@ class HiddenValues:
         def read(name: str) -> Any:  # For a tool or the user: the planner is not shown what comes of it.
             return self.variables[name].raw.open_for(Reader.GATE)
 
-        return _change_texts(value, expand)
+        return change_texts(value, expand)
 
     def label_argument(self, value: Any, conversation: FlowLabel) -> FlowLabel:
         """Join the conversation's label and those of the variables that an argument names."""
@@ -80,14 +81,6 @@ def _iterate_texts(value: Any) -> Iterator[str]:
     elif isinstance(value, Mapping | list | tuple):
         for part in chain.from_iterable(value.items()) if isinstance(value, Mapping) else value:
             yield from _iterate_texts(part)
-
-
-def _change_texts(value: Any, change: Callable[[str], Any]) -> Any:
-    if isinstance(value, Mapping):
-        return {key: _change_texts(held, change) for key, held in value.items()}
-    if isinstance(value, list | tuple):
-        return [_change_texts(held, change) for held in value]
-    return change(value) if isinstance(value, str) else value
 
 
 def result_to_plain_data(raw: Any) -> Any:

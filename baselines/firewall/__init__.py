@@ -4,6 +4,6 @@ Rebuilt from arXiv 2510.05244, of which no code is published. What the paper lea
 settled here, is in docs/baselines/firewall.md.
 """
 
-from baselines.firewall.defense import Firewall
+from baselines.firewall.firewalls import Firewall
 
 __all__ = ["Firewall"]

@@ -24,14 +24,13 @@ from baselines.defense_bases import AgentDefense
 from baselines.isolategpt.app_plan import (
     APP_OF,
     PLAN_CONTRACT,
+    PROMPTS,
     ROLES,
     IsolateGPTSettings,
     find_nearest_tools,
     group_into_apps,
 )
-from baselines.isolategpt.hub import IsolationHub, ToolRunner
-from baselines.isolategpt.prompts import PROMPTS
-from baselines.isolategpt.spoke import ACTION_CONTRACT
+from baselines.isolategpt.hub import ACTION_CONTRACT, IsolationHub, ToolRunner
 
 EXTRA = "isolategpt"
 """Key in the pipeline's extra arguments under which plan, messages and permissions are handed back."""

@@ -18,8 +18,7 @@ from agentsys.models.chat import ChatModel
 from agentsys.models.pipeline_elements import MAX_ROUNDS, default_system_message, tool_loop
 from baselines.defense_bases import AgentDefense
 from baselines.melon.embedders import EMBEDDERS, Embedder, build_embedder
-from baselines.melon.guarded_turn import ROLES, GuardedTurn, MelonSettings, resolve_threshold
-from baselines.melon.prompts import PROMPTS
+from baselines.melon.guarded_turn import PROMPTS, ROLES, GuardedTurn, MelonSettings, resolve_threshold
 
 KEY_ARGUMENTS = {"send_email": ("recipients",), "send_money": ("recipient", "amount")}
 """The reference's: whom a mail or a payment goes to counts, what is written on it does not."""

@@ -27,9 +27,8 @@ from agentsys.models.providers.wire_parts import (
     malformed_reply,
     token_count,
 )
-from agentsys.models.wrappers.accounting import MeteredModel, RecordingModel
+from agentsys.models.wrappers.accounting import MeteredModel, RecordingModel, RetryingModel, RetryPolicy
 from agentsys.models.wrappers.rate_limit import RateLimitedModel, RateLimiter
-from agentsys.models.wrappers.retry import RetryingModel, RetryPolicy
 
 _SIZES = (2, 3, 4)
 """Characters per n-gram."""

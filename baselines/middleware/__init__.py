@@ -1,7 +1,7 @@
 """Security middleware: three layers of checks without a model, as a library, a command and a defense.
 
 The first layer (`normalization`) cleans what is read, the second (`tool_policy`, `risk_patterns`) decides
-what may be called and how risky a text is, the third (`contagion`) looks at what is passed on. The library:
+what may be called and how risky a text is, the third (`guard`) looks at what is passed on. The library:
 
     from baselines.middleware import Guard
 

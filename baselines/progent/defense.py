@@ -31,7 +31,7 @@ from baselines.progent.policy_model import (
 from baselines.progent.progent_gate import BeginProgentTask, GatedTools, UpdatePolicy
 from baselines.progent.progent_rules import ProgentSettings, read_config_rules
 from baselines.progent.prompts import HINTED, REFUSED, STOPPED
-from baselines.tool_boundary.guard_question import read_question
+from baselines.tool_boundary.result_rewriter import read_question
 
 _QUESTION = re.compile(
     rf"{TOOLS}: (?P<tools>[^\n]*)\n{QUERY}: (?P<query>.*?)"

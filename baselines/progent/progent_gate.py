@@ -22,8 +22,7 @@ from agentsys.models.chat import ChatModel, ToolSpec, text_of
 from agentsys.models.pipeline_elements import LoopState, LoopStep, ToolsElement, has_reading_name, tool_specs
 from agentsys.models.trace import Tracer, current_tracer, span
 from baselines.defense_bases import warn_once
-from baselines.progent.narrower_policy import is_narrower
-from baselines.progent.policy_model import CalledTool, PolicyModel, WrittenPolicy
+from baselines.progent.policy_model import CalledTool, PolicyModel, WrittenPolicy, is_narrower
 from baselines.progent.progent_rules import (
     STANDING,
     PolicyDecision,

@@ -4,6 +4,6 @@ Rebuilt from arXiv 2507.15219 as it is quoted, and from two public reproductions
 published. Departures and their reasons: docs/baselines/promptarmor.md.
 """
 
-from baselines.promptarmor.defense import PromptArmor
+from baselines.promptarmor.armor_guard import PromptArmor
 
 __all__ = ["PromptArmor"]

@@ -22,11 +22,16 @@ from agentsys.simulated.simulated_role import (
 )
 from agentsys.simulated.text_matching import find_instruction_spans
 from baselines.defense_bases import RoleDefense
-from baselines.result_parsing import prompts
+from baselines.result_parsing import result_parser
 from baselines.result_parsing.result_parser import ParsingOptions, ResultParser, ToolCallCheck
 from baselines.tool_boundary.boundary_filter import BoundaryDefense, BoundaryFilter, filter_descriptions
-from baselines.tool_boundary.guard_question import read_fenced_text, read_question, wrap_in_fences
-from baselines.tool_boundary.result_rewriter import EMPTIED, WITHHELD
+from baselines.tool_boundary.result_rewriter import (
+    EMPTIED,
+    WITHHELD,
+    read_fenced_text,
+    read_question,
+    wrap_in_fences,
+)
 
 ANYTHING = [{"name": "data", "meaning": "what the tool gives back", "type": "object", "format": None}]
 """What a simulated parser expects: it does not know the task, and so cannot say more."""
@@ -56,7 +61,7 @@ def _find_values(text: str, knowledge: SimulatedKnowledge) -> dict[str, str]:
         for name, fact in facts
         if knowledge.is_grounded(fact.text, text)
     }
-    noticed = set(find_injected_passages(text, prompts.PARSER_ROLE, knowledge))
+    noticed = set(find_injected_passages(text, result_parser.PARSER_ROLE, knowledge))
     passed = [
         piece
         for goal in knowledge.find_goals(text)
@@ -72,7 +77,7 @@ def play_result_checker(request: ChatRequest, knowledge: SimulatedKnowledge) -> 
     if request.tools:
         return _find_first_call(question, request, knowledge)
     word = question.rpartition(_MARK)[2].partition("]")[0]
-    left = remove_injected_passages(read_fenced_text(question), prompts.CHECKER_ROLE, knowledge)
+    left = remove_injected_passages(read_fenced_text(question), result_parser.CHECKER_ROLE, knowledge)
     return assistant(wrap_in_fences(word, left))
 
 
@@ -80,15 +85,15 @@ def _find_first_call(text: str, request: ChatRequest, knowledge: SimulatedKnowle
     tools = frozenset(tool.name for tool in request.tools)
     recall = knowledge.options.sanitizer_recall
     for goal in knowledge.find_goals(text, tools):
-        if goal.calls and knowledge.draw(recall, prompts.CHECKER_ROLE, goal.suite, goal.task_id, text):
+        if goal.calls and knowledge.draw(recall, result_parser.CHECKER_ROLE, goal.suite, goal.task_id, text):
             call = goal.calls[0]
             return assistant(None, [FunctionCall(function=call.function, args=dict(call.args), id="check")])
     return assistant("There is nothing to do.")
 
 
 ROLES: dict[str, SimulatedRole] = {
-    prompts.PARSER_ROLE: play_result_parser,
-    prompts.CHECKER_ROLE: play_result_checker,
+    result_parser.PARSER_ROLE: play_result_parser,
+    result_parser.CHECKER_ROLE: play_result_checker,
 }
 
 
@@ -183,18 +188,18 @@ class ToolResultParsing(BoundaryDefense, RoleDefense):
     def prompts(self) -> dict[str, str]:
         """Every text this defense says to a model, by name."""
         parsing = {
-            "expectation": prompts.EXPECTATION_CONTRACT.prompt,
-            "expectation_question": prompts.EXPECTATION_QUESTION,
-            "conversation": prompts.CONVERSATION,
-            "extraction": prompts.EXTRACTION_CONTRACT.prompt,
-            "extraction_question": prompts.EXTRACTION_QUESTION,
-            "failed": prompts.FAILED,
+            "expectation": result_parser.EXPECTATION_CONTRACT.prompt,
+            "expectation_question": result_parser.EXPECTATION_QUESTION,
+            "conversation": result_parser.CONVERSATION,
+            "extraction": result_parser.EXTRACTION_CONTRACT.prompt,
+            "extraction_question": result_parser.EXTRACTION_QUESTION,
+            "failed": result_parser.FAILED,
         }
         checking = {
-            "removal": prompts.REMOVAL_CONTRACT.prompt,
-            "removal_question": prompts.REMOVAL_QUESTION,
-            "rejected": prompts.REJECTED,
+            "removal": result_parser.REMOVAL_CONTRACT.prompt,
+            "removal_question": result_parser.REMOVAL_QUESTION,
+            "rejected": result_parser.REJECTED,
         }
-        common = {"marks": prompts.MARKS, "withheld": WITHHELD, "emptied": EMPTIED}
+        common = {"marks": result_parser.MARKS, "withheld": WITHHELD, "emptied": EMPTIED}
         parses = {"parse_data", "parse_full"} & set(self.stages)
         return (parsing if parses else {}) | (checking if "check_tool" in self.stages else {}) | common

@@ -1,15 +1,17 @@
 """`BoundaryFilter`: rules on tool calls and rewrites tool results, in a plain loop or around any agent.
 
 `FilteredTools` is the element of a plain tool loop that runs its tools between filters, `FilteredRuntime`
-puts them around the tools of an agent of any other kind.
+puts them around the tools of an agent of any other kind. `rewrite_descriptions` has what tools say of themselves
+read and changed.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
 from agentdojo.agent_pipeline.errors import AbortAgentError
@@ -17,7 +19,7 @@ from agentdojo.agent_pipeline.tool_execution import tool_result_to_str
 from agentdojo.functions_runtime import Function, FunctionCall, FunctionsRuntime, TaskEnvironment
 from agentdojo.task_suite.task_suite import TaskSuite
 from agentdojo.types import ChatMessage, ChatToolResultMessage
-from pydantic import ValidationError
+from pydantic import ValidationError, create_model
 
 from agentsys.models.chat import ChatModel, assistant, tool_message
 from agentsys.models.pipeline_elements import (
@@ -30,7 +32,52 @@ from agentsys.models.pipeline_elements import (
 )
 from agentsys.models.providers.wire_parts import visible_text
 from agentsys.models.trace import current_tracer
-from baselines.tool_boundary.tool_descriptions import DescriptionText, rewrite_descriptions
+
+
+class DescriptionText(NamedTuple):
+    """One text that describes a tool."""
+
+    tool: str
+    parameter: str | None
+    """The parameter that it describes; None: the tool itself."""
+    text: str
+
+
+def rewrite_descriptions(
+    tools: Sequence[Function], read: Callable[[Sequence[DescriptionText]], Sequence[str]]
+) -> list[Function]:
+    """The tools under the texts that a reader leaves; a tool none of whose texts changes is the very same.
+
+    Args:
+        tools: The tools.
+        read: Gives for all texts at once, in order, what stands in their places.
+    """
+    texts = [one for tool in tools for one in _list_texts(tool)]
+    changed: dict[str, dict[str | None, str]] = {}
+    for one, left in zip(texts, read(texts), strict=True):
+        if left != one.text:
+            changed.setdefault(one.tool, {})[one.parameter] = left
+    return [_change_texts(tool, changed[tool.name]) if tool.name in changed else tool for tool in tools]
+
+
+def _list_texts(tool: Function) -> list[DescriptionText]:
+    fields = tool.parameters.model_fields.items()
+    told = [
+        DescriptionText(tool.name, name, field.description) for name, field in fields if field.description
+    ]
+    return [DescriptionText(tool.name, None, tool.description), *told]
+
+
+def _change_texts(tool: Function, texts: Mapping[str | None, str]) -> Function:
+    fields: dict[str, Any] = {}
+    for name, text in texts.items():
+        if name is not None:
+            field = copy(tool.parameters.model_fields[name])
+            field.description = text
+            fields[name] = (field.annotation, field)
+    parameters = create_model(tool.parameters.__name__, __base__=tool.parameters, **fields)
+    described = texts.get(None, tool.description)
+    return tool.model_copy(update={"description": described, "parameters": parameters})
 
 
 @dataclass(frozen=True)

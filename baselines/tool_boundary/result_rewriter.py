@@ -1,7 +1,11 @@
-"""`ResultRewriter`: a filter that reads tool results one by one, and what rewrites their text."""
+"""`ResultRewriter`: a filter that reads tool results one by one, and what rewrites their text.
+
+Parts of questions to guard models come first: marks around what others wrote, and small readers.
+"""
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
@@ -14,9 +18,49 @@ from agentdojo.types import (
     text_content_block_from_string,
 )
 
+from agentsys.models.chat import ChatRequest, text_of
 from agentsys.models.providers.wire_parts import result_text
 from agentsys.models.trace import current_tracer, span
 from baselines.tool_boundary.boundary_filter import BoundaryFilter, FilterTurn
+
+
+def read_question(request: ChatRequest) -> str:
+    """The question of a request, whatever was answered and said of it since; for simulations."""
+    return next(text_of(message) for message in request.messages if message["role"] == "user")
+
+
+def read_truth(value: object) -> object:
+    """Read a truth value that a model may have written as a word; anything else stays as it is."""
+    words = {"true": True, "yes": True, "false": False, "no": False}
+    return words.get(value.strip().casefold()) if isinstance(value, str) else value
+
+
+def draw_fence_word(seed: int, *texts: str) -> str:
+    """Draw a word that stands in none of the texts, for marks around them that they cannot close.
+
+    It depends on the seed and all of the texts, so a run repeats it and who writes a part of them cannot
+    foresee it without the seed.
+    """
+    key = "\x1f".join([str(seed), *texts]).encode("utf-8", "surrogatepass")
+    while True:
+        key = hashlib.blake2b(key, digest_size=8).digest()
+        word = key.hex()
+        if not any(word in text for text in texts):
+            return word
+
+
+def wrap_in_fences(word: str, text: str) -> str:
+    """Put a text between two marks that hold the word."""
+    return f"[begin {word}]\n{text}\n[end {word}]"
+
+
+def read_fenced_text(text: str, number: int = 0) -> str:
+    """Read what stands between a question's marks (the pair of this number from 0), for simulations."""
+    rest = text
+    for _ in range(number + 1):
+        word, _, rest = rest.partition("[begin ")[2].partition("]\n")
+        inside, _, rest = rest.partition(f"\n[end {word}]")
+    return inside
 
 
 def rewrite_new_results(
@@ -84,7 +128,7 @@ class StringLeaves:
 
     def replace_strings(self, change: Callable[[str], str]) -> str:
         """The text with strings changed, asked about once each, in order; the very bytes where none is."""
-        changed = _replace_strings_in(self.data, change)
+        changed = change_texts(self.data, change)
         if changed == self.data:
             return self.text
         return changed if isinstance(changed, str) else str(yaml.safe_dump(changed)).strip()
@@ -113,12 +157,13 @@ def _iterate_strings(data: Any) -> Iterator[str]:
             yield from _iterate_strings(item)
 
 
-def _replace_strings_in(data: Any, change: Callable[[str], str]) -> Any:
+def change_texts(data: Any, change: Callable[[str], Any]) -> Any:
+    """Nested data with every text in it changed; keys stay."""
     if isinstance(data, str):
         return change(data)
-    if isinstance(data, dict):
-        return {key: _replace_strings_in(item, change) for key, item in data.items()}
-    return [_replace_strings_in(item, change) for item in data] if isinstance(data, list) else data
+    if isinstance(data, Mapping):
+        return {key: change_texts(item, change) for key, item in data.items()}
+    return [change_texts(item, change) for item in data] if isinstance(data, list | tuple) else data
 
 
 OnDoubt = Literal["withhold", "keep"]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from small_runs import errors_in, rate
 
-from baselines.melon.prompts import NOTICE
+from baselines.melon.guarded_turn import NOTICE
 
 SIMULATED = ["model=simulated", "attack=none,important_instructions"]
 SMALL = [*SIMULATED, "benchmark.suites=[slack]", "user_tasks=[0,2,13]", "injection_tasks=[1,3,5]"]

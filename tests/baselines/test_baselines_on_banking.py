@@ -81,20 +81,3 @@ def test_an_injection_reaches_a_model_that_trusts_the_last_clear_text_only_where
         "Read my bill.", FunctionsRuntime(suite.tools), environment
     )
     assert (len(environment.bank_account.transactions) > sent) is obeyed
-
-
-@pytest.mark.parametrize(("name", "changes"), SHIPPED)
-def test_a_malformed_model_output_is_handled(name: str, changes: dict[str, Any]) -> None:
-    suite = get_suite("v1.2.2", "banking")
-    odd = [
-        FunctionCall(function="no_such_tool", args={}, id="1"),
-        FunctionCall(function="read_file", args={"wrong": {"nested": [None, 1, "\ue000"]}}, id="2"),
-    ]
-    model = ScriptedModel([assistant("", odd), assistant(None, [])])
-    environment = suite.load_and_inject_default_environment({})
-    messages = (
-        shipped(name, changes)
-        .pipeline(model, suite)
-        .query("Read.", FunctionsRuntime(suite.tools), environment)[3]
-    )
-    assert len([message for message in messages if message["role"] == "tool" and message["error"]]) == 2

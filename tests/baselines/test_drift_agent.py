@@ -20,8 +20,7 @@ from scripted_for_drift import (
 from agentsys.errors import ConfigError
 from agentsys.models.chat import text_of
 from baselines.drift.defense import Drift
-from baselines.drift.drift_plan import REFUSAL_MARK
-from baselines.drift.drift_settings import DriftSettings, read_permission_reply
+from baselines.drift.drift_plan import REFUSAL_MARK, DriftSettings, read_permission_reply
 
 BOTH = pytest.mark.parametrize("compat", [False, True], ids=["mended", "compat"])
 YES, NO = "<judge_result>Yes</judge_result>", "<judge_result>No</judge_result>"

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scripted_for_drift import STOP, RoleModel, Tools, call, decisions, detected, run
 
 from agentsys.models.chat import text_of
-from baselines.drift.drift_settings import DriftSettings
+from baselines.drift.drift_plan import DriftSettings
 from baselines.drift.injection_isolator import mask_spans
 from baselines.drift.prompts import WITHHELD
 

@@ -1,4 +1,4 @@
-"""Nothing a tool or a model may come up with raises in the tool filter, the rewritings and the detectors."""
+"""Nothing a tool or a model may come up with raises in the tool filter, the rewritings, the marks and the detectors."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ from agentsys.models.chat import ChatReply, ChatRequest, assistant
 from agentsys.models.pipeline_elements import MAX_ROUNDS
 from baselines.detectors.defense import PATTERNS, DetectorDefense, PhraseDetector
 
-NAMES = ("tool_filter", "tool_filter_compat", "delimiters", "instructional_prevention", "phrase_detector")
+NAMES = (
+    *("tool_filter", "tool_filter_compat", "delimiters", "instructional_prevention", "phrase_detector"),
+    *("prompt_sandwiching", "spotlighting", "spotlighting_datamarking", "spotlighting_encoding"),
+)
 
 
 def built(name: str) -> Any:

@@ -10,7 +10,7 @@ from scripted_for_melon import DONE, REQUEST, Chosen, Counters, Ran, TwoPasses, 
 
 from agentsys.models.chat import ErrorKind, ModelError, assistant, text_of, user
 from baselines.melon import Melon
-from baselines.melon.prompts import NOTICE, PLACEHOLDER
+from baselines.melon.guarded_turn import NOTICE, PLACEHOLDER
 from baselines.none import NoDefense
 
 LOOK = call("look")

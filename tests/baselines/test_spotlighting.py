@@ -16,8 +16,7 @@ from agentsys.models.chat import assistant, text_of
 from agentsys.models.pipeline_elements import ModelElement
 from agentsys.models.trace import Tracer, use_tracer
 from baselines.spotlighting import Spotlighting
-from baselines.spotlighting.defense import SpotlightingCompat
-from baselines.spotlighting.marking import PRIVATE_USE
+from baselines.spotlighting.defense import PRIVATE_USE, SpotlightingCompat
 
 M = PRIVATE_USE
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, Field
 
 from agentsys.benchmarks.scoring import (
+    _are_parts_equal,
     are_equal,
     check_on_copies,
     copy_environments,
@@ -123,6 +124,13 @@ def test_a_check_that_changes_both_sides_at_once_is_asked_again_where_they_conta
         return post.stock == [1]
 
     assert check_on_copies(check)(None, [], shop(1), shop(1), []) is True
+
+
+@settings(max_examples=50, deadline=None)
+@given(WORLDS, WORLDS)
+def test_comparing_part_by_part_is_pydantics_own_comparison(one: World, other: World) -> None:
+    for first, second in ((one, other), (one, deep_copy(one))):
+        assert _are_parts_equal(first, second) == (first == second)
 
 
 def test_environments_that_contain_themselves_are_compared() -> None:

@@ -17,8 +17,7 @@ from typer.testing import CliRunner, Result
 
 import agentsys
 from agentsys.bundles.pack_bundle import pack_bundle
-from agentsys.cli import app
-from agentsys.cli.lazy_commands import FORMER_COMMANDS
+from agentsys.cli import FORMER_COMMANDS, app
 from agentsys.errors import ConfigError
 from agentsys.records.runs_source import open_runs
 

@@ -11,8 +11,7 @@ import typer
 from typer.testing import CliRunner
 
 from agentsys import __version__
-from agentsys.cli import COMMANDS, app, main, terminal
-from agentsys.cli.lazy_commands import make_lazy_group
+from agentsys.cli import COMMANDS, app, make_lazy_group, terminal
 from agentsys.errors import ConfigError
 from agentsys.extensions import CommandSource
 
@@ -34,19 +33,6 @@ def test_version_is_the_packages() -> None:
     assert CliRunner().invoke(app, ["--version"]).output == f"agentsys {__version__}\n"
 
 
-def test_unknown_command_suggests_the_nearest_and_exits_with_2(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(sys, "argv", ["agentsys", "reslts"])
-    with pytest.raises(SystemExit) as end:
-        main()
-    out = capsys.readouterr()
-    assert end.value.code == 2
-    assert out.out == ""
-    assert "Did you mean results?" in out.err
-    assert out.err.count("\n") == 1
-
-
 def _raise(error: BaseException) -> object:
     raise error
 
@@ -55,11 +41,6 @@ def test_config_error_is_one_line_with_control_characters_shown(capsys: pytest.C
     status = terminal.run_to_exit_status(lambda: _raise(ConfigError("bad \x1b[31mname\nsecond line")))
     assert status == 2
     assert capsys.readouterr().err == "Error: bad \\x1b[31mname\\nsecond line\n"
-
-
-def test_interrupt_exits_with_130(capsys: pytest.CaptureFixture[str]) -> None:
-    assert terminal.run_to_exit_status(lambda: _raise(KeyboardInterrupt())) == 130
-    assert "Traceback" not in capsys.readouterr().err
 
 
 def test_interrupt_inside_a_command_exits_with_130(monkeypatch: pytest.MonkeyPatch) -> None:

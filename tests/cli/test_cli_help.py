@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from agentsys.cli import COMMANDS, SECTIONS, app
-from agentsys.cli.lazy_commands import LazyCommand
+from agentsys.cli import COMMANDS, SECTIONS, LazyCommand, app
 from agentsys.runs.compose import compose
 
 EXAMPLES = {name: source.examples for name, source in COMMANDS.items() if source.examples}

@@ -7,9 +7,9 @@ import io
 import pytest
 from rich.console import Console
 
-from agentsys.cli.run_progress import LiveProgress, PlainProgress
+from agentsys.cli.run_progress import CellTotals, LiveProgress, PlainProgress, RunningTotals
 from agentsys.models.budget import Meter
-from agentsys.runs.run_totals import CellLabels, CellTotals, RunningTotals
+from agentsys.runs.plan import CellLabels
 
 
 def drawn(width: int) -> list[str]:

@@ -30,8 +30,6 @@ from agentsys.cli import main, terminal
         ("budget DIR --format csv", "agentsys budget is now: agentsys results DIR --by budget"),
         ("results . --figure x", "--figure and --model go with --by budget"),
         ("results . --by cost --format xx", "Invalid value for '--format'"),
-        ("nonsense", "Unknown command 'nonsense'."),
-        ("results nowhere", "No folder 'nowhere'."),
         ("results . --names nowhere.yaml", "--names nowhere.yaml: no such file."),
     ],
 )

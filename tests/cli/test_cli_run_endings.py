@@ -9,7 +9,6 @@ from paid_server import calls, paid_model, paid_server, says
 from typer.testing import CliRunner
 
 from agentsys.cli import app
-from agentsys.runs.run_session import prepare_session
 from agentsys.runs.run_totals import ErrorCount, describe_likely_cause
 
 SLACK = ["benchmark.suites=[slack]", "limit_per_suite=2"]
@@ -31,13 +30,10 @@ def test_a_run_of_which_nothing_completed_fails_and_says_what_is_likely(tmp_path
         assert run(tmp_path, "model=paid").exit_code == 0
 
 
-def test_a_replay_that_does_not_fit_names_the_preset_that_may(tmp_path: Path) -> None:
-    session = prepare_session(["model=simulated", "defense=tool_filter", *SLACK, f"logdir={tmp_path}"])
-    told = describe_likely_cause(
-        [ErrorCount("replay_diverged", 7, "replay_diverged: other text")], session.settings
-    )
+def test_a_replay_that_does_not_fit_names_the_preset_that_may() -> None:
+    told = describe_likely_cause([ErrorCount("replay_diverged", 7, "replay_diverged: other text")])
     assert told.startswith("7 of 7 cases end in replay_diverged")
-    assert "defense=tool_filter_compat" in told
+    assert "defense=NAME_compat" in told
 
 
 def test_a_dear_plan_starts_only_with_a_budget_or_yes(tmp_path: Path) -> None:

@@ -110,13 +110,3 @@ def test_show_attack_takes_an_attack_of_ones_own(tmp_path: Path) -> None:
     result = CliRunner().invoke(app, ["show", "attack", "loud", *PAIR, *own])
     assert result.exit_code == 0, result.exception
     assert "SEND A TRANSACTION" in result.output
-
-
-def test_show_config_tells_the_options_of_any_command() -> None:
-    asked = ["show", "config", "results", "some/runs", "--fixed", "--errors", "agentdojo"]
-    result = CliRunner().invoke(app, asked)
-    assert result.exit_code == 0, result.exception
-    (shown,) = yaml.safe_load_all(result.output)
-    assert shown["command"] == "results"
-    chosen = {"folders": ["some/runs"], "--fixed": True, "--errors": "agentdojo", "--format": "table"}
-    assert chosen.items() <= shown["options"].items()

@@ -56,8 +56,7 @@ def test_logged_lines_and_warnings_cannot_steer_the_terminal() -> None:
 
 def test_what_a_server_said_is_filtered_when_a_run_stops() -> None:
     from agentsys.cli.cli_output import print_to_console
-    from agentsys.cli.run_progress import PlainProgress
-    from agentsys.runs.run_totals import RunningTotals
+    from agentsys.cli.run_progress import PlainProgress, RunningTotals
 
     console = Console(file=io.StringIO(), force_terminal=True, width=1000)
     with console.capture() as capture:

@@ -17,9 +17,9 @@ from agentsys.benchmarks.agentdyn.agentdyn_benchmark import AgentDyn
 from agentsys.benchmarks.agentdyn.agentdyn_plans import PLANS, _accept_plan
 from agentsys.records.case_reader import read_cases
 from agentsys.runs.run_session import prepare_session
-from baselines.camel.camel_policy import load_written_policies
+from baselines.camel.suite_world import load_written_policies
 from baselines.fides.fides_policy import load_written_rules
-from baselines.flow.label_table import load_suite_labels
+from baselines.flow.labelled_values import load_suite_labels
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT.parent / "shared" / "data" / "agentdyn" / "agentdyn-package.tar.gz"

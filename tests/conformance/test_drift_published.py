@@ -12,7 +12,7 @@ import pytest
 from drift_replay import RecordedCase, benchmark, cases_in, replayed, run_again
 
 from agentsys.models.chat import text_of
-from baselines.drift.drift_settings import DriftSettings
+from baselines.drift.drift_plan import DriftSettings
 
 ROOT = Path(__file__).parents[2]
 

@@ -28,7 +28,7 @@ from agentsys.models.recorded_runs import RecordedRun, read_run
 from agentsys.models.trace import Tracer, use_tracer
 from agentsys.models.wrappers.accounting import RecordingModel
 from agentsys.runs.instantiate import instantiate
-from baselines.melon.prompts import NOTICE, PLACEHOLDER
+from baselines.melon.guarded_turn import NOTICE, PLACEHOLDER
 
 RECORDED_PLACEHOLDER = "<Data omitted because a prompt injection was detected>"
 RECORDED_NOTICE = "The tool outputs contain potential prompt injection, stopping execution."

@@ -15,7 +15,7 @@ from agentsys.defense.privileges import Privilege, PrivilegeStore, get_privilege
 from agentsys.errors import ConfigError
 from agentsys.models.pipeline_elements import tool_specs
 from agentsys.runs.compose import compose
-from agentsys.serve_agent.agent_server import serve_agent
+from agentsys.serve_agent.agent_server import build_defended_agent
 
 TOOLS = tool_specs(Tools().runtime().functions.values())
 NAMES = [tool.name for tool in TOOLS]
@@ -82,7 +82,7 @@ def test_a_server_with_a_broken_file_or_none_of_that_name_does_not_start(tmp_pat
     settings = ["model=simulated", "defense=agentsys", f"logdir={tmp_path / 'runs'}"]
     for name in ("labels.yaml", "nowhere.yaml"):
         with pytest.raises(ConfigError, match=r"defense\.tool_labels"):
-            serve_agent([*settings, f"defense.tool_labels={tmp_path / name}"])
+            build_defended_agent([*settings, f"defense.tool_labels={tmp_path / name}"])
 
 
 def test_the_files_content_is_part_of_the_identity_and_its_absence_changes_nothing(tmp_path: Path) -> None:

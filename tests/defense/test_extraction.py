@@ -12,7 +12,7 @@ from scripted_for_defense import LABELS, Tools, call, read_result, run
 
 from agentsys.defense.agentsys_settings import FillMode
 from agentsys.defense.call_trace import has_closed_format
-from agentsys.defense.extraction import fill_fields
+from agentsys.defense.delegation import fill_fields
 from agentsys.models.chat import text_of
 from agentsys.models.untrusted import Untrusted
 

@@ -38,7 +38,7 @@ from agentsys.defense.typed.value_origin import (
     write_canonical,
 )
 from agentsys.errors import ConfigError
-from baselines.flow.label_table import load_suite_labels
+from baselines.flow.labelled_values import load_suite_labels
 
 REQUEST = UserRequest("Pay Bob Smith 98.70 for the trip, and mail bob@blue.org about $c1.")
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import shutil
 import sys
 import threading
 from collections.abc import Iterator
@@ -67,20 +69,46 @@ def test_a_guard_that_fails_says_how_and_judges_the_next_text(
     assert not process.judge_text("a quiet text").flag
 
 
-def test_a_guard_writes_into_its_own_folder_alone(process: GuardProcess) -> None:
-    assert not process.judge_text("log").flag
+def test_a_guard_writes_into_its_own_folder_alone_and_what_it_did_is_told_once(process: GuardProcess) -> None:
+    for text in ("log", "launch", "crash, then log", "log"):
+        with contextlib.suppress(NoVerdict):
+            process.judge_text(text)
     with pytest.raises(NoVerdict, match="own folder only"):
         process.judge_text("spill")
     assert not Path("/tmp/agentsys-guard-spill").exists()
     with pytest.raises(NoVerdict, match="own folder only"):
         process.judge_text("move out")
     assert not Path("/tmp/agentsys-guard-moved").exists()
+    process.close()
+    assert process.acts == [
+        "writes guard.log",
+        "subprocess.Popen true",
+        "writes /tmp/agentsys-guard-spill (refused)",
+        "writes mine",
+        "renames mine",
+        "renames /tmp/agentsys-guard-moved (refused)",
+        "left guard.log (4 bytes)",
+        "left mine (4 bytes)",
+    ]
+
+
+def test_of_a_guard_that_does_much_the_first_things_are_told(process: GuardProcess) -> None:
+    for _ in range(2):
+        with pytest.raises(NoVerdict):
+            process.judge_text("litter, then crash")
+        process.judge_text("litter")
+    process.close()
+    assert process.acts == [f"writes litter{n}" for n in range(40)]
 
 
 @CONFINED
-def test_a_guard_has_no_network(process: GuardProcess) -> None:
+@pytest.mark.parametrize("unconfined", [False, True])
+def test_a_guard_has_no_network_where_it_can_be_taken_away(tmp_path: Path, unconfined: bool) -> None:
+    process = GuardProcess(installed_stub(tmp_path, unconfined=unconfined))
     with pytest.raises(NoVerdict, match=r"OSError|unreachable"):
         process.judge_text("call home")
+    process.close()
+    assert process.acts == ["socket.getaddrinfo 1.1.1.1", "socket.connect ('1.1.1.1', 53)"]
 
 
 def test_a_guard_sees_no_key(process: GuardProcess, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -178,9 +206,14 @@ def test_a_guard_that_is_not_installed_or_not_to_be_had_is_said_in_one_line(tmp_
     spec = read_guard_spec("stub", TEXT_YAML)
     with pytest.raises(Unavailable, match="agentsys guards add"):
         GuardProcess(spec)
-    (tmp_path / "empty").mkdir()
+    # A source distribution would run its own code here.
+    build = tmp_path / "stub-guard-1.0" / "setup.py"
+    build.parent.mkdir()
+    build.write_text(f"open({str(tmp_path / 'ran')!r}, 'w')")
+    shutil.make_archive(str(tmp_path / "sources" / build.parent.name), "gztar", tmp_path, build.parent.name)
     with pytest.raises(ConfigError, match="could not install") as caught:
-        install_guard(spec, tmp_path / "empty")
+        install_guard(spec, tmp_path / "sources")
+    assert not (tmp_path / "ran").exists()
     assert "\n" not in str(caught.value)
     assert not spec.folder.exists()
 
@@ -197,8 +230,6 @@ def settings_hash(folder: Path) -> str:
 
 
 def test_another_wheel_of_the_same_name_and_a_changed_file_are_another_guard(tmp_path: Path) -> None:
-    import shutil
-
     config = write_config(tmp_path / "config", "mine", TEXT_YAML)
     missing = settings_hash(config)
     spec = installed_stub(tmp_path)

@@ -14,9 +14,8 @@ from served_faults import serve
 from agentsys.base.object_import import _warn_moved, registered, registered_classes
 from agentsys.errors import ConfigError
 from agentsys.extensions import shipped_config_dir
-from agentsys.models.build_model import ModelStack, build_stack
+from agentsys.models.build_model import ModelStack, build_stack, find_model_class, parse_card, reply_identity
 from agentsys.models.chat import ChatModel, ChatReply, ChatRequest, Scene, assistant, text_of, user
-from agentsys.models.model_card import find_model_class, parse_card, reply_identity
 from agentsys.models.trace import Tracer, use_tracer
 
 SCENE = Scene("banking", "user_task_0", None, "none")
@@ -129,12 +128,12 @@ def test_missing_argument_is_named() -> None:
 @pytest.mark.parametrize(
     ("target", "says"),
     [
-        (None, "must name a class"),
-        ("nowhere", "must name a class"),
-        ("no_such_module.Model", "no module named 'no_such_module'"),
-        ("agentsys.models.providers.openai.OpenAIModl", "Did you mean OpenAIModel"),
-        ("pathlib.Path", "no method `complete`"),
-        ("os.system", "Unknown class"),
+        (None, "no `_target_: module.Class`"),
+        ("nowhere", "no `_target_: module.Class`"),
+        ("no_such_module.Model", "No module named 'no_such_module'"),
+        ("agentsys.models.providers.openai.OpenAIModl", "no attribute 'OpenAIModl'"),
+        ("pathlib.Path", "no class with a method `complete`"),
+        ("os.system", "no class with a method `complete`"),
     ],
 )
 def test_wrong_target_is_one_clear_line(target: object, says: str) -> None:

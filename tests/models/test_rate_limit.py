@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentsys.errors import ConfigError
+from agentsys.models.build_model import parse_card
 from agentsys.models.chat import ChatReply, ChatRequest, ErrorKind, ModelError, Usage, assistant, user
-from agentsys.models.model_card import parse_card
 from agentsys.models.wrappers.rate_limit import (
     RateLimitedModel,
     RateLimiter,

@@ -19,7 +19,7 @@ from agentsys.models.chat import (
     assistant,
     user,
 )
-from agentsys.models.wrappers.retry import RetryingModel, RetryPolicy, RetryTiming
+from agentsys.models.wrappers.accounting import RetryingModel, RetryPolicy, RetryTiming
 
 ASK = ChatRequest([user("Hi")])
 GOOD = ChatReply(assistant("yes"), Usage(prompt=2, completion=1), cost_usd=0.5)

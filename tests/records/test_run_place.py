@@ -26,4 +26,4 @@ def test_the_folders_are_those_of_the_absolute_path_however_it_is_written(
         expected = RunFolders(pipeline.rpartition("/")[0] or "/", pipeline, is_pipeline=True)
     else:
         expected = RunFolders(whole, whole, is_pipeline=False)
-    assert find_run_folders(f"{folder}/injection_task_1.json", "slack", "user_task_1") == expected
+    assert find_run_folders(folder, "slack", "user_task_1") == expected

@@ -15,8 +15,7 @@ from small_runs import Silent
 from agentsys.records.case import Case
 from agentsys.records.stored_plan import (
     PLANS_FOLDER,
-    CaseGroup,
-    build_stored_plan,
+    StoredPlan,
     encode_plan,
     load_planned_cells,
 )
@@ -37,12 +36,8 @@ CASES = st.builds(
 )
 
 
-def alone(case: Case) -> CaseGroup:
-    return CaseGroup(case, [(case.user_task_id, case.injection_task_id)])
-
-
 def store(logdir: Path, cases: list[Case]) -> Path:
-    path, data = encode_plan(logdir, build_stored_plan(map(alone, cases)))
+    path, data = encode_plan(logdir, cases)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(data)
     return path
@@ -76,8 +71,7 @@ def grid(users: int, injections: int, **fields: str) -> list[Case]:
 )  # a busy machine is no fault of the plan
 @given(st.lists(CASES, max_size=12))
 def test_the_keys_of_a_stored_plan_are_those_of_its_cases(cases: list[Case]) -> None:
-    stored = build_stored_plan(map(alone, cases))
-    again = type(stored).model_validate_json(stored.model_dump_json())
+    again = StoredPlan.model_validate_json(encode_plan(Path(), cases)[1])
     assert {key for cell in again.cells for key in cell.keys} == {case.key for case in cases}
 
 

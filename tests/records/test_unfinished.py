@@ -12,22 +12,16 @@ from agentsys.cli import app
 from agentsys.records.case import Case
 from agentsys.records.case_reader import read_cases
 from agentsys.records.stored_plan import (
-    CaseGroup,
-    build_stored_plan,
     describe_unfinished,
     encode_plan,
     find_unfinished,
 )
 
 
-def alone(case: Case) -> CaseGroup:
-    return CaseGroup(case, [(case.user_task_id, case.injection_task_id)])
-
-
 def planned(logdir: Path, defenses: tuple[str, ...] = ("none", "agentsys")) -> list[Case]:
     """A plan of ten attacked cases per defense, kept in a log folder."""
     cases = [case_of(defense=name, user_task_id=f"user_task_{n}") for name in defenses for n in range(10)]
-    path, data = encode_plan(logdir, build_stored_plan(map(alone, cases)))
+    path, data = encode_plan(logdir, cases)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(data)
     return cases
@@ -67,7 +61,7 @@ def test_log_folders_below_the_one_that_is_read_are_found_and_named(tmp_path: Pa
 
 def test_several_models_are_named_and_a_long_list_is_cut(tmp_path: Path) -> None:
     cases = [case_of(model=model, defense=f"d{n}") for model in ("m1", "m2") for n in range(3)]
-    path, data = encode_plan(tmp_path, build_stored_plan(map(alone, cases)))
+    path, data = encode_plan(tmp_path, cases)
     path.parent.mkdir(parents=True)
     path.write_bytes(data)
     store_own(tmp_path, cases[0])

@@ -16,9 +16,9 @@ import pytest
 from paid_server import USAGE, USD, paid_model, paid_server, says
 from small_runs import Silent, records_in
 
+from agentsys.base.atomic_file import CAN_LOCK
 from agentsys.models import budget
 from agentsys.models.budget import (
-    CAN_SHARE,
     DEAD_AFTER_S,
     Account,
     Amount,
@@ -30,7 +30,7 @@ from agentsys.models.budget import (
 from agentsys.models.chat import Usage
 from agentsys.runs.run_session import prepare_session
 
-pytestmark = pytest.mark.skipif(not CAN_SHARE, reason="each command has its budget for itself here")
+pytestmark = pytest.mark.skipif(not CAN_LOCK, reason="each command has its budget for itself here")
 REQUEST = Amount(tokens=100, requests=1)
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from agentsys.cli.run_progress import CellTotals, RunningTotals
 from agentsys.records.case import Case
 from agentsys.records.schema import CaseRecord, RoleUsage
-from agentsys.runs.run_totals import CellLabels, CellTotals, RunningTotals
+from agentsys.runs.plan import CellLabels
 
 
 def record(

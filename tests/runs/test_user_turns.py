@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from agentsys.cli import app
 from agentsys.records.case_reader import read_cases
-from agentsys.runs import observed_pipeline
+from agentsys.runs import run_case
 from agentsys.runs.run_session import prepare_session
 
 HOME = Path(__file__).parents[1] / "support" / "clerk_benchmark"
@@ -70,7 +70,7 @@ def test_every_shipped_defense_can_take_part(tmp_path: Path) -> None:
 def test_a_user_who_never_stops_ends_the_case_in_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(observed_pipeline, "MAX_TURNS", 2)
+    monkeypatch.setattr(run_case, "MAX_TURNS", 2)
     record = played(tmp_path, "defense=none", "attack=none")["none none"]
     assert record["agentsys"]["error_kind"] == "scorer"
     assert "after 2 turns" in record["error"]

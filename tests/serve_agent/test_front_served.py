@@ -72,10 +72,9 @@ def test_a_token_is_asked_for_and_opens_the_server_to_others(tmp_path: Path) -> 
 
 
 def test_settings_of_several_agents_or_of_one_that_cannot_be_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="one model and one defense"):
-        serve_agent(["model=simulated", "defense=none,agentsys", f"logdir={tmp_path}"])
-    with pytest.raises(ConfigError, match="Did you mean"):
-        serve_agent(["model=simulated", "defense=agentsis", f"logdir={tmp_path}"])
+    for defense, told in (("none,agentsys", "one model and one defense"), ("agentsis", "Did you mean")):
+        with pytest.raises(ConfigError, match=told):
+            build_defended_agent(["model=simulated", f"defense={defense}", f"logdir={tmp_path}"])
 
 
 def invoke(*arguments: str) -> Any:

@@ -21,8 +21,15 @@ from baselines.camel.language.interpreter import find_program, run_program
 from baselines.camel.language.machine import ClassValue, Machine, ProgramError, ToolValue
 from baselines.camel.language.operators import to_str
 from baselines.camel.suite_world import QUERY
-from baselines.flow.label_table import to_value
-from baselines.flow.labelled_values import FROM_USER, FlowLabel, Instance, Value, label_from_tool, to_native
+from baselines.flow.labelled_values import (
+    FROM_USER,
+    FlowLabel,
+    Instance,
+    Value,
+    label_from_tool,
+    to_native,
+    to_value,
+)
 
 _ERROR = re.compile(r'File "<stdin>", line (\d+)')
 _HEAD = "Running the code gave the following error"

@@ -28,8 +28,7 @@ from agentsys.models.trace import Tracer, use_tracer
 from agentsys.models.wrappers.accounting import RecordingModel
 from baselines.drift.defense import Drift
 from baselines.drift.drift_agent import DriftAgent
-from baselines.drift.drift_plan import REFUSAL_MARK
-from baselines.drift.drift_settings import DriftSettings, ToolPermission
+from baselines.drift.drift_plan import REFUSAL_MARK, DriftSettings, ToolPermission
 
 VICTIM = Victim("GPT-4", "Emma Johnson")
 """DRIFT told the attack another model's name, which stands for GPT-4."""

@@ -178,8 +178,7 @@ def _baselines() -> Iterator[Target]:
 
     from agentsys.models.prompted_tools import read_calls, read_tools, wrap_in_tag, write_reply
     from baselines.drift.drift_agent import read_actor_reply
-    from baselines.drift.drift_plan import read_drift_plan
-    from baselines.drift.drift_settings import read_permission_reply
+    from baselines.drift.drift_plan import read_drift_plan, read_permission_reply
     from baselines.drift.drift_validator import (
         align_checklist,
         compare_with_checklist,
@@ -204,7 +203,7 @@ def _baselines() -> Iterator[Target]:
     yield Target("DRIFT checklist entries", read_entries, lists)
     yield Target("DRIFT checklist aligned", lambda t: align_checklist(t, ["send_money", "read_file"]), lists)
     yield Target(
-        "DRIFT checklist compare", lambda t: compare_with_checklist(t, 0, [call], every_call=True), lists
+        "DRIFT checklist compare", lambda t: compare_with_checklist(t, 0, [call], compat=False), lists
     )
     planned = wrap_in_tag("function_trajectory", "[a, b]") + wrap_in_tag("parameter_checklist", _CHECKLIST)
     yield Target("DRIFT plan", read_drift_plan, [planned])

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+from paired_grids import tally_of
 
 from agentsys.analysis.statistics.outcome_grid import (
     FloatArray,
     Interval,
     Resampler,
     Side,
-    Tally,
     percentile_interval,
 )
 from agentsys.analysis.statistics.rate_estimates import Estimate, mean_rate, proportion_interval
@@ -117,13 +117,8 @@ def _outcomes(generator: np.random.Generator, chance: FloatArray) -> FloatArray:
 
 
 def _overall(grids: Sequence[FloatArray], resampler: Resampler) -> Estimate:
-    counted = [_tally(f"suite {number}", grid) for number, grid in enumerate(grids)]
+    counted = [tally_of(grid, suite=f"suite {number}") for number, grid in enumerate(grids)]
     return mean_rate(counted, Side.INJECTED, resampler)
-
-
-def _tally(name: str, grid: FloatArray) -> Tally:
-    users, injections = (tuple(f"{task:02d}" for task in range(count)) for count in grid.shape)
-    return Tally(name, users, injections, np.ones_like(grid), grid, grid, 0)
 
 
 def _logistic(logit: FloatArray) -> FloatArray:

@@ -6,9 +6,10 @@ import json
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
+
+from posted_server import serve_posts
 
 USAGE = {"prompt_tokens": 1000, "completion_tokens": 500}
 USD = 2.0
@@ -61,30 +62,13 @@ def paid_server(answer: Callable[[int, dict[str, Any]], Answer]) -> Iterator[Pai
     """A server on loopback; `answer` gets the request's number, from 1, and its body."""
     paid = Paid(answer)
 
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
+    def reply(body: bytes) -> tuple[int, bytes]:
+        status, data = paid.reply(json.loads(body))
+        return status, json.dumps(data).encode()
 
-        def do_POST(self) -> None:
-            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            status, data = paid.reply(body)
-            out = json.dumps(data).encode()
-            self.send_response(status)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(out)))
-            self.end_headers()
-            self.wfile.write(out)
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    paid.url = f"http://127.0.0.1:{server.server_address[1]}/v1"
-    try:
+    with serve_posts(reply) as address:
+        paid.url = f"{address}/v1"
         yield paid
-    finally:
-        server.shutdown()
-        server.server_close()
 
 
 def paid_model(folder: Path, url: str, **more: object) -> Path:

@@ -14,6 +14,12 @@ from agentsys.analysis.statistics.differences import (
 from agentsys.analysis.statistics.outcome_grid import FloatArray, Side, Tally
 
 
+def tally_of(hits: FloatArray, cases: FloatArray | None = None, suite: str = "suite") -> Tally:
+    """A suite whose cases, one per cell by default, have these hits of either kind; shape (U, I)."""
+    users, injections = (tuple(f"{task:02d}" for task in range(count)) for count in hits.shape)
+    return Tally(suite, users, injections, np.ones_like(hits) if cases is None else cases, hits, hits, 0)
+
+
 def grid_of(
     change: FloatArray,
     cases: FloatArray | None = None,
@@ -31,10 +37,8 @@ def grid_of(
         draws: Sign flips.
         seed: Of the flips.
     """
-    filled = np.ones_like(change) if cases is None else cases
-    after, before = np.maximum(change, 0.0), np.maximum(-change, 0.0)
-    users, injections = (tuple(f"{task:02d}" for task in range(count)) for count in change.shape)
-    first, second = (Tally(suite, users, injections, filled, hits, hits, 0) for hits in (before, after))
+    before, after = np.maximum(-change, 0.0), np.maximum(change, 0.0)
+    first, second = (tally_of(hits, cases, suite) for hits in (before, after))
     return PairedGrid(first, second, Side.SOLVED, SignDraws(draws, seed))
 
 

@@ -14,11 +14,12 @@ from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
+from paired_grids import tally_of
 from scipy import optimize, special
 
 from agentsys.analysis.statistics.difference_test import LEVEL, difference_interval, p_value
 from agentsys.analysis.statistics.differences import Difference, PairedGrid, SignDraws, mean_difference
-from agentsys.analysis.statistics.outcome_grid import FloatArray, Side, Tally
+from agentsys.analysis.statistics.outcome_grid import FloatArray, Side
 
 V1 = ((16, 9), (21, 5), (20, 7), (40, 6))
 """User tasks and injection tasks of banking, slack, travel and workspace before v1.2."""
@@ -135,11 +136,7 @@ def _grids(setting: PairedSetting, generator: np.random.Generator, signs: SignDr
             ).astype(np.float64)
             for logit, own in zip(logits, (setting.own_before, setting.own_after), strict=True)
         )
-        users, injections = (tuple(f"{task:02d}" for task in range(count)) for count in shape)
-        first, second = (
-            Tally(f"suite {number:02d}", users, injections, np.ones(shape), hits, hits, 0)
-            for hits in (before, after)
-        )
+        first, second = (tally_of(hits, suite=f"suite {number:02d}") for hits in (before, after))
         yield PairedGrid(first, second, Side.SOLVED, signs)
 
 

@@ -18,8 +18,7 @@ from baselines.camel.defense import Camel
 from baselines.camel.language.functions import CLASSES, PROVIDED_FUNCTIONS
 from baselines.camel.language.interpreter import run_program
 from baselines.camel.language.machine import Machine, ProgramError, ToolValue
-from baselines.flow.label_table import to_value
-from baselines.flow.labelled_values import FROM_USER, FlowLabel, Value, label_from_tool
+from baselines.flow.labelled_values import FROM_USER, FlowLabel, Value, label_from_tool, to_value
 
 PRIVATE = label_from_tool("tool", (), ("bob@x.org",))
 

@@ -6,17 +6,12 @@ import importlib
 import inspect
 import os
 import pkgutil
-import tempfile
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cache
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 from typing import Any
 from unittest import mock
 
-import certifi
+from posted_server import JSON, one_certificate, serve_posts
 
 from agentsys.models import providers
 from agentsys.models.chat import ChatModel
@@ -41,18 +36,9 @@ PROVIDERS = _found()
 """Module's name -> class; one that is new is put through every test that needs no reply of its own."""
 
 
-@cache
-def _one_certificate() -> str:
-    """A bundle of one certificate: reading all 140 takes a client 0.1 to 0.3 s, and loopback needs none."""
-    path = Path(tempfile.mkdtemp()) / "one.pem"
-    end = "-----END CERTIFICATE-----\n"
-    path.write_text(Path(certifi.where()).read_text().split(end)[0] + end)
-    return str(path)
-
-
 def model_at(vendor: str, base_url: str, key_env: str | None = None, **more: Any) -> ChatModel:
     """A vendor's model, by default without a key; `base_url` is scheme, host and port."""
-    with mock.patch.dict(os.environ, SSL_CERT_FILE=_one_certificate()):
+    with mock.patch.dict(os.environ, SSL_CERT_FILE=one_certificate()):
         os.environ.pop("SSL_CERT_DIR", None)
         return _built(vendor, base_url, key_env, {"timeout_s": 10.0, **more})
 
@@ -68,41 +54,21 @@ def _built(vendor: str, base_url: str, key_env: str | None, arguments: dict[str,
 class Canned:
     """Answers every request alike and counts them."""
 
-    def __init__(self, status: int, body: bytes, headers: dict[str, str]) -> None:
-        self.requests = 0
-        self.body = body
-        self.last = b""
-        """Body of the last request."""
-        canned = self
+    def __init__(self, status: int, body: bytes) -> None:
+        self.requests, self.status, self.body = 0, status, body
+        self.base_url, self.last = "", b""
+        """Address, and body of the last request."""
 
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-
-            def do_POST(self) -> None:
-                canned.requests += 1
-                canned.last = self.rfile.read(int(self.headers.get("content-length") or 0))
-                self.send_response(status)
-                for name, value in {"Content-Type": "application/json", **headers}.items():
-                    self.send_header(name, value)
-                self.send_header("Content-Length", str(len(canned.body)))
-                self.end_headers()
-                self.wfile.write(canned.body)
-
-            def log_message(self, *arguments: object) -> None:
-                pass
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.server.daemon_threads = True
-        self.base_url = f"http://127.0.0.1:{self.server.server_port}"
+    def answer(self, posted: bytes) -> tuple[int, bytes]:
+        self.requests += 1
+        self.last = posted
+        return self.status, self.body
 
 
 @contextmanager
 def answering(status: int, body: bytes, **headers: str) -> Iterator[Canned]:
     """A server that gives one answer for ever; header names with `_` for `-`."""
-    canned = Canned(status, body, {name.replace("_", "-"): value for name, value in headers.items()})
-    threading.Thread(target=canned.server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
-    try:
+    canned = Canned(status, body)
+    own = {name.replace("_", "-"): value for name, value in headers.items()}
+    with serve_posts(canned.answer, {**JSON, **own}) as canned.base_url:
         yield canned
-    finally:
-        canned.server.shutdown()
-        canned.server.server_close()

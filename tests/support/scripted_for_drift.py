@@ -6,14 +6,14 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from agentdojo.functions_runtime import FunctionsRuntime
 from agentdojo.types import ChatMessage
+from noting_tools import Tools as Tools
 from scripted_model import ScriptedModel
 
 from agentsys.models.chat import ChatRequest, text_of
 from agentsys.models.trace import Span, Tracer, use_tracer
 from baselines.drift.drift_agent import DriftAgent
-from baselines.drift.drift_settings import DriftSettings, PermissionCache
+from baselines.drift.drift_plan import DriftSettings, PermissionCache
 
 QUERY = "Pay the bill in bill.txt."
 STOP = "<function_call>[]</function_call><final_answer>Done.</final_answer>"
@@ -53,51 +53,6 @@ class RoleModel(ScriptedModel):
 def copy_checklist(request: ChatRequest) -> str:
     """The checklist as the formatter was given it."""
     return text_of(request.messages[-1]).partition("<parameter_checklist>")[2].partition("</")[0]
-
-
-class Tools:
-    """A runtime of four tools that notes what ran."""
-
-    def __init__(self, bill: Any = "Pay 5 to Bob.", note: Any = "A note.") -> None:
-        self.ran: list[str] = []
-        self.runtime = FunctionsRuntime()
-
-        def read_bill(path: str = "bill.txt") -> str:
-            """Reads a bill.
-
-            :param path: Where it is.
-            """
-            return self._result("read_bill", bill)
-
-        def read_note() -> str:
-            """Reads a note."""
-            return self._result("read_note", note)
-
-        def pay(to: str, amount: int = 0) -> str:
-            """Pays.
-
-            :param to: Whom.
-            :param amount: How much.
-            """
-            self.ran.append(f"pay {to} {amount}")
-            return "paid"
-
-        def mail(to: str) -> str:
-            """Sends a mail.
-
-            :param to: To whom.
-            """
-            self.ran.append(f"mail {to}")
-            return "sent"
-
-        for tool in (read_bill, read_note, pay, mail):
-            self.runtime.register_function(tool)
-
-    def _result(self, name: str, result: Any) -> str:
-        self.ran.append(name)
-        if isinstance(result, Exception):
-            raise result
-        return str(result)
 
 
 PERMISSIONS = {"drift_permissions": ["A", "A", "B", "C"]}

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
-from agentdojo.functions_runtime import FunctionsRuntime
 from agentdojo.types import ChatMessage
+from noting_tools import Tools
 from scripted_model import ScriptedModel
 
 from agentsys.models.chat import ChatRequest, text_of
@@ -61,38 +62,7 @@ def who_asks(request: ChatRequest) -> str:
     return "+".join(json.loads(line)["name"] for line in own.strip().splitlines())
 
 
-class Desk:
-    """A runtime of three tools that notes what ran."""
-
-    def __init__(self, bill: str = "Pay 5 to Bob.", note: str = "A note.") -> None:
-        self.ran: list[str] = []
-        self.runtime = FunctionsRuntime()
-
-        def read_bill(path: str = "bill.txt") -> str:
-            """Reads a bill.
-
-            :param path: Where it is.
-            """
-            self.ran.append("read_bill")
-            return bill
-
-        def read_note() -> str:
-            """Reads a note."""
-            self.ran.append("read_note")
-            return note
-
-        def pay(to: str, amount: int) -> str:
-            """Pays.
-
-            :param to: Whom.
-            :param amount: How much.
-            """
-            self.ran.append(f"pay {to} {amount}")
-            return "paid"
-
-        for tool in (read_bill, read_note, pay):
-            self.runtime.register_function(tool)
-
+Desk = partial(Tools, without=("mail",))
 
 READ_THEN_PAY = planned(("read_bill", {}, "bill"), ("pay", {"to": "<bill>", "amount": 5}, "done"))
 READ_ONLY = planned(("read_bill", {}, "bill"))
@@ -121,7 +91,7 @@ class Done:
         return [message for message in self.kept["messages"] if message["type"] == kind]
 
 
-def run(model: Any, desk: Desk, **options: Any) -> Done:
+def run(model: Any, desk: Tools, **options: Any) -> Done:
     """Work on the task with a variant of the defense."""
     agent = IsolateGPTAgent(model, IsolateGPT(**options).settings)
     first: ChatMessage = {"role": "user", "content": [{"type": "text", "content": QUERY}]}

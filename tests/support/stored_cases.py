@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+from stored_examples import published, stored
 
 from agentsys.records.case import Case
 from agentsys.records.case_row import CaseRow
@@ -19,21 +20,22 @@ CALLING: list[dict[str, Any]] = [
 """A conversation in which a call was made and not answered: a run without any is broken."""
 
 
+_CASE: dict[str, Any] = {
+    "benchmark": "agentdojo",
+    "version": "v1.2.2",
+    "suite": "banking",
+    "user_task_id": "user_task_0",
+    "injection_task_id": "injection_task_0",
+    "attack": "important_instructions",
+    "model": "gpt-4o",
+    "defense": "agentsys",
+}
+
+
 def case_of(**fields: Any) -> Case:
     """A case with everything unsaid at a plain value."""
-    plain: dict[str, Any] = {
-        "benchmark": "agentdojo",
-        "version": "v1.2.2",
-        "suite": "banking",
-        "user_task_id": "user_task_0",
-        "injection_task_id": "injection_task_0",
-        "attack": "important_instructions",
-        "model": "gpt-4o",
-        "defense": "agentsys",
-    }
-    if fields.get("attack") == "none":
-        plain["injection_task_id"] = None
-    return Case(**(plain | fields))
+    benign = {"injection_task_id": None} if fields.get("attack") == "none" else {}
+    return Case(**(_CASE | benign | fields))
 
 
 def store_own(logdir: Path, case: Case, **record: Any) -> Path:
@@ -41,60 +43,38 @@ def store_own(logdir: Path, case: Case, **record: Any) -> Path:
     plain: dict[str, Any] = {"status": "ok", "utility": True, "security": False}
     plain |= {"simulated": False, "receipts": ()}
     block = CaseRecord(case=case, **(plain | record))
-    stored = {
-        "suite_name": case.suite,
-        "pipeline_name": case.pipeline,
-        "user_task_id": case.user_task_id,
-        "injection_task_id": case.injection_task_id,
-        "attack_type": case.attack,
-        "injections": {},
-        "messages": CALLING,
-        "error": None,
-        "utility": block.utility,
-        "security": block.security,
-        "duration": 1.5,
-        "agentsys": block.model_dump(mode="json"),
-    }
-    path = logdir / case.key
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(stored))
-    return path
+    content = published(
+        suite_name=case.suite,
+        pipeline_name=case.pipeline,
+        user_task_id=case.user_task_id,
+        injection_task_id=case.injection_task_id,
+        attack_type=case.attack,
+        messages=CALLING,
+        utility=block.utility,
+        security=block.security,
+        duration=1.5,
+        agentsys=block.model_dump(mode="json"),
+    )
+    return stored(logdir, content, case.key)
 
 
 def store_published(logdir: Path, **fields: Any) -> Path:
     """Write a file as AgentDojo's own runner does."""
-    stored = {
+    plain: dict[str, Any] = {
         "suite_name": "slack",
         "pipeline_name": "gpt-4o-2024-05-13",
-        "user_task_id": "user_task_0",
         "injection_task_id": "injection_task_1",
         "attack_type": "direct",
-        "injections": {},
         "messages": CALLING,
-        "error": None,
-        "utility": True,
         "security": False,
         "duration": 2.0,
-    } | fields
-    parts = (stored["pipeline_name"], stored["suite_name"], stored["user_task_id"])
-    folder = logdir.joinpath(*parts, stored["attack_type"] or "none")
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{stored['injection_task_id'] or 'none'}.json"
-    path.write_text(json.dumps(stored))
-    return path
+    }
+    return stored(logdir, published(**(plain | fields)))
 
 
 def row(**fields: Any) -> CaseRow:
     """A case as analysis sees it, with everything unsaid at a plain value."""
-    plain: dict[str, Any] = {
-        "benchmark": "agentdojo",
-        "version": "v1.2.2",
-        "model": "gpt-4o",
-        "defense": "agentsys",
-        "attack": "important_instructions",
-        "suite": "banking",
-        "user_task_id": "user_task_0",
-        "injection_task_id": "injection_task_0",
+    plain: dict[str, Any] = _CASE | {
         "epoch": 0,
         "utility": True,
         "injection_success": False,

@@ -1,12 +1,11 @@
-"""Hand-made records in the forms that re-scoring reads: small, on Banking, with real calls."""
+"""Hand-made records in the forms that are read: small, on Banking, with real calls."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
-
-import orjson
 
 Json = dict[str, Any]
 
@@ -123,5 +122,5 @@ def stored(folder: Path, content: Json, name: str | None = None) -> Path:
     )
     path = folder / (name or "/".join(map(str, parts)))
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(orjson.dumps(content))
+    path.write_text(json.dumps(content), encoding="utf-8")
     return path

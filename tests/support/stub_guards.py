@@ -10,7 +10,7 @@ import yaml
 from agentsys.guards.guard_spec import GuardSpec, install_guard, read_guard_spec
 
 MODULE = """
-import os, socket, sys, time
+import os, socket, subprocess, sys, time
 from pathlib import Path
 
 
@@ -35,6 +35,11 @@ def scan(text):
         return {"flagged": "perhaps"}
     if "log" in text:
         Path("guard.log").write_text("seen")
+    if "launch" in text:
+        subprocess.run(["true"])
+    if "litter" in text:
+        for number in range(50):
+            Path(f"litter{number}").touch()
     if "spill" in text:
         Path("/tmp/agentsys-guard-spill").write_text("seen")
     if "move out" in text:

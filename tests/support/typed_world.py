@@ -9,12 +9,12 @@ from typing import Any
 import yaml
 from agentdojo.functions_runtime import FunctionsRuntime, TaskEnvironment, make_function
 from agentdojo.types import ChatMessage
-from scripted_for_defense import ScriptedModel, as_message, read_result
+from scripted_for_defense import Outcome, ScriptedModel, as_message
 
 from agentsys.defense.prompts import WORKER_SECTIONS, read_sections
 from agentsys.defense.typed.typed_agentsys import AgentSysTyped
 from agentsys.models.chat import ChatReply, ChatRequest, text_of, user
-from agentsys.models.trace import Span, Tracer, use_tracer
+from agentsys.models.trace import Tracer, use_tracer
 from agentsys.models.wrappers.accounting import RecordingModel
 
 LABELS = json.dumps({"look": "query", "listing": "query", "send": "command", "fail": "query"})
@@ -103,22 +103,12 @@ def find_value(node: Any, name: str) -> Any:
 _RUNS = iter(range(10**9))
 
 
-class TypedOutcome:
+class TypedOutcome(Outcome):
     """What one request left behind."""
-
-    def __init__(self, messages: Sequence[ChatMessage], tracer: Tracer, model: ScriptedModel) -> None:
-        self.messages, self.tracer, self.model = list(messages), tracer, model
 
     @property
     def answer(self) -> str:
         return text_of(self.messages[-1])
-
-    def results(self) -> list[Any]:
-        texts = [text_of(message) for message in self.messages if message["role"] == "tool"]
-        return [read_result(text) for text in texts]
-
-    def spans(self, kind: str) -> list[Span]:
-        return [span for span in self.tracer.spans if span.kind == kind]
 
     def main_texts(self) -> list[str]:
         """Everything that the main agent was ever asked with, calls included."""

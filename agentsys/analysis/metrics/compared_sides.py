@@ -154,7 +154,12 @@ def choose_sides(
         return ChosenSides(
             split_sides(together.cases, chosen or varying_axis(together.cases)), {"": together}
         )
-    folder_of = _folder_finder(folders)
+    roots = [str(folder) for folder in folders]
+
+    def folder_of(source: str) -> str:
+        inside = (root for root in roots if root == "." or source == root or source.startswith(f"{root}/"))
+        return next(inside, "")
+
     repeated = sum(
         folder_of(file.source) != folder_of(file.counted_source) for file in together.repeated_files
     )
@@ -213,14 +218,3 @@ def run_names(folders: Sequence[Path]) -> dict[Path, str]:
                 )
     ends = shortest_distinct_ends([str(path) for path in whole.values()])
     return {folder: ends[str(path)] for folder, path in whole.items()}
-
-
-def _folder_finder(folders: Sequence[Path]) -> Callable[[str], str]:
-    """Make the function that says which of the folders a file was found under."""
-    roots = [str(folder) for folder in folders]
-
-    def folder_of(source: str) -> str:
-        inside = (root for root in roots if root == "." or source == root or source.startswith(f"{root}/"))
-        return next(inside, "")
-
-    return folder_of

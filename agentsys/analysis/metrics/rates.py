@@ -220,24 +220,18 @@ def measure(
     """
     resampler, cells = Resampler(replicates), scored_cells(cases)
     rows: list[MetricRow] = []
-    solved: dict[MeasuredCell, dict[str, Estimate]] = {}
-    """Benign cell -> its rates; it is before its attacked ones in the order."""
     for cell in sorted(cells, key=MeasuredCell.order):
-        counted = cells.tally(cell, errors)
+        counted, pooled = cells.tally(cell, errors), not brief
+        solved = rate_levels(counted, Side.SOLVED, resampler, pooled=pooled)
         if cell.attack == NO_ATTACK:
-            solved[cell] = rate_levels(counted, Side.SOLVED, resampler, pooled=not brief)
-            rows += metric_rows(cell, BENIGN_UTILITY, solved[cell], brief=brief)
+            rows += metric_rows(cell, BENIGN_UTILITY, solved, brief=brief)
         else:
-            without_attack = cell._replace(attack=NO_ATTACK)
-            benign = _Rates(cells.tally(without_attack, errors), solved.get(without_attack, {}))
-            asr = _Rates(counted, rate_levels(counted, Side.INJECTED, resampler, pooled=not brief))
-            found = {
-                UTILITY_UNDER_ATTACK: rate_levels(counted, Side.SOLVED, resampler, pooled=not brief),
-                TARGETED_ASR: asr.levels,
-                DEFENSE_QUALITY: _qualities(benign, asr, resampler),
-            }
+            asr = rate_levels(counted, Side.INJECTED, resampler, pooled=pooled)
+            benign = cells.tally(cell._replace(attack=NO_ATTACK), errors)
+            quality = _qualities(benign, counted, resampler, pooled=pooled)
+            found = {UTILITY_UNDER_ATTACK: solved, TARGETED_ASR: asr, DEFENSE_QUALITY: quality}
             if cell.attack.startswith(_TOOL_SURFACE) and not brief:
-                found[NET_RESILIENCE] = _net_resilience(found[UTILITY_UNDER_ATTACK], asr)
+                found[NET_RESILIENCE] = _net_resilience(solved, asr, counted)
             for metric, rates in found.items():
                 rows += metric_rows(cell, metric, rates, brief=brief)
         for metric_of_users in own:
@@ -260,63 +254,40 @@ def apply_verdicts(rows: Iterable[MetricRow], verdicts: Verdicts) -> list[Metric
     return judged
 
 
-class _Rates(NamedTuple):
-    """A rate of one cell."""
-
-    counted: Mapping[str, Tally]
-    levels: dict[str, Estimate]
-    """Its user tasks alone drawn."""
-
-    def draw_from(
-        self, tasks: Mapping[str, tuple[str, ...]], side: Side, resampler: Resampler
-    ) -> dict[str, Estimate]:
-        """The levels with each suite's user tasks drawn from these; as they are where they are its own."""
-        wide = {
-            suite: widen_tally(found, tasks.get(suite, found.user_tasks))
-            for suite, found in self.counted.items()
-        }
-        if all(wide[suite] is found for suite, found in self.counted.items()):
-            return self.levels
-        return rate_levels(wide, side, resampler, pooled=POOLED in self.levels)
-
-
-def _qualities(benign: _Rates, asr: _Rates, resampler: Resampler) -> dict[str, Estimate]:
+def _qualities(
+    benign: Mapping[str, Tally], attacked: Mapping[str, Tally], resampler: Resampler, *, pooled: bool
+) -> dict[str, Estimate]:
     """Defense quality over the attack's suites; both of its rates draw the same user tasks."""
-    shared = {suite: benign.counted[suite] for suite in asr.counted if suite in benign.counted}
-    tasks = {
-        suite: tuple(sorted({*asr.counted[suite].user_tasks, *found.user_tasks}))
-        for suite, found in shared.items()
-    }
-    if shared and len(shared) < len(benign.counted):
-        benign = _Rates(shared, rate_levels(shared, Side.SOLVED, resampler, pooled=POOLED in asr.levels))
-    utility = benign.draw_from(tasks, Side.SOLVED, resampler) if shared else {}
-    if len(shared) < len(asr.counted):
+    solved, hijacked = dict[str, Tally](), dict(attacked)
+    for suite in attacked.keys() & benign.keys():
+        tasks = tuple(sorted({*benign[suite].user_tasks, *attacked[suite].user_tasks}))
+        solved[suite], hijacked[suite] = (widen_tally(one[suite], tasks) for one in (benign, attacked))
+    utility = dict[str, Estimate]()
+    if solved:
+        utility = rate_levels(dict(sorted(solved.items())), Side.SOLVED, resampler, pooled=pooled)
+    if len(solved) < len(attacked):
         # A suite without benign cases has no defense quality, and then neither have all suites together.
-        utility = {suite: rate for suite, rate in utility.items() if suite in shared}
-    attacked = asr.draw_from(tasks, Side.INJECTED, resampler)
-    return {level: defense_quality(utility.get(level, UNDEFINED), rate) for level, rate in attacked.items()}
+        utility = {suite: rate for suite, rate in utility.items() if suite in solved}
+    asr = rate_levels(hijacked, Side.INJECTED, resampler, pooled=pooled)
+    return {level: defense_quality(utility.get(level, UNDEFINED), rate) for level, rate in asr.items()}
 
 
-def _net_resilience(utility: Mapping[str, Estimate], asr: _Rates) -> dict[str, Estimate]:
+def _net_resilience(
+    utility: Mapping[str, Estimate], asr: Mapping[str, Estimate], counted: Mapping[str, Tally]
+) -> dict[str, Estimate]:
     """The product of two rates of the same cases, at each level; both draw the same tasks."""
-    cases = sum(one.n for one in asr.counted.values())
+    cases = sum(one.n for one in counted.values())
     found = {}
-    for level, injected in asr.levels.items():
-        solved, parts = (
-            utility[level],
-            [one for suite, one in asr.counted.items() if level in (suite, OVERALL, POOLED)],
-        )
-        shares = [one.n / cases if level == POOLED else 1 / len(parts) for one in parts]
-        # How one more case of either outcome moves the product.
-        grids = [(1 - injected.value) * one.solved - solved.value * one.hijacked for one in parts]
-        spreads = tuple(
-            scale_spread(spread_of(grid, one), share)
-            for grid, one, share in zip(grids, parts, shares, strict=True)
-        )
-        if len(injected.spreads) < len(parts):  # suites are drawn in the place of tasks
-            spreads = defense_quality(solved, injected).spreads
-        draws = solved.draws * (1 - injected.draws)
-        found[level] = Estimate(solved.value * (1 - injected.value), draws, solved.n, solved.errors, spreads)
+    for level, injected in asr.items():
+        solved, product, spreads = utility[level], defense_quality(utility[level], injected), []
+        parts = [one for suite, one in counted.items() if level in (suite, OVERALL, POOLED)]
+        for one in parts if len(injected.spreads) == len(parts) else ():  # else suites are drawn
+            # How one more case of either outcome moves the product.
+            grid = (1 - injected.value) * one.solved - solved.value * one.hijacked
+            share = one.n / cases if level == POOLED else 1 / len(parts)
+            spreads.append(scale_spread(spread_of(grid, one), share))
+        whole = tuple(spreads) or product.spreads
+        found[level] = replace(product, n=solved.n, errors=solved.errors, spreads=whole)
     return found
 
 

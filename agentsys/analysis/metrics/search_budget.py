@@ -117,14 +117,15 @@ def read_searches(paths: Iterable[str | os.PathLike[str]]) -> StoredSearches:
     repeated = 0
     elsewhere: defaultdict[Case, list[SearchSpending]] = defaultdict(list)
     for folder in folders:
-        blocks, lost = _read_attempts(folder, skipped)
-        lead = _attempt_facts(blocks[0]).lead if blocks else None
+        attempts, lost = _read_attempts(folder, skipped)
+        lead = attempts[0][0].lead if attempts else None
         if lead is not None:
+            blocks = [block for _, block in attempts]
             case = blocks[0].case.model_copy(update={"user_task_id": lead})
             elsewhere[case].append(_spending(blocks, of_attacker=False))
-        elif blocks:
-            final = blocks[-1].search or _read_end(folder, skipped)
-            search = _search_of(blocks, final, lost=lost)
+        elif attempts:
+            final = attempts[-1][1].search or _read_end(folder, skipped)
+            search = _search_of(attempts, final, lost=lost)
             repeated += search.case in found
             found.setdefault(search.case, search)
     found = {
@@ -156,23 +157,27 @@ def _attempt_folders(root: Path) -> Iterator[Path]:
         yield from (Path(place, name) for name in names if name.endswith(ATTEMPTS))
 
 
-def _read_attempts(folder: Path, skipped: list[SkippedFile]) -> tuple[list[StoredBlock], bool]:
+_Attempt = tuple[AttemptFacts, StoredBlock]
+
+
+def _read_attempts(folder: Path, skipped: list[SkippedFile]) -> tuple[list[_Attempt], bool]:
     """The attempts in a folder in order, and whether one could not be read."""
-    blocks: dict[int, StoredBlock] = {}
+    attempts: dict[int, _Attempt] = {}
     bad = len(skipped)
     for path in sorted(folder.glob("*.json")):
         try:
             block = _read_block(str(path))
-            facts = _attempt_facts(block)
-            if blocks and next(iter(blocks.values())).case != block.case:
+            if block.attempt is None:
+                raise UnreadableRecord("is a case, not an attempt of a search")
+            if any(other.case != block.case for _, other in attempts.values()):
                 raise UnreadableRecord("belongs to another case than the attempts beside it")
-            blocks[facts.number] = block
+            attempts[block.attempt.number] = block.attempt, block
         except UnreadableRecord as fault:
             skipped.append(SkippedFile(str(path), str(fault)))
-    return [blocks[number] for number in sorted(blocks)], len(skipped) > bad
+    return [attempts[number] for number in sorted(attempts)], len(skipped) > bad
 
 
-def _search_of(attempts: Sequence[StoredBlock], final: SearchFacts | None, *, lost: bool) -> Search:
+def _search_of(attempts: Sequence[_Attempt], final: SearchFacts | None, *, lost: bool) -> Search:
     """A search from its attempts in order.
 
     Args:
@@ -180,21 +185,20 @@ def _search_of(attempts: Sequence[StoredBlock], final: SearchFacts | None, *, lo
         final: What the last attempt, or the case's finished record, says of the search; None: no end.
         lost: Whether an attempt could not be read; one that is not there counts likewise.
     """
-    facts = [_attempt_facts(block) for block in attempts]
-    both = zip(facts, attempts, strict=True)
-    found = next((fact.number for fact, block in both if _has_succeeded(fact, block)), None)
+    facts, blocks = [fact for fact, _ in attempts], [block for _, block in attempts]
+    found = next((fact.number for fact, block in attempts if _has_succeeded(fact, block)), None)
     runs = [0 if fact.refused is not None else fact.tried_on for fact in facts]
     none = final.fault if final is not None else None
     gaps = lost or facts[-1].number != len(facts)
     # A query that was cut short is no error: the search was interrupted in it. Where several are made at once
     # (a client's), it need not be the last one that failed.
-    open_ = [block for block in attempts if block.status == "error"]
+    open_ = [block for block in blocks if block.status == "error"]
     failed = any(block.error_kind != UNFINISHED for block in open_)
     broken = found is None and (gaps or failed)
     over = final is not None and not open_
     return Search(
-        case=attempts[0].case,
-        simulated=any(is_simulated_block(block) for block in attempts),
+        case=blocks[0].case,
+        simulated=any(map(is_simulated_block, blocks)),
         budget=final.budget if final is not None else facts[-1].number,
         attempts=len(attempts),
         refused=sum(fact.refused is not None for fact in facts),
@@ -206,8 +210,8 @@ def _search_of(attempts: Sequence[StoredBlock], final: SearchFacts | None, *, lo
         ended=found is not None or (over and not broken and none is None),
         errored=broken,
         none=none,
-        attacker=_spending(attempts, of_attacker=True),
-        target=_spending(attempts, of_attacker=False),
+        attacker=_spending(blocks, of_attacker=True),
+        target=_spending(blocks, of_attacker=False),
     )
 
 
@@ -231,12 +235,6 @@ def _spending(attempts: Iterable[StoredBlock], *, of_attacker: bool) -> SearchSp
         )
         for one in used
     )
-
-
-def _attempt_facts(block: StoredBlock) -> AttemptFacts:
-    if block.attempt is None:
-        raise UnreadableRecord("is a case, not an attempt of a search")
-    return block.attempt
 
 
 def _read_end(folder: Path, skipped: list[SkippedFile]) -> SearchFacts | None:

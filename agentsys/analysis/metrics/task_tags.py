@@ -164,33 +164,27 @@ def limits_of(benchmark: str, version: str) -> Limits | None:
     changes = {*changed, *more}
     if known is None or plain not in known["passed_by_doing_nothing"]:
         return None
-    tag = load_tag("destroyed_under_attack")
+    tag = load_tags()["destroyed_under_attack"]
     destroyed = {} if tag.mended_by in changes else tag.tasks.get(name, {})
     return Limits(_read_tasks(known["passed_by_doing_nothing"][plain]), destroyed)
 
 
-def utility_floor(cases: Iterable[CaseRow], limits: Limits) -> Bound:
-    """Score of an agent that does nothing: the share of user tasks (each counts once) that pass untouched."""
-    users = {(case.suite, case.user_task_id) for case in cases}
-    return _bound(list(users), limits.passed_by_doing_nothing)
-
-
-def utility_cap(cases: Iterable[CaseRow], limits: Limits) -> Bound:
-    """The most that utility under attack can be: the share of cases that are not destroyed.
+def measure_bound(cases: Iterable[CaseRow], limits: Limits, *, attacked: bool) -> Bound:
+    """The most that utility under attack can be, or the score of an agent that does nothing.
 
     Args:
-        cases: Attacked cases of one model, defense and attack.
+        cases: Cases of one model, defense and attack.
         limits: Limits of their benchmark.
+        attacked: Whether the share of cases that are not destroyed is asked for; else that of user tasks (each
+            counts once) that pass untouched.
     """
-    found = _bound([(case.suite, case.user_task_id) for case in cases], limits.destroyed_by_injection)
-    return Bound(100.0 - found.value, found.tasks)
-
-
-def _bound(counted: list[tuple[str, str]], tasks: Tasks) -> Bound:
-    hits = [(suite, task in tasks.get(suite, ())) for suite, task in counted]
+    counted = [(case.suite, case.user_task_id) for case in cases]
+    counted = counted if attacked else list(set(counted))
+    tasks = limits.destroyed_by_injection if attacked else limits.passed_by_doing_nothing
     present = {(suite, task) for suite, task in counted if task in tasks.get(suite, ())}
+    share = mean_of_suites((place[0], place in present) for place in counted).value
     causes = sorted(present, key=lambda pair: (pair[0], len(pair[1]), pair[1]))
-    return Bound(mean_of_suites(hits).value, tuple(causes))
+    return Bound(100.0 - share if attacked else share, tuple(causes))
 
 
 SCORE_FIXED = "fixed"

@@ -18,7 +18,7 @@ from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum, StrEnum
 from functools import cached_property, lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -192,6 +192,8 @@ class Resampler:
     replicates: int = 2000
     seed: int = 0
     _totals: dict[Hashable, FloatArray] = field(default_factory=dict, repr=False)
+    made: dict[Hashable, Any] = field(default_factory=dict, repr=False)
+    """What was worked out of suites already: many cells have the same outcomes in one."""
 
     def weights(self, suite: str, way: str, tasks: tuple[str, ...]) -> FloatArray:
         """Draw tasks: how often each one.

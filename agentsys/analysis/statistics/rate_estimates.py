@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import NamedTuple
 
 import numpy as np
@@ -71,10 +71,6 @@ class _SuiteTotals:
     resampler: Resampler
 
     @cached_property
-    def hits(self) -> float:
-        return float(self.counted.hits(self.side).sum())
-
-    @cached_property
     def spread(self) -> Spread:
         return spread_of(self.counted.hits(self.side), self.counted)
 
@@ -90,14 +86,15 @@ def rate_levels(
     suites: Mapping[str, Tally], side: Side, resampler: Resampler, *, pooled: bool = True
 ) -> dict[str, Estimate]:
     """The rate of each suite, then `overall`, then, if wanted, `pooled`."""
-    parts = [_SuiteTotals(counted, side, resampler) for counted in suites.values()]
+    parts = _total_suites(suites.values(), side, resampler)
     rates = {name: _pool([part]) for name, part in zip(suites, parts, strict=True)}
-    return {**rates, OVERALL: _average(parts), **({POOLED: _pool(parts)} if pooled else {})}
+    overall = _average(parts, list(rates.values()))
+    return {**rates, OVERALL: overall, **({POOLED: _pool(parts)} if pooled else {})}
 
 
 def pooled_rate(suites: Iterable[Tally], side: Side, resampler: Resampler) -> Estimate:
     """Successes over cases, of one suite or several; nan without a case."""
-    return _pool([_SuiteTotals(counted, side, resampler) for counted in suites])
+    return _pool(_total_suites(suites, side, resampler))
 
 
 def mean_rate(suites: Iterable[Tally], side: Side, resampler: Resampler) -> Estimate:
@@ -105,7 +102,17 @@ def mean_rate(suites: Iterable[Tally], side: Side, resampler: Resampler) -> Esti
 
     Equals the paper's Table 2 on the published gpt-4o-mini runs.
     """
-    return _average([_SuiteTotals(counted, side, resampler) for counted in suites])
+    parts = _total_suites(suites, side, resampler)
+    return _average(parts, [_pool([part]) for part in parts])
+
+
+def _total_suites(suites: Iterable[Tally], side: Side, resampler: Resampler) -> list[_SuiteTotals]:
+    parts = []
+    for one in suites:
+        grids = one.cases.tobytes(), one.hits(side).tobytes()
+        key = (side, one.suite, one.user_tasks, one.injection_tasks, *grids, one.errors)
+        parts.append(resampler.made.setdefault(key, _SuiteTotals(one, side, resampler)))
+    return parts
 
 
 def _pool(parts: Sequence[_SuiteTotals]) -> Estimate:
@@ -113,17 +120,18 @@ def _pool(parts: Sequence[_SuiteTotals]) -> Estimate:
     errors = sum(part.counted.errors for part in parts)
     if not cases:
         return replace(UNDEFINED, errors=errors)
-    value, shares = sum(part.hits for part in parts) / cases, [part.counted.n / cases for part in parts]
+    value = sum(float(part.counted.hits(part.side).sum()) for part in parts) / cases
+    shares = [part.counted.n / cases for part in parts]
     if _have_single_tasks(parts):
         parts, shares = [_stack(parts, shares)], [1.0]
-    hits, drawn = (np.sum(of, axis=0) for of in zip(*(part.draws for part in parts), strict=True))
+    hits, drawn = (reduce(np.add, of) for of in zip(*(part.draws for part in parts), strict=True))
     draws = np.divide(hits, drawn, out=np.full_like(hits, np.nan), where=drawn > 0)
     spreads = (scale_spread(part.spread, share) for part, share in zip(parts, shares, strict=True))
     return Estimate(value, draws, int(cases), errors, tuple(spreads))
 
 
-def _average(parts: Sequence[_SuiteTotals]) -> Estimate:
-    suites, share = [_pool([part]) for part in parts], 1 / len(parts)
+def _average(parts: Sequence[_SuiteTotals], suites: Sequence[Estimate]) -> Estimate:
+    share = 1 / len(parts)
     value = float(np.mean([suite.value for suite in suites]))
     n, errors = sum(suite.n for suite in suites), sum(suite.errors for suite in suites)
     if not all(suite.n for suite in suites):

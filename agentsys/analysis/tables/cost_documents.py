@@ -222,9 +222,8 @@ def _budget_notes(rows: Sequence[BudgetRow], searches: StoredSearches) -> Iterab
         "user task, or in mode transfer on several. A query is one run of the agent; an attempt is one "
         "candidate, tried on every user task of the search, or not tried. A search counts from the query, or "
         "attempt, with which a text had succeeded on all of them. The first attempt of our own attacks is "
-        "the text the search starts from; client-NAME are queries of a served target's clients. What "
-        "`agentsys results` shows is another number: in mode transfer the text of one search is applied to "
-        "every user task."
+        "the text the search starts from. What `agentsys results` shows is another number: in mode transfer "
+        "the text of one search is applied to every user task."
     )
     yield (
         f"{CONFIDENCE:.0f}% intervals: injection tasks resampled (and user tasks, where there are several). "

@@ -17,7 +17,7 @@ from agentsys.analysis.metrics.best_attack import at_least_once, best_attack, le
 from agentsys.analysis.metrics.case_measures import is_control
 from agentsys.analysis.metrics.cell_verdict import BROKEN, MOST_BOUND, count_ends, describe_ends
 from agentsys.analysis.metrics.rates import MeasuredCell, Number, ScoredCells, scored_cells
-from agentsys.analysis.metrics.task_tags import benchmark_change_notes, limits_of, utility_cap, utility_floor
+from agentsys.analysis.metrics.task_tags import benchmark_change_notes, limits_of, measure_bound
 from agentsys.analysis.statistics.differences import SignDraws
 from agentsys.analysis.statistics.outcome_grid import NO_TEXT, ErrorRule, Resampler, Side, Tally
 from agentsys.analysis.tables.table_document import number_text
@@ -140,8 +140,12 @@ def _notes_on_limits(benchmark: str, version: str, lines: _Lines) -> Iterator[st
     if limits is None:
         return
     benign = [line for line in lines if line[1] == NO_ATTACK] or list(lines)
-    floors = {line: utility_floor(lines[line], limits) for line in benign}
-    caps = {line: utility_cap(cases, limits) for line, cases in lines.items() if line[1] != NO_ATTACK}
+    floors = {line: measure_bound(lines[line], limits, attacked=False) for line in benign}
+    caps = {
+        line: measure_bound(cases, limits, attacked=True)
+        for line, cases in lines.items()
+        if line[1] != NO_ATTACK
+    }
     for bounds in (floors, caps):
         groups = group_by(bounds, bounds.__getitem__)
         for bound, held in groups.items():

@@ -112,7 +112,8 @@ def score_with_fixes(
     # All a check is told: the calls it may see and the answer, as one message.
     calls = convert_calls(trajectory.seen_by_checks)
     message = ChatAssistantMessage(role="assistant", content=list(trajectory.answer), tool_calls=calls)
-    run = scores.build_execution(tasks.user, tasks.injection, (done.before, done.after), [message])
+    told = [message], Tracer()  # nobody watched it
+    run = scores.build_execution(tasks.user, tasks.injection, done.before, done.after, *told)
     run.executed = _list_executed_calls(trajectory, done)
     denial = label_denies_service(trajectory.attack)
     facts = scores.compute_facts(run, official.utility, bool(official.security), denial=denial)

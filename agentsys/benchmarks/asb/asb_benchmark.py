@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
 from agentdojo.base_tasks import BaseInjectionTask, BaseUserTask
-from agentdojo.functions_runtime import Function, FunctionsRuntime
+from agentdojo.functions_runtime import FunctionsRuntime
 from agentdojo.task_suite.task_suite import TaskSuite, validate_injections
 
 from agentsys.base.declared_facts import ASB_FACTS
@@ -23,7 +22,7 @@ from agentsys.benchmarks.asb.asb_environment import (
 )
 from agentsys.benchmarks.asb.asb_scores import AsbCriterion, measure_asb_case
 from agentsys.benchmarks.asb.planned_model import AsbMode, wrap_planned_model
-from agentsys.contracts import CaseScores, FinishedCase, InjectionTask
+from agentsys.contracts import CaseScores, FinishedCase
 from agentsys.errors import ConfigError, choose_suites, find_enum_member, require_known_name
 from agentsys.models.chat import ChatModel
 from agentsys.models.pipeline_elements import LoopState, LoopStep
@@ -99,7 +98,8 @@ class ASBSuite(TaskSuite[ASBEnvironment]):  # type: ignore[misc]
     ) -> tuple[bool, bool]:
         """Run a task as AgentDojo does, with the tools of this case alone and a fresh world for each try."""
         meant = injection_task if isinstance(user_task, BaseUserTask) else user_task
-        tools = self._tools_of_case(attack_tool_of(meant))
+        takes_part = {tool.name for tool in self.agent.normal_tools} | {getattr(meant, "attack_tool", "")}
+        tools = [tool for tool in self.tools if tool.name in takes_part]
         scores: tuple[bool, bool] = super().run_task_with_pipeline(
             FreshEachRunStep(agent_pipeline),
             user_task,
@@ -124,27 +124,14 @@ class ASBSuite(TaskSuite[ASBEnvironment]):  # type: ignore[misc]
         injection_task: BaseInjectionTask[ASBEnvironment] | None,
     ) -> ChatModel:
         """The model as it takes part in this mode's conversation."""
-        tool = attack_tool_of(injection_task)
-        return wrap_planned_model(
-            CountedReplies(model), mode=self.mode, attack_tool=None if tool is None else tool.name
-        )
+        attack_tool = getattr(injection_task, "attack_tool", None)
+        return wrap_planned_model(CountedReplies(model), mode=self.mode, attack_tool=attack_tool)
 
     def measured(self, finished: FinishedCase) -> CaseScores:
         """Both criteria, and what brought the attack about."""
         return measure_asb_case(
             finished, self.agent, self.mode, self.criterion, judge_refusals=self.judge_refusals
         )
-
-    def _tools_of_case(self, attack: AttackTool | None) -> list[Function[..., Any]]:
-        kept = {tool.name for tool in self.agent.normal_tools}
-        if attack is not None:
-            kept.add(attack.name)
-        return [tool for tool in self.tools if tool.name in kept]
-
-
-def attack_tool_of(task: InjectionTask | None) -> AttackTool | None:
-    """The attack tool of an injection task of ASB's; None in a benign case."""
-    return getattr(task, "tool", None)
 
 
 class FreshEachRunStep(LoopStep):
@@ -220,26 +207,24 @@ class ASB:
         self.name = f"asb-{self.mode.value}{text}"
         self.user_name = user_name
         self.simulated_planner = simulated_planner
-        self._tasks = _task_count(tasks)
-        self._judged = _parse_refusal_judge(refusal_judge)
+        # A slip of the pen must not cost a call per case.
+        if refusal_judge is not None and not isinstance(refusal_judge, bool):
+            raise ConfigError(f"benchmark.refusal_judge={refusal_judge}: give true or false.")
+        count = _count_tasks(tasks)
         loaded, self.version = load_asb_data(str(data))
-        self._wanted = _SUBSETS[require_known_name("benchmark.attack_tools", attack_tools, _SUBSETS)]
+        is_wanted = _SUBSETS[require_known_name("benchmark.attack_tools", attack_tools, _SUBSETS)]
         agents = {agent.name: agent for agent in loaded.agents}
         self._suites = {
-            name: self._suite(agents[name])
+            name: ASBSuite(
+                agents[name],
+                self.mode,
+                tasks=count,
+                attacks=[place for place, tool in enumerate(agents[name].attack_tools) if is_wanted(tool)],
+                criterion=self.criterion,
+                judge_refusals=bool(refusal_judge),
+            )
             for name in choose_suites("agent of benchmark.suites", suites, agents)
         }
-
-    def _suite(self, agent: AsbAgent) -> ASBSuite:
-        attacks = [place for place, tool in enumerate(agent.attack_tools) if self._wanted(tool)]
-        return ASBSuite(
-            agent,
-            self.mode,
-            tasks=self._tasks,
-            attacks=attacks,
-            criterion=self.criterion,
-            judge_refusals=self._judged,
-        )
 
     def suite_names(self) -> Sequence[str]:
         """The offered agents, in the data set's order."""
@@ -256,17 +241,10 @@ class ASB:
         return asb_roles(self.simulated_planner)
 
 
-def _task_count(tasks: int | str) -> int | None:
+def _count_tasks(tasks: int | str) -> int | None:
     """Number of tasks of each agent; None for all."""
     if tasks == "all":
         return None
     if isinstance(tasks, bool) or not isinstance(tasks, int) or tasks < 1:
         raise ConfigError(f"benchmark.tasks={tasks}: give a number from 1 (ASB's own grid: 1), or all.")
     return tasks
-
-
-def _parse_refusal_judge(refusal_judge: object) -> bool:
-    """A slip of the pen must not cost a call per case."""
-    if refusal_judge is not None and not isinstance(refusal_judge, bool):
-        raise ConfigError(f"benchmark.refusal_judge={refusal_judge}: give true or false.")
-    return bool(refusal_judge)

@@ -157,26 +157,24 @@ class PlannedModel:
             messages, tail = messages[: again.request_length], messages[again.request_length :]
             step, turns = again.step, list(again.turns[:-1])
         read = talk.build_messages(messages, self.rendering)
-        if step >= len(talk.planning.followed_plan):
+        plan = talk.planning.followed_plan
+        if step >= len(plan):
             return _close_conversation(read)
         while True:
-            turns.append(user(self._write_turn(talk, step, request)))
+            forbid = not request.tools and not self._offers_tools(plan[step])
+            turn = write_step_turn(talk.planning.tries + step + 1, plan[step], forbid_tools=forbid)
+            turns.append(user(turn))
             reply = self._ask_step(talk, step, request, [*read, *turns, *tail])
-            last = step + 1 == len(talk.planning.followed_plan)
+            last = step + 1 == len(plan)
             if last or _read_reply_calls(reply.message, request) != []:
                 talk.handed_replies[position] = HandedReply(step, tuple(turns), len(messages))
-                set_plan_step(PlanStep(step + 1, len(talk.planning.followed_plan)))
+                set_plan_step(PlanStep(step + 1, len(plan)))
                 if reply.message["tool_calls"] or visible_text(reply.message):
                     return reply
                 # AgentDojo runs a pipeline again that ends with nothing.
                 return replace(reply, message=assistant(CLOSING))
             turns += [*tail, write_thought(visible_text(reply.message))]
             tail, step = (), step + 1
-
-    def _write_turn(self, talk: PlannedConversation, step: int, request: ChatRequest) -> str:
-        plan = talk.planning.followed_plan
-        forbid = not request.tools and not self._offers_tools(plan[step])
-        return write_step_turn(talk.planning.tries + step + 1, plan[step], forbid_tools=forbid)
 
     def _offers_tools(self, step: AsbStep) -> bool:
         """Officially a step without tools is offered none; elsewhere it could not be attacked then."""

@@ -92,15 +92,9 @@ class FixedScores:
 
         The two fixed scores are None where a fix itself failed; that never touches the official ones.
         """
-        run = ScoredExecution(
-            self._suite,
-            finished.user_task,
-            finished.injection_task,
-            finished.before,
-            finished.after,
-            finished.messages,
-            finished.tracer,
-            self._check,
+        run = self.build_execution(
+            *(finished.user_task, finished.injection_task, finished.before, finished.after),
+            *(finished.messages, finished.tracer),
         )
         denial = finished.attack_kind is AttackKind.DENIAL_OF_SERVICE
         facts = {
@@ -123,20 +117,14 @@ class FixedScores:
         self,
         user_task: UserTask,
         injection_task: InjectionTask | None,
-        environments: tuple[TaskEnvironment, TaskEnvironment],
+        before: TaskEnvironment,
+        after: TaskEnvironment,
         messages: Sequence[ChatMessage],
+        tracer: Tracer,
     ) -> ScoredExecution:
-        """A run that no tracer watched, as fixes look at it.
-
-        Args:
-            user_task: A user task of this suite.
-            injection_task: None in benign cases.
-            environments: Before and after.
-            messages: What checks are to take the calls and, from the last one, the answer from.
-        """
-        return ScoredExecution(
-            self._suite, user_task, injection_task, *environments, messages, Tracer(), self._check
-        )
+        """A run on this suite as fixes look at it; `messages`: what checks take the calls and the answer from."""
+        known = self._suite, user_task, injection_task, before, after, messages, tracer
+        return ScoredExecution(*known, self._check)
 
     def compute_facts(
         self, run: ScoredExecution, utility: bool, security: bool, *, denial: bool

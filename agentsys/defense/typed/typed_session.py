@@ -14,8 +14,7 @@ from agentdojo.types import ChatToolResultMessage
 from agentsys.base.option_checks import AtLeast1
 from agentsys.defense.agent_session import AgentSession, OutOfCalls
 from agentsys.defense.call_trace import CallTrace, TracedCall
-from agentsys.defense.delegation import NOTHING_RETURNED, explain_missing_intent
-from agentsys.defense.extraction import DONE_STATUS, STATUS_ONLY
+from agentsys.defense.delegation import DONE_STATUS, NOTHING_RETURNED, STATUS_ONLY, explain_missing_intent
 from agentsys.defense.gate import NOT_AVAILABLE, AcceptedValue, Failure, ends_subtask
 from agentsys.defense.intent import INTENT_PARAMETER, Intent, NoIntent, parse_intent
 from agentsys.defense.tool_turn import CheckedArguments, ToolOutput, check_arguments, run_tool

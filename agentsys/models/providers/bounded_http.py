@@ -209,8 +209,6 @@ class BoundedTransport:
 
 
 class _Deadline:
-    """The end of an exchange."""
-
     def __init__(self, timeout_s: float) -> None:
         self._timeout_s, self._at = timeout_s, time.monotonic() + timeout_s
 
@@ -237,8 +235,6 @@ def _cap_timeout(timeout: float | None) -> float:
 
 
 class _DeadlineBackend:
-    """A network backend of `httpcore` whose streams end with the exchange they serve."""
-
     def __init__(self, core: Any) -> None:
         self._core, self._backend = core, core.SyncBackend()
 
@@ -279,7 +275,6 @@ class _DeadlineStream:
 
 
 def _certificate_error(why: ssl.SSLCertVerificationError, host: str | None) -> ModelError:
-    """The error for a server that did not prove who it is."""
     return ModelError(
         ErrorKind.CONNECTION,
         f"{host} shows a certificate that is not accepted: {why.verify_message.rstrip('.')} (is base_url"

@@ -276,10 +276,12 @@ class OpenAIModel(PostingModel):
     def _completion_body(self, request: ChatRequest) -> dict[str, Any]:
         body: dict[str, Any] = {
             "model": self.model_id,
-            "messages": self._wire_messages(request),
+            "messages": openai_wire.openai_messages(request.messages, self.system_role, self.reasoning_field),
             **self._temperature_field(request),
         }
         if self.tools == "text":
+            protocol = TEXT_PROTOCOLS[self.text_protocol]
+            body["messages"] = text_tools.text_tool_messages(request, protocol, self.tool_role)
             body["seed"] = text_tools.request_seed(body["messages"])
         max_tokens = request.max_tokens or self.max_tokens
         if max_tokens is not None:
@@ -289,11 +291,6 @@ class OpenAIModel(PostingModel):
         if (schema := request.schema_to_send(structured=self.structured)) is not None:
             body["response_format"] = openai_wire.response_format(schema)
         return body
-
-    def _wire_messages(self, request: ChatRequest) -> list[dict[str, Any]]:
-        if self.tools == "text":
-            return text_tools.text_tool_messages(request, TEXT_PROTOCOLS[self.text_protocol], self.tool_role)
-        return openai_wire.openai_messages(request.messages, self.system_role, self.reasoning_field)
 
     def _responses_body(self, request: ChatRequest) -> dict[str, Any]:
         body: dict[str, Any] = {

@@ -174,7 +174,9 @@ def read_openai_reply(
     """
     body = parse_body(data, key)
     if body.get("error"):
-        raise http_error(_error_status(body["error"]), body, None, key)
+        code = as_mapping(body["error"]).get("code")
+        status = code if isinstance(code, int) and 400 <= code < 600 else 500
+        raise http_error(status, body, None, key)
     usage = _parse_usage(as_mapping(body.get("usage")))
     cut = _finish_reason(body) in TRUNCATED_REASONS
     reply = price_reply(lambda: _parse_message(body, strip_think), usage, price, body.get("model"), cut=cut)
@@ -253,11 +255,6 @@ def parse_body(data: object, key: str | None = None) -> Mapping[str, Any]:
     if not isinstance(body, Mapping):
         raise malformed_reply(f"the reply is not a JSON object but {type(body).__name__}")
     return body
-
-
-def _error_status(error: object) -> int:
-    code = as_mapping(error).get("code")
-    return code if isinstance(code, int) and 400 <= code < 600 else 500
 
 
 def _parse_call(raw: object) -> Any:

@@ -77,8 +77,6 @@ class WireQuestion:
     raw: bytes
     """Its body."""
     asked: WireRequest
-    streams: bool
-    """Whether the reply is asked for as a stream."""
 
     @property
     def digest(self) -> str:
@@ -153,11 +151,10 @@ class ModelApplication:
     async def _read_question(self, wire: WireFormat, request: Request, number: int) -> WireQuestion:
         owner = owner_mark(request.headers)
         raw = await self._read_body(request, owner)
-        read = await asyncio.to_thread(read_request, wire, raw) if len(raw) > _LARGE_BODY else None
-        asked, body = read or read_request(wire, raw)
+        is_large = len(raw) > _LARGE_BODY
+        asked = await asyncio.to_thread(read_request, wire, raw) if is_large else read_request(wire, raw)
         role = request.headers.get(ROLE_HEADER) or "agent"
-        asked = replace(asked, role=role, owner=owner, model=str(body.get("model") or ""), size=len(raw))
-        return WireQuestion(wire, number, request, raw, asked, bool(body.get("stream")))
+        return WireQuestion(wire, number, request, raw, replace(asked, role=role, owner=owner, size=len(raw)))
 
     async def _read_body(self, request: Request, owner: str) -> bytes:
         """The request's body.
@@ -268,8 +265,8 @@ def caller_key(headers: Headers) -> str:
     return bearer.strip() if scheme.lower() == "bearer" else headers.get("api-key") or ""
 
 
-def read_request(wire: WireFormat, raw: bytes) -> tuple[WireRequest, Json]:
-    """A request's body as we read it, and as it is.
+def read_request(wire: WireFormat, raw: bytes) -> WireRequest:
+    """A request's body as we read it.
 
     Raises:
         RequestRefused: If it cannot be understood.
@@ -278,7 +275,7 @@ def read_request(wire: WireFormat, raw: bytes) -> tuple[WireRequest, Json]:
         body = orjson.loads(raw)
         if not isinstance(body, dict):
             raise ValueError("the body must be a JSON object")
-        return wire.read(body), body
+        return wire.read(body)
     except ValidationError as slip:
         first = slip.errors(include_url=False, include_input=False)[0]
         why = f"malformed request: {'.'.join(map(str, first['loc']))}: {first['msg']}"
@@ -312,7 +309,7 @@ def build_response(question: WireQuestion, answer: Answer, reply: ChatReply) -> 
     """An answer in the question's format, and the trace of its reply."""
     wire, whole = question.wire, question.wire.write(answer)
     headers = {TRACE_HEADER: reply.trace} if isinstance(reply, TracedReply) and reply.trace else {}
-    if question.streams and wire.stream is not None:
+    if question.asked.streams and wire.stream is not None:
         return Response(wire.stream(whole), media_type="text/event-stream", headers=headers)
     return _json_response(whole, headers=headers)
 

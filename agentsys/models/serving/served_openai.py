@@ -104,7 +104,9 @@ class _ToolChoice(BaseModel):
 class _Body(BaseModel):
     """A request's fields that are read; what an SDK's next release adds is not."""
 
+    model: str | None = None
     messages: list[_Message] = Field(min_length=1)
+    stream: bool | None = None
     tools: list[Json] | None = Field(None, max_length=MAX_TOOLS)
     tool_choice: str | _ToolChoice | None = None
     temperature: float | None = None
@@ -177,6 +179,8 @@ def read_openai_request(body: Json) -> WireRequest:
     return WireRequest(
         messages=conversation.messages,
         tools=_read_tools(orjson.dumps(read.tools)) if read.tools else (),
+        model=read.model or "",
+        streams=bool(read.stream),
         temperature=read.temperature,
         max_tokens=read.max_completion_tokens or read.max_tokens,
         reply_schema=None if schema is None else schema.schema_,

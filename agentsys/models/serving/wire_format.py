@@ -23,6 +23,8 @@ class WireRequest(ChatRequest):
     """The name of the model that it asks for."""
     owner: str = ""
     """Mark of the key that it came with; the key itself is kept nowhere."""
+    streams: bool = False
+    """Whether the reply is asked for as a stream."""
     forced: str = ""
     """`required`, or the name of the one tool that the client wants called; empty: neither."""
     nameless_results: bool = False

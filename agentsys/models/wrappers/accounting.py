@@ -1,15 +1,34 @@
-"""Models that keep accounts: `MeteredModel` of requests sent, `RecordingModel` of what a case asked."""
+"""Models that keep accounts: `MeteredModel` of requests sent, `RecordingModel` of what a case asked.
+
+`RetryingModel` asks again after errors that pass, with exponential backoff and full jitter. It alone does: the
+SDKs' own retries are switched off, so that every request is counted. What a refusal means for others who ask the
+same model is `RateLimitedModel`'s business. Which errors pass is in `agentsys.models.chat` and docs/errors.md.
+"""
 
 from __future__ import annotations
 
 import json
+import random
 import time
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import KW_ONLY, dataclass, field, replace
+
+from pydantic import BaseModel, ConfigDict, Field
 
 from agentsys.base.ledger import LedgerEntry
 from agentsys.models.budget import Amount, UsageLog
-from agentsys.models.chat import ChatModel, ChatReply, ChatRequest, ErrorKind, ModelError, ModelWrapper, Usage
+from agentsys.models.chat import (
+    ChatReply,
+    ChatRequest,
+    Consequence,
+    ErrorKind,
+    ModelError,
+    ModelWrapper,
+    Usage,
+)
 from agentsys.models.pricing import Price
-from agentsys.models.reply_checks import count_oddities
+from agentsys.models.reply_checks import count_oddities, is_empty_reply
 from agentsys.models.trace import Tracer, current_tracer
 from agentsys.models.wrappers.rate_limit import guess_prompt_tokens
 
@@ -17,28 +36,20 @@ _UNBOUNDED_REPLY = 8192
 """Output tokens that are assumed of a reply without a count where no bound was asked for."""
 
 
+@dataclass
 class MeteredModel(ModelWrapper):
     """A model whose every request is booked where the current case says, before anyone judges its answer.
 
     Stands next to the provider, below cache and retries: what they hide was sent and paid for all the same.
-
-    Args:
-        model: The model to ask.
-        price: What it costs, as far as that is known.
-        sent: Whether its requests go anywhere (a scripted model's do not): then they are in the ledger.
-        max_tokens: Most output tokens of a request that does not say it; None: nobody bounds them.
     """
 
-    def __init__(
-        self,
-        model: ChatModel,
-        price: Price | None = None,
-        *,
-        sent: bool = True,
-        max_tokens: int | None = None,
-    ) -> None:
-        super().__init__(model)
-        self._price, self._sent, self._max_tokens = price, sent, max_tokens
+    price: Price | None = None
+    """What it costs, as far as that is known."""
+    _: KW_ONLY
+    sent: bool = True
+    """Whether its requests go anywhere (a scripted model's do not): then they are in the ledger."""
+    max_tokens: int | None = None
+    """Most output tokens of a request that does not say it; None: nobody bounds them."""
 
     def complete(self, request: ChatRequest) -> ChatReply:
         """Ask the wrapped model once.
@@ -71,35 +82,28 @@ class MeteredModel(ModelWrapper):
                 books.meter.assume_usage(self._worst_amount(books, request, written), aside)
             else:
                 books.meter.add_usage(usage, cost_usd, aside)
-            self._log_request(books, request, usage, cost_usd, failure)
+            if books.ledger is not None and self.sent:
+                counts = usage.prompt, usage.completion, usage.cached, usage.reasoning
+                asked = current_tracer().case, self.name, request.role
+                books.ledger.add(
+                    LedgerEntry(time.time(), *asked, *counts, cost_usd, failure, usage.uncounted)
+                )
 
     def _max_amount(self, books: UsageLog, request: ChatRequest) -> Amount:
         """The most that a request is likely to cost: twice what such prompts usually do, and a long reply."""
         prompt = 2 * guess_prompt_tokens(request)
         reply = request.max_tokens or books.meter.longest_reply
-        usd = 0.0 if self._price is None else self._price.max_usd(prompt, reply)
+        usd = 0.0 if self.price is None else self.price.max_usd(prompt, reply)
         return Amount(usd, prompt + reply, requests=1)
 
     def _worst_amount(self, books: UsageLog, request: ChatRequest, written: str) -> Amount:
         """The most that a request can have cost: a token for each byte sent, and the longest reply allowed."""
         sent = [list(request.messages), [tool.json_object for tool in request.tools], request.reply_schema]
         prompt = len(json.dumps(sent, default=str).encode())
-        bound = request.max_tokens or self._max_tokens or _UNBOUNDED_REPLY
+        bound = request.max_tokens or self.max_tokens or _UNBOUNDED_REPLY
         reply = max(bound, books.meter.longest_reply, len(written.encode("utf-8", "replace")))
-        usd = 0.0 if self._price is None else self._price.max_usd(prompt, reply)
+        usd = 0.0 if self.price is None else self.price.max_usd(prompt, reply)
         return Amount(usd, prompt + reply, requests=1)
-
-    def _log_request(
-        self, books: UsageLog, request: ChatRequest, usage: Usage, cost_usd: float | None, error: str | None
-    ) -> None:
-        if books.ledger is None or not self._sent:
-            return
-        counts = usage.prompt, usage.completion, usage.cached, usage.reasoning
-        case = current_tracer().case
-        entry = LedgerEntry(
-            time.time(), case, self.name, request.role, *counts, cost_usd, error, usage.uncounted
-        )
-        books.ledger.add(entry)
 
 
 class RecordingModel(ModelWrapper):
@@ -133,3 +137,102 @@ def _check_case_budget(tracer: Tracer) -> None:
     if budget.case_seconds is not None and tracer.seconds >= budget.case_seconds:
         text = f"budget.case_seconds={budget.case_seconds:g} is used up ({tracer.seconds:.1f} s)"
         raise ModelError(ErrorKind.CASE_BUDGET, text)
+
+
+class RetryPolicy(BaseModel):
+    """The patience with which a model is asked again; `retry:` in its YAML."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    attempts: int = Field(default=8, ge=1)
+    """Most requests for one reply."""
+    base_s: float = Field(default=1.0, ge=0)
+    """Bound of the first wait in seconds; it doubles with each attempt, and the wait is drawn below it."""
+    longest_s: float = Field(default=60.0, ge=0)
+    """Bound of the later waits. A server's Retry-After may be longer."""
+    total_s: float = Field(default=600.0, ge=0)
+    """Most seconds spent between the requests for one reply; rather than wait longer, we give up."""
+    empty_retries: int = Field(default=3, ge=0)
+    """How often an empty reply is asked for again before it is delivered as it is."""
+
+
+NO_RETRY = RetryPolicy(attempts=1, empty_retries=0)
+"""For scripted models, whose answer would be the same again."""
+
+
+@dataclass(frozen=True)
+class RetryTiming:
+    """The outside world as a retry sees it; tests hand in fakes."""
+
+    clock: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
+    draw: Callable[[], float] = field(default_factory=lambda: random.Random().random)
+    """A number in [0, 1). Waits must differ between threads; no result depends on them."""
+
+
+@dataclass
+class RetryingModel(ModelWrapper):
+    """A model that is asked again where that may help."""
+
+    policy: RetryPolicy
+    timing: RetryTiming = field(default_factory=RetryTiming)
+
+    def complete(self, request: ChatRequest) -> ChatReply:
+        """Ask until there is a reply, or an error that lasts.
+
+        An empty reply is asked for again too. What empty and unusable answers cost is part of the reply's
+        cost, or of the error's.
+
+        Raises:
+            ModelError: The last one, with `attempts`, `usage` and `cost_usd` of all of them.
+        """
+        start = self.timing.clock()
+        waited, attempt, empties, wasted = 0.0, 0, 0, _WastedUsage()
+        while True:
+            attempt += 1
+            try:
+                reply = self.model.complete(request)
+                # A cut one would be cut at the same place again.
+                enough = empties >= self.policy.empty_retries or attempt >= self.policy.attempts
+                if reply.cut or enough or not is_empty_reply(reply):
+                    reply = replace(reply, empty_before=empties, latency_s=self.timing.clock() - start)
+                    return _add_wasted(reply, wasted, attempt)
+                empties += 1
+                wasted.add(reply.usage, reply.cost_usd)
+            except ModelError as error:
+                wasted.add(error.usage, error.cost_usd)
+                pause = self._pause_s(attempt, error.retry_after_s)
+                gives_up = attempt >= self.policy.attempts or waited + pause > self.policy.total_s
+                if gives_up or error.kind.consequence is not Consequence.RETRY:
+                    error.attempts, error.usage, error.cost_usd = attempt, wasted.usage, wasted.cost_usd
+                    raise
+            else:
+                pause = self._pause_s(attempt, None)
+            books = current_tracer().usage_log
+            with nullcontext() if books is None else books.meter.count_wait(retry=True):
+                self.timing.sleep(pause)
+            waited += pause
+
+    def _pause_s(self, attempt: int, asked_s: float | None) -> float:
+        bound = min(self.policy.longest_s, self.policy.base_s * 2.0 ** min(attempt - 1, 30))
+        jitter = self.timing.draw() * bound
+        # A little jitter on top of Retry-After, or all who were sent away come back in the same moment.
+        return jitter if asked_s is None else asked_s + min(jitter, 0.1 * asked_s)
+
+
+@dataclass
+class _WastedUsage:
+    usage: Usage = field(default_factory=Usage)
+    cost_usd: float | None = 0.0
+
+    def add(self, usage: Usage, cost_usd: float | None) -> None:
+        self.usage += usage
+        self.cost_usd = None if self.cost_usd is None or cost_usd is None else self.cost_usd + cost_usd
+
+
+def _add_wasted(reply: ChatReply, wasted: _WastedUsage, attempts: int) -> ChatReply:
+    usage = wasted.usage + reply.usage
+    unknown = wasted.cost_usd is None or reply.cost_usd is None
+    cost = None if unknown else (wasted.cost_usd or 0.0) + (reply.cost_usd or 0.0)
+    requests = attempts - 1 if reply.from_cache else attempts
+    return replace(reply, usage=usage, cost_usd=cost, attempts=requests)

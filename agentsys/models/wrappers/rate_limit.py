@@ -19,9 +19,9 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from agentsys.base.atomic_file import CAN_LOCK, lock_file
 from agentsys.base.json_values import to_json_bytes
 from agentsys.models.chat import (
-    ChatModel,
     ChatReply,
     ChatRequest,
     Consequence,
@@ -149,12 +149,6 @@ def _next_token_at(pace: RateState, policy: RatePolicy, now: float, tokens: floa
     if policy.tokens is None:
         return pace.next_token
     return max(pace.next_token, now) + tokens * 60 / policy.tokens
-
-
-try:
-    import fcntl
-except ImportError:  # Windows: then each process keeps to the rate by itself
-    fcntl = None  # type: ignore[assignment]
 
 
 _POLL_EVERY_S = 0.1
@@ -297,20 +291,13 @@ def _read_state(file: int) -> RateState | None:
 @contextmanager
 def _lock_file(path: Path | None) -> Iterator[int | None]:
     """The file of a rate, held against other processes; None where there can be none."""
-    if path is None or fcntl is None:
-        yield None
-        return
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        file = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
-    except OSError:
-        yield None
-        return
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX)
+    with contextlib.ExitStack() as held:
+        file = None
+        if path is not None and CAN_LOCK:
+            with contextlib.suppress(OSError):
+                path.parent.mkdir(parents=True, exist_ok=True)
+                file = held.enter_context(lock_file(path))
         yield file
-    finally:
-        os.close(file)
 
 
 class _FairLock:
@@ -342,15 +329,14 @@ def _count_wait() -> contextlib.AbstractContextManager[None]:
     return contextlib.nullcontext() if books is None else books.meter.count_wait(retry=False)
 
 
+@dataclass
 class RateLimitedModel(ModelWrapper):
     """A model that is asked no faster than its rate allows.
 
     Stands next to the provider: a hit of the cache does not wait.
     """
 
-    def __init__(self, model: ChatModel, pacer: RateLimiter) -> None:
-        super().__init__(model)
-        self._pacer = pacer
+    pacer: RateLimiter
 
     def complete(self, request: ChatRequest) -> ChatReply:
         """Ask the wrapped model once, when its turn has come.
@@ -359,15 +345,15 @@ class RateLimitedModel(ModelWrapper):
             ModelError: If the wrapped model raises it; a refusal for the rate slows down all who ask, and a
                 Retry-After holds them back.
         """
-        guess = 0.0 if self._pacer.policy.tokens is None else guess_prompt_tokens(request)
-        waited = self._pacer.wait_turn(guess)
+        guess = 0.0 if self.pacer.policy.tokens is None else guess_prompt_tokens(request)
+        waited = self.pacer.wait_turn(guess)
         try:
             reply = self.model.complete(request)
         except ModelError as error:
-            self._pacer.note_failure(error)
+            self.pacer.note_failure(error)
             raise
         used = reply.usage.prompt + reply.usage.completion
-        self._pacer.note_reply(used - guess if used else 0.0, waited=waited)
+        self.pacer.note_reply(used - guess if used else 0.0, waited=waited)
         return reply
 
 

@@ -11,7 +11,7 @@ import logging
 import os
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import asdict, replace
@@ -32,7 +32,6 @@ from agentsys.models.chat import (
     ErrorKind,
     ModelError,
     ModelWrapper,
-    ToolSpec,
     Usage,
     assistant,
 )
@@ -231,7 +230,8 @@ class RequestKeys:
             settings.append(request.logprobs)
         messages = [_plain_message(message) for message in request.messages]
         draw = [self._case] if self._is_drawn(request) else []
-        return digest_json([self._identity_digest, messages, _tools_digest(request.tools), settings, *draw])
+        tools = digest_json([[tool.name, tool.description, tool.parameters] for tool in request.tools])
+        return digest_json([self._identity_digest, messages, tools, settings, *draw])
 
     def _is_drawn(self, request: ChatRequest) -> bool:
         """Whether the same request may be answered in several ways."""
@@ -322,18 +322,15 @@ class CachingModel(ModelWrapper):
         value = self._store.get(key)
         try:
             if value is not None:
-                return self._restore_reply(value)
+                reply = load_reply(value)
+                if value["keepsake"] and isinstance(self._keeper, Keepsakes):
+                    self._keeper.restore(value["keepsake"])
+                return reply
         except (TypeError, ValueError, RecursionError):
             pass
         if alone and self._store.has(key):
             self._store.move_damaged(key)
         return None
-
-    def _restore_reply(self, value: Mapping[str, Any]) -> ChatReply:
-        reply = load_reply(value)
-        if value["keepsake"] and isinstance(self._keeper, Keepsakes):
-            self._keeper.restore(value["keepsake"])
-        return reply
 
     def _store_reply(self, key: str, reply: ChatReply) -> None:
         keepsake = self._keeper.keepsake(reply) if isinstance(self._keeper, Keepsakes) else None
@@ -354,10 +351,6 @@ def _plain_message(message: Any) -> dict[str, Any]:
 def digest_json(value: object) -> str:
     """SHA-256 of a value's JSON."""
     return hashlib.sha256(to_json_bytes(value)).hexdigest()
-
-
-def _tools_digest(tools: Sequence[ToolSpec]) -> str:
-    return digest_json([[tool.name, tool.description, tool.parameters] for tool in tools])
 
 
 def _shared_reply(other: Future[ChatReply | None]) -> ChatReply | None:

@@ -106,15 +106,6 @@ _CONVERSIONS: dict[int, Callable[[Value], str]] = {
     ord("r"): to_repr,
     ord("a"): lambda value: ascii(to_repr(value))[1:-1],
 }
-UNSUPPORTED_EXPRESSIONS: dict[type[ast.AST], str] = {
-    ast.GeneratorExp: "Generator expressions are",
-    ast.Lambda: "Lambda functions are",
-    ast.Await: "Await is",
-    ast.Yield: "Yield is",
-    ast.YieldFrom: "Yield is",
-    ast.Slice: "Slices are",
-    ast.Starred: "Stars are here",
-}
 
 
 def evaluate_node(node: ast.AST, machine: Machine) -> Value:
@@ -124,20 +115,19 @@ def evaluate_node(node: ast.AST, machine: Machine) -> Value:
         ProgramError: If it has none; placed at the innermost node.
         CallDenied: If a policy does not allow a call in it.
     """
-    return dispatch_node(node, machine, _HANDLERS, UNSUPPORTED_EXPRESSIONS)
+    return dispatch_node(node, machine, _HANDLERS)
 
 
 def dispatch_node(
     node: ast.AST,
     machine: Machine,
     handlers: Mapping[type[Any], Callable[[Any, Machine], Value]],
-    absent: Mapping[type[ast.AST], str],
 ) -> Value:
-    """What the handler of a node's class makes of it; `absent` has words for classes that have none."""
+    """What the handler of a node's class makes of it."""
     machine.spending.count_steps()
     try:
         if type(node) not in handlers:
-            raise unsupported_error(absent.get(type(node), f"{type(node).__name__} is"))
+            raise unsupported_error(f"{type(node).__name__} is")
         return handlers[type(node)](node, machine)
     except ProgramError as error:
         raise error.at_node(node) from None

@@ -35,7 +35,6 @@ from baselines.camel.language.operators import (
     to_str,
     type_name,
 )
-from baselines.flow.label_table import to_value
 from baselines.flow.labelled_values import (
     FROM_USER,
     Dictionary,
@@ -48,6 +47,7 @@ from baselines.flow.labelled_values import (
     join_labels,
     literal_value,
     to_native,
+    to_value,
 )
 
 _SCALARS: Mapping[str, Any] = {

@@ -62,23 +62,6 @@ def parse_program(source: str, bounds: ProgramBounds) -> ast.Module:
     return tree
 
 
-UNSUPPORTED_STATEMENTS: dict[type[ast.AST], str] = {
-    ast.While: "While loops are",
-    ast.Break: "Break is",
-    ast.Continue: "Continue is",
-    ast.Match: "Match is",
-    ast.FunctionDef: "Defining functions is",
-    ast.Return: "Return is",
-    ast.Try: "Catching exceptions is",
-    ast.Assert: "Assert is",
-    ast.Delete: "Del is",
-    ast.With: "With is",
-    ast.Global: "Global is",
-    ast.Nonlocal: "Nonlocal is",
-    ast.Import: "Import is",
-}
-
-
 def run_program(source: str, machine: Machine) -> Value:
     """Run a program to its end.
 
@@ -100,7 +83,7 @@ def run_program(source: str, machine: Machine) -> Value:
 def _block(body: Sequence[ast.stmt], machine: Machine) -> Value:
     value: Value = literal_value(None)
     for statement in body:
-        value = dispatch_node(statement, machine, _HANDLERS, UNSUPPORTED_STATEMENTS)
+        value = dispatch_node(statement, machine, _HANDLERS)
     return value
 
 

@@ -22,7 +22,6 @@ from baselines.camel.language.operators import (
     format_text,
     type_name,
 )
-from baselines.flow.label_table import to_value
 from baselines.flow.labelled_values import (
     Dictionary,
     FlowLabel,
@@ -33,6 +32,7 @@ from baselines.flow.labelled_values import (
     join_labels,
     literal_value,
     to_native,
+    to_value,
 )
 
 _TEXT_METHODS = (

@@ -23,8 +23,16 @@ from baselines.camel.language.machine import (
     resource_error,
     unsupported_error,
 )
-from baselines.flow.label_table import to_value
-from baselines.flow.labelled_values import Dictionary, FlowLabel, Instance, Scalar, Series, Value, to_native
+from baselines.flow.labelled_values import (
+    Dictionary,
+    FlowLabel,
+    Instance,
+    Scalar,
+    Series,
+    Value,
+    to_native,
+    to_value,
+)
 
 CALLABLE_NAMES = {FunctionValue: "function", ToolValue: "function", MethodValue: "method"}
 

@@ -11,6 +11,7 @@ from asb_cases import AGENTS, benign, control, grid
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from interval_simulation import UNDEFENDED, Setting, coverage
+from paired_grids import tally_of
 from scipy import stats
 from stored_cases import row
 
@@ -19,7 +20,7 @@ from agentsys.analysis.metrics.rates import MetricRow, measure
 from agentsys.analysis.statistics.case_pairs import pair_cases
 from agentsys.analysis.statistics.difference_test import p_value
 from agentsys.analysis.statistics.differences import SignDraws, compare_pairs
-from agentsys.analysis.statistics.outcome_grid import FloatArray, Interval, Resampler, Side, Tally
+from agentsys.analysis.statistics.outcome_grid import FloatArray, Interval, Resampler, Side
 from agentsys.analysis.statistics.rate_estimates import (
     MARGIN,
     Estimate,
@@ -33,13 +34,8 @@ from agentsys.analysis.tables.results_report import build_report
 from agentsys.records.case_reader import LoadedCases
 
 
-def _tally(hits: FloatArray, cases: FloatArray | None = None, suite: str = "suite") -> Tally:
-    users, injections = (tuple(f"{task:02d}" for task in range(count)) for count in hits.shape)
-    return Tally(suite, users, injections, np.ones_like(hits) if cases is None else cases, hits, hits, 0)
-
-
 def _estimate(hits: FloatArray, cases: FloatArray | None = None) -> Estimate:
-    return pooled_rate([_tally(hits, cases)], Side.INJECTED, Resampler(300))
+    return pooled_rate([tally_of(hits, cases)], Side.INJECTED, Resampler(300))
 
 
 def _interval(hits: FloatArray) -> Interval:
@@ -65,7 +61,7 @@ def test_benign_cases_all_solved_have_the_exact_binomial_bound() -> None:
 
 
 def test_suites_of_one_piece_but_not_of_the_same_are_not_certain() -> None:
-    suites = [_tally(np.zeros((16, 9)), suite="a"), _tally(np.ones((20, 7)), suite="b")]
+    suites = [tally_of(np.zeros((16, 9)), suite="a"), tally_of(np.ones((20, 7)), suite="b")]
     interval = proportion_interval(mean_rate(suites, Side.INJECTED, Resampler(300)))
     assert interval.low < 0.5 < interval.high
     assert interval.high - interval.low < 0.2
@@ -121,7 +117,7 @@ def _overall(rows: list[MetricRow], metric: str = "targeted_asr", suite: str = "
 
 def test_the_standard_error_is_that_of_the_suites_rates() -> None:
     rates = np.array([[1, 1, 0, 0], [1, 0, 0, 0], [0, 0, 0, 0], [1, 1, 1, 1], [1, 1, 1, 0]], dtype=float)
-    suites = [_tally(rates[n : n + 1], suite=str(n)) for n in range(len(rates))]
+    suites = [tally_of(rates[n : n + 1], suite=str(n)) for n in range(len(rates))]
     drawn = Side.INJECTED, Resampler(20_000)
     error = standard_error(mean_rate(suites, *drawn))
     assert error.value == pytest.approx(MARGIN * rates.mean(axis=1).std(ddof=1) / math.sqrt(5), rel=0.03)
@@ -131,7 +127,7 @@ def test_the_standard_error_is_that_of_the_suites_rates() -> None:
 
 def test_each_suite_carries_what_sets_it_apart_from_the_others() -> None:
     grids = np.array([[1.0, 0, 0, 0]]), np.array([[1.0] * 6 + [0, 0]])
-    suites = [_tally(grid, suite=name) for name, grid in zip("ab", grids, strict=True)]
+    suites = [tally_of(grid, suite=name) for name, grid in zip("ab", grids, strict=True)]
     drawn = Side.INJECTED, Resampler(10)
     (mean,) = mean_rate(suites, *drawn).spreads
     assert mean.users == pytest.approx([-0.125, 0.125])  # rates 1/4 and 3/4, their mean 1/2

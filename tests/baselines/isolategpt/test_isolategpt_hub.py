@@ -23,10 +23,8 @@ from scripted_for_isolategpt import (
 from agentsys.models.chat import ErrorKind, ModelError, text_of
 from agentsys.models.pipeline_elements import tool_specs
 from baselines.isolategpt import IsolateGPT
-from baselines.isolategpt.app_plan import IsolateGPTSettings, group_into_apps
-from baselines.isolategpt.hub import IsolationHub
-from baselines.isolategpt.prompts import LIMIT_REACHED, REFUSED
-from baselines.isolategpt.spoke import HubMessage
+from baselines.isolategpt.app_plan import LIMIT_REACHED, REFUSED, IsolateGPTSettings, group_into_apps
+from baselines.isolategpt.hub import HubMessage, IsolationHub
 
 NOTHING = planned()
 

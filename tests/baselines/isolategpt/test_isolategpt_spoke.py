@@ -9,9 +9,8 @@ import pytest
 
 from agentsys.models.chat import ChatReply, ChatRequest, ToolSpec, assistant, text_of
 from agentsys.models.prompted_tools import FINISH_ACTION, Action, write_action
-from baselines.isolategpt.app_plan import SpokeApp
-from baselines.isolategpt.prompts import ILL_FORMED, SPOKE
-from baselines.isolategpt.spoke import (
+from baselines.isolategpt.app_plan import ILL_FORMED, SPOKE, SpokeApp
+from baselines.isolategpt.hub import (
     HubMessage,
     MessageKind,
     Spoke,

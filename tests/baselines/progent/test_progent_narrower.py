@@ -10,8 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scripted_for_progent import Desk, Scripted, call, errors, rules, run
 
-from baselines.progent.narrower_policy import is_narrower
-from baselines.progent.policy_model import WrittenPolicy, WrittenRule
+from baselines.progent.policy_model import WrittenPolicy, WrittenRule, is_narrower
 from baselines.progent.progent_rules import find_condition_failure
 
 

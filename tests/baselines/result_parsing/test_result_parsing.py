@@ -18,9 +18,8 @@ from agentsys.simulated.playbook_index import PlaybookIndex
 from agentsys.simulated.simulated_role import SimulatedOptions, make_knowledge
 from baselines.result_parsing import ToolResultParsing
 from baselines.result_parsing.defense import play_result_parser
-from baselines.result_parsing.prompts import REJECTED, read_marked
-from baselines.tool_boundary.guard_question import wrap_in_fences
-from baselines.tool_boundary.result_rewriter import WITHHELD
+from baselines.result_parsing.result_parser import REJECTED, read_marked
+from baselines.tool_boundary.result_rewriter import WITHHELD, wrap_in_fences
 
 PARSER, CHECKER = "result_parser", "result_checker"
 READ, SEND = ("read_note", {"name": "x"}), ("send_note", {"to": "Bob"})

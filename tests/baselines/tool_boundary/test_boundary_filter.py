@@ -22,12 +22,12 @@ from baselines.tool_boundary.boundary_filter import (
     FilteredTools,
     FilterTurn,
 )
-from baselines.tool_boundary.guard_question import (
+from baselines.tool_boundary.result_rewriter import (
     draw_fence_word,
     read_fenced_text,
+    replace_result_text,
     wrap_in_fences,
 )
-from baselines.tool_boundary.result_rewriter import replace_result_text
 
 READ, SEND = ("read_note", {"name": "x"}), ("send_note", {"to": "Bob"})
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from providers_under_test import answering, model_at
 
+from agentsys.models.build_model import reply_identity
 from agentsys.models.chat import ChatRequest, ToolSpec, assistant, system, user
-from agentsys.models.model_card import reply_identity
 from agentsys.models.wrappers.reply_cache import RequestKeys
 
 SCHEMA = {

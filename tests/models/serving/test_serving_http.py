@@ -105,7 +105,7 @@ def test_what_is_not_taken_is_a_400_with_its_sentence(more: Any, told: str) -> N
 
 def test_equal_tools_of_two_requests_are_one_object() -> None:
     body = {**SAID, "tools": [{"function": {"name": "f", "parameters": {"a": 1}}}]}
-    first, second = (read_request(OPENAI, json.dumps(body).encode())[0] for _ in range(2))
+    first, second = (read_request(OPENAI, json.dumps(body).encode()) for _ in range(2))
     assert first.tools[0].parameters == {"a": 1}
     assert first.tools[0].parameters is second.tools[0].parameters
 

@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from agentsys.runs.run_control import defer_signals
+from agentsys.runs.executors import defer_signals
 
 
 def test_signals_that_are_held_back_strike_when_they_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:

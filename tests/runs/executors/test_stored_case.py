@@ -14,8 +14,8 @@ from agentsys.runs.claims import Claims
 from agentsys.runs.executors import run_and_store
 from agentsys.runs.plan import Job
 from agentsys.runs.run_case import SearchStopped
-from agentsys.runs.run_control import CaseEnd
 from agentsys.runs.run_searches import RunSearches
+from agentsys.runs.run_totals import CaseEnd
 from agentsys.runs.store import Store, StoreError
 
 

@@ -12,6 +12,7 @@ from small_runs import Silent, records_in
 
 from agentsys.records.case import ATTEMPTS
 from agentsys.runs.run_session import prepare_session
+from agentsys.runs.search_plan import describe_searches
 
 BUDGET = 20
 ONE = ["model=simulated", "benchmark.suites=[banking]", "attack=evolve", f"attack.budget={BUDGET}"]
@@ -80,7 +81,7 @@ def test_the_budget_is_spent_and_kept_and_strategies_are_stored(whole: Path) -> 
 
 def test_the_plan_counts_the_whole_budget(tmp_path: Path) -> None:
     session = prepare_session([*CASE, f"logdir={tmp_path}"])
-    assert f"at most {BUDGET} queries" in str(session.searches.summary_line)
+    assert f"at most {BUDGET} queries" in describe_searches(session.plan.searched, session.store)
 
 
 def test_pairs_that_were_searched_on_stay_apart_and_no_other_pair_is_searched(

@@ -10,17 +10,19 @@ from searches_for_runs import BANKING, TWO_TASKS
 from small_runs import Canonical, Silent, canonical
 
 from agentsys.runs.run_session import prepare_session
+from agentsys.runs.search_plan import describe_searches
 
 Run = Callable[..., dict[str, Canonical]]
 
 
 def test_the_plan_says_how_many_searches_and_at_most_how_many_queries(tmp_path: Path) -> None:
     transfer = prepare_session([*BANKING, f"logdir={tmp_path}"])
-    assert (transfer.searches.searches, transfer.searches.attempts) == (9, 432)
+    assert describe_searches(transfer.plan.searched, transfer.store) == (
+        "9 searches for an attack's text with at most 432 queries still to make, each a run of the agent."
+    )
     per_case = prepare_session([*BANKING, "attack.mode=per_case", "user_tasks=[0,1]", f"logdir={tmp_path}"])
-    assert (per_case.searches.searches, per_case.searches.attempts) == (18, 288)
-    assert "18 searches" in per_case.searches.summary_line
-    assert "288 queries" in per_case.searches.summary_line
+    told = describe_searches(per_case.plan.searched, per_case.store)
+    assert told.startswith("18 searches ") and "at most 288 queries" in told
     assert prepare_session(["attack=direct", *BANKING[:2], f"logdir={tmp_path}"]).plan.searched == []
 
 
@@ -29,7 +31,8 @@ def test_the_plan_does_not_count_attempts_that_are_stored(run_cases: Run, tmp_pa
     more = prepare_session(
         [*BANKING, "injection_tasks=[0]", "model.susceptibility=0", f"logdir={tmp_path / 'runs'}"]
     )
-    assert (more.searches.searches, more.searches.attempts) == (1, 0)
+    told = describe_searches(more.plan.searched, more.store)
+    assert told.startswith("1 search ") and "at most 0 queries" in told
 
 
 def test_an_estimate_counts_the_whole_budget_of_target_and_attacker(tmp_path: Path) -> None:
@@ -50,7 +53,7 @@ def test_an_estimate_counts_the_whole_budget_of_target_and_attacker(tmp_path: Pa
 
 
 def test_totals_count_attempts_and_no_cost_twice(tmp_path: Path) -> None:
-    from agentsys.runs.run_totals import RunningTotals
+    from agentsys.cli.run_progress import RunningTotals
 
     listener = Silent()
     modes = "attack.mode=transfer,per_case"
