@@ -11,6 +11,7 @@ import re
 import warnings
 from collections.abc import Callable
 from dataclasses import fields as fields_of
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -99,13 +100,16 @@ def test_figure_4_of_the_published_runs_has_the_papers_values(gpt_4o_mini: tuple
     assert sum(_ours(drawn, "b").values()) == pytest.approx(100 * 171 / 629, abs=0.03)
 
 
-def test_figure_3_of_the_published_runs_has_the_papers_point_and_says_that_tokens_lack(
+def test_figure_3_of_the_published_runs_has_the_papers_points_and_says_where_tokens_lack(
     gpt_4o_mini: tuple[CaseRow, ...],
 ) -> None:
     drawn = make_figure(FIGURES["3"], gpt_4o_mini)
     assert {round(x, 2): y for x, y in _ours(drawn, "a").items()} == {69.34: 63.54}
     assert _ours(drawn, "b") == {}
     assert "not in (b): none" in _words(drawn)
+    counted = [replace(case, prompt_tokens=8000, completion_tokens=454) for case in gpt_4o_mini]
+    (point,) = _ours(make_figure(FIGURES["3"], counted), "b").items()
+    assert (round(point[0], 2), point[1]) == (0.82, 44.06)
 
 
 def test_figure_3_a_has_security_and_benign_utility_as_the_paper_prints_them() -> None:
@@ -128,16 +132,6 @@ def test_our_interval_of_the_security_is_that_of_the_asr_mirrored() -> None:
 def test_a_defense_without_benign_cases_is_said_to_be_missing_from_figure_3_a() -> None:
     drawn = make_figure(FIGURES["3"], [case for case in _cases("none") if case.attack != "none"])
     assert "so not in (a): none" in _words(drawn)
-
-
-def test_the_quality_of_figure_3_is_the_papers_where_tokens_are_known(
-    gpt_4o_mini: tuple[CaseRow, ...],
-) -> None:
-    from dataclasses import replace
-
-    counted = [replace(case, prompt_tokens=8000, completion_tokens=454) for case in gpt_4o_mini]
-    (point,) = _ours(make_figure(FIGURES["3"], counted), "b").items()
-    assert (round(point[0], 2), point[1]) == (0.82, 44.06)
 
 
 def test_table_1_as_a_figure_has_the_nine_cells(gpt_4o_mini: tuple[CaseRow, ...]) -> None:

@@ -21,7 +21,8 @@ _DRAWS = SignDraws(99)
 
 def _cases(outcomes: FloatArray, **fields: Any) -> list[CaseRow]:
     """One case per cell of a (user tasks, injection tasks) grid; 1 where the injection was carried out."""
-    cases = row_grid(*outcomes.shape, lambda *pair: bool(outcomes[pair]), **fields)
+    users, injections = outcomes.shape
+    cases = row_grid(users, injections, lambda *pair: bool(outcomes[pair]), **fields)
     return [replace(case, utility=not case.injection_success) for case in cases]
 
 
