@@ -51,7 +51,7 @@ class KeyAccount:
     resting: OrderedDict[str, RunningTurn] = field(default_factory=OrderedDict)
     """By trace, those that were gone on from last at the end."""
     handouts: dict[str, Handout] = field(default_factory=dict)
-    """By the id of a call."""
+    """By the id of a call, and the last of each turn by its trace."""
     size: int = 0
     """Bytes of the requests of all turns."""
     cpu_s: float = 0.0
@@ -63,6 +63,7 @@ class KeyAccount:
         """Forget a turn that is at rest, or never began."""
         self.running.pop(turn.trace_id, None)
         self.resting.pop(turn.trace_id, None)
+        self.handouts.pop(turn.trace_id, None)
         self.size -= turn.size
         for handout in turn.handouts:
             self.handouts.pop(handout.call_id, None)
@@ -135,7 +136,7 @@ class ConversationRouter:
             if self._closed:
                 raise RequestRefused(503, _ENDED)
             account = self._find_account(request.owner)
-            handout = self._find_handout(account, position)
+            handout = self._find_handout(account, position, request.trace)
             if handout is not None and not position.user_text:
                 turn = handout.turn
                 before = turn.size
@@ -181,15 +182,15 @@ class ConversationRouter:
                 del self._accounts[oldest]
         return account
 
-    def _find_handout(self, account: KeyAccount, position: RequestPosition) -> Handout | None:
+    def _find_handout(self, account: KeyAccount, position: RequestPosition, trace: str) -> Handout | None:
         """The call that a request goes on from; None: it has words alone."""
         if not position.call_id:
             return None
-        found = account.handouts.get(position.call_id)
+        found = account.handouts.get(position.call_id) or account.handouts.get(trace)
         if found is None:
             why = (
                 "the calls in this request are not known here: they are another key's, or this server's no"
-                " more. Begin a new conversation"
+                " more. Begin a new conversation; a client that changes ids sends x-agentsys-trace back"
             )
             raise RequestRefused(409, why, code="unknown_conversation")
         if position.call is not None and position.call != found.call:
@@ -264,7 +265,7 @@ class ConversationRouter:
 
     def _add_handout(self, account: KeyAccount, handout: Handout) -> None:
         with self._lock:
-            account.handouts[handout.call_id] = handout
+            account.handouts[handout.call_id] = account.handouts[handout.turn.trace_id] = handout
             account.cpu_s, handout.turn.cpu_s = account.cpu_s + handout.turn.cpu_s, 0.0
 
     def _rest(self, account: KeyAccount, turn: RunningTurn) -> None:

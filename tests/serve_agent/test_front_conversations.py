@@ -156,6 +156,57 @@ def test_a_changed_call_and_calls_left_out_are_refused() -> None:
         client.send()
 
 
+def rewrite_ids(messages: list[Any]) -> list[Any]:
+    """Messages of words, calls and results as a client has them that gives calls ids of its own."""
+    written: list[Any] = []
+    for each in messages:
+        calls_made = [*(each.get("tool_calls") or ())]
+        if calls_made:
+            own = FunctionCall(
+                function=calls_made[0].function, args=calls_made[0].args, id=f"own-{len(written)}"
+            )
+            each = assistant(None, [own])
+        elif each["role"] == "tool":
+            each = result(written[-1]["tool_calls"][0], text_of(each))
+        written.append(each)
+    return written
+
+
+def test_a_client_that_gives_calls_ids_of_its_own_is_found_by_the_trace() -> None:
+    one, two = (calls(("read", {"page": page})) for page in "12")
+    model = Scripted(one, two, says("Read."), one, says("And more."))
+    client = Client(desk_of(model, NoDefense(), limits=ConversationLimits(max_resting=1)), TOOLS)
+    client.say("Read both.")
+    trace = client.replies[0].trace
+    for answer in ("", "Read."):
+        client.run_calls()
+        client.messages = rewrite_ids(client.messages)
+        for owner, named in (("me", ""), ("me", "f" * 24), ("somebody else", trace)):
+            with pytest.raises(RequestRefused, match="sends x-agentsys-trace back") as refused:
+                ask(client.desk, owner, client.request(trace=named))
+            assert status(refused) == (409, "unknown_conversation")
+        late = client.request(trace=trace)
+        assert text_of(client.send(trace=trace).message) == answer
+    assert [text_of(each) for each in model.asked[2].messages if each["role"] == "tool"] == [
+        *("This is page 1.", "This is page 2."),
+    ]
+    # The same request again gets the same reply; an older call is not the one that was handed out last.
+    assert ask(client.desk, "me", late) is client.replies[-1]
+    with pytest.raises(RequestRefused, match="not the one that was handed out") as refused:
+        ask(client.desk, "me", WireRequest(client.messages[:3], client.specs, trace=trace))
+    assert refused.value.status == 409
+    # The user's next words go on from the turn; its calls are of a turn of their own.
+    client.messages.append(user("And more?"))
+    assert client.send(trace=trace).trace != trace
+    assert "This is page 2." in str(model.asked[3].messages)
+    client.run_calls()
+    client.messages = rewrite_ids(client.messages)
+    assert text_of(client.send(trace=client.replies[-1].trace).message) == "And more."
+    # What is forgotten is found by its trace no more.
+    with pytest.raises(RequestRefused, match="not known here"):
+        ask(client.desk, "me", late)
+
+
 def test_calls_and_results_that_a_client_writes_as_words_are_results_all_the_same() -> None:
     model = Scripted(calls(("read", {"page": "1"})), says("Read."), says("More."))
     client = Client(desk_of(model, NoDefense()), TOOLS)

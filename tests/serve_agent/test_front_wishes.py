@@ -67,6 +67,28 @@ def test_openais_sdk_runs_calls_whole_and_streamed_and_each_turn_has_a_trace(
     assert message.content == "1: Page 0."
 
 
+@pytest.mark.parametrize("by", ["header", "metadata"])
+def test_a_client_names_the_turn_of_a_call_with_an_id_of_its_own_by_header_or_metadata(
+    server: Server, by: str
+) -> None:
+    create = openai_client(server, WAIT_S).chat.completions.with_raw_response.create
+    asked: Any = {"model": "m", "tools": CHAT_TOOLS}
+    first = create(messages=WORDS, **asked)
+    [call] = first.parse().choices[0].message.tool_calls or []
+    own = {**call.model_dump(), "id": "own"}
+    messages: Any = [
+        *(*WORDS, {"role": "assistant", "tool_calls": [own]}),
+        {"role": "tool", "tool_call_id": "own", "content": "Page 1."},
+    ]
+    with pytest.raises(openai.ConflictError, match="x-agentsys-trace"):
+        create(messages=messages, **asked)
+    trace = first.headers["x-agentsys-trace"]
+    named: Any = {"metadata": {"agentsys_trace": trace}}
+    if by == "header":
+        named = {"extra_headers": {"x-agentsys-trace": trace}, "metadata": {"agentsys_trace": "another"}}
+    assert create(messages=messages, **asked, **named).parse().choices[0].message.content == "1: Page 1."
+
+
 @pytest.mark.parametrize(
     "answer",
     ['{"euros": 98.7}', 'Sure:\n```json\n{"euros": 98.7,}\n```', 'The bill {of May} is {"euros": 98.7}.'],

@@ -42,7 +42,7 @@ from agentsys.models.serving.wire_format import (
 _LOG = logging.getLogger(__name__)
 
 TRACE_HEADER = "x-agentsys-trace"
-"""Header with the id of the record that a reply belongs to."""
+"""Header with the id of the record that a reply belongs to, and that a client may send back."""
 MAX_BODY = 32 * 2**20
 """Bytes of a request body; more is refused with 413."""
 MAX_UNREAD = 2 * MAX_BODY
@@ -154,7 +154,9 @@ class ModelApplication:
         is_large = len(raw) > _LARGE_BODY
         asked = await asyncio.to_thread(read_request, wire, raw) if is_large else read_request(wire, raw)
         role = request.headers.get(ROLE_HEADER) or "agent"
-        return WireQuestion(wire, number, request, raw, replace(asked, role=role, owner=owner, size=len(raw)))
+        trace = request.headers.get(TRACE_HEADER) or asked.trace
+        asked = replace(asked, role=role, owner=owner, trace=trace, size=len(raw))
+        return WireQuestion(wire, number, request, raw, asked)
 
     async def _read_body(self, request: Request, owner: str) -> bytes:
         """The request's body.

@@ -29,6 +29,8 @@ MAX_SCHEMA_BYTES = 256 * 1024
 _MAX_KEPT_LISTS = 256
 """Lists of tools that are remembered: every request brings them all again, and equal ones should be one object,
 so that whoever caches by a schema's identity finds it."""
+TRACE_FIELD = "agentsys_trace"
+"""Field of a request's `metadata` that stands for the header `x-agentsys-trace`."""
 
 
 def text_blocks(content: object) -> list[MessageContentBlock] | None:
@@ -113,6 +115,7 @@ class _Body(BaseModel):
     max_tokens: PositiveInt | None = None
     max_completion_tokens: PositiveInt | None = None
     response_format: _ReplyFormat | None = None
+    metadata: Json | None = None
 
     @property
     def forced(self) -> str:
@@ -186,6 +189,7 @@ def read_openai_request(body: Json) -> WireRequest:
         reply_schema=None if schema is None else schema.schema_,
         tool_choice="none" if read.tool_choice == "none" else "auto",
         forced=read.forced if read.forced not in ("auto", "none") else "",
+        trace=str((read.metadata or {}).get(TRACE_FIELD) or ""),
         nameless_results=any(message.is_nameless for message in read.messages),
     )
 

@@ -27,6 +27,8 @@ class WireRequest(ChatRequest):
     """Whether the reply is asked for as a stream."""
     forced: str = ""
     """`required`, or the name of the one tool that the client wants called; empty: neither."""
+    trace: str = ""
+    """Id of the turn that its last call belongs to, from a client that gives calls ids of its own."""
     nameless_results: bool = False
     """Whether tool output stands in it as words of the user: of a protocol in which calls are text."""
     size: int = 0
