@@ -42,7 +42,7 @@ ROOMS = {
     "statistics": ("agentsys/analysis/statistics", ["tests/analysis/statistics", "tests/analysis/metrics"]),
     "metrics": (
         "agentsys/analysis/metrics",
-        ["tests/analysis/metrics", "tests/analysis/tables", "tests/test_own_metric.py"],
+        ["tests/analysis/metrics", "tests/analysis/tables", "tests/test_own_plugins.py"],
     ),
     "defense": ("agentsys/defense", ["tests/defense"]),
 }

@@ -1,17 +1,18 @@
-"""Every `agentsys ...` line in README and docs is one that the command line takes."""
+"""Every `agentsys ...` line in README and docs is one that the command line takes, and prints what README shows."""
 
 from __future__ import annotations
 
 import re
 import shlex
+import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from command_output import command_output, run_program
 from stored_examples import published, stored
-from typer.testing import CliRunner
 
-from agentsys.cli import COMMANDS, _load_command, app
+from agentsys.cli import COMMANDS, _load_command
 from agentsys.runs.compose import compose
 
 ROOT = Path(__file__).parents[1]
@@ -98,6 +99,50 @@ def test_a_run_as_shown_composes(line: Shown, tmp_path: Path, monkeypatch: pytes
 @pytest.mark.parametrize("line", OFFLINE, ids=str)
 def test_a_run_that_needs_no_key_runs_as_shown(line: Shown, tmp_path: Path) -> None:
     words = [*shlex.split(line.rest, comments=True), "limit_per_suite=1", f"logdir={tmp_path}"]
-    result = CliRunner().invoke(app, ["run", *words], catch_exceptions=False)
-    assert result.exit_code == 0, result.output
-    assert re.search(r"\bon (agentdojo|asb|vectors)\b", result.output)
+    assert re.search(r"\bon (agentdojo|asb|vectors)\b", command_output("run", *words))
+
+
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+_TIME = re.compile(r"\d+:\d\d:\d\d")
+_SO_FAR = re.compile(r"^\d+/\d+ cases, .*?cost \S+\n", re.MULTILINE | re.DOTALL)
+"""A line of progress, once a minute: a slow machine prints some."""
+
+
+def test_it_is_short_and_begins_with_the_picture_of_a_result() -> None:
+    assert len(README.splitlines()) <= 120
+    picture = re.search(r"!\[[^\]]*simulated[^\]]*\]\(([^)]+)\)", README)
+    assert picture and (ROOT / picture[1]).is_file()
+    first = README[: README.index("## Two commands")]
+    assert "The agent is a script, no LLM" in first
+
+
+@pytest.mark.slow
+def test_its_screen_is_what_the_quickstart_prints_at_80_columns(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "agentsys", "run", "experiment=quickstart"]
+    done = run_program(command, tmp_path, 600, COLUMNS="80", PYTHONPATH=str(ROOT))
+    assert done.returncode == 0, done.stderr
+    screen = _SO_FAR.sub("", done.stdout)
+    shown = next(block for block in re.findall(r"^```\n(.*?)^```", README, re.M | re.S) if "ASR" in block)
+    assert _TIME.sub("0:00:00", shown) == _TIME.sub("0:00:00", screen)
+    assert max(map(len, screen.splitlines())) <= 80
+
+
+def path_of_commands() -> list[tuple[str, str]]:
+    """Each command of the path, and what it prints among other things."""
+    block = README.split("## A path of twelve commands")[1].split("```\n")[1]
+    found = []
+    for line in block.splitlines():
+        command, said = line.split("  # ", maxsplit=1)
+        found.append((command.strip(), said.strip()))
+    return found
+
+
+@pytest.mark.slow
+def test_the_path_of_twelve_commands_prints_what_stands_behind_each(tmp_path: Path) -> None:
+    commands = path_of_commands()
+    assert len(commands) == 12
+    for command, said in commands:
+        words = [sys.executable, "-m", *shlex.split(command)]
+        done = run_program(words, tmp_path, 300, COLUMNS="100", PYTHONPATH=str(ROOT))
+        assert done.returncode == 0, f"{command}: {done.stderr}"
+        assert said in " ".join(done.stdout.split()), f"{command}: {done.stdout}"

@@ -1,18 +1,22 @@
-"""The documentation as a whole: pages are listed, links lead somewhere, public names have their place."""
+"""The documentation as a whole: pages are listed, links lead somewhere, names, columns and pictures are there."""
 
 from __future__ import annotations
 
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import yaml
+from draw_pictures import PICTURES
 
 import agentsys
 import agentsys.plugins
+from agentsys.models.chat import ErrorKind
+from agentsys.records.case_row import COLUMNS
+from agentsys.records.published_facts import _DEFENSES
+from agentsys.records.schema import CaseRecord
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -24,17 +28,8 @@ _LINK = re.compile(r"\]\(([^)\s]+)\)")
 
 def nav() -> list[str]:
     """The pages that mkdocs.yml lists, in order."""
-
-    def listed(node: object) -> Iterator[str]:
-        if isinstance(node, str):
-            yield node
-        elif isinstance(node, list):
-            for inner in node:
-                yield from listed(inner)
-        elif isinstance(node, dict):
-            yield from listed(list(node.values()))
-
-    return list(listed(yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))["nav"]))
+    listed = yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))["nav"]
+    return re.findall(r"[\w/-]+\.md", str(listed))
 
 
 def anchors(page: Path) -> set[str]:
@@ -139,3 +134,70 @@ def test_the_first_page_leads_to_every_other_of_its_folder() -> None:
     text = (DOCS / "index.md").read_text(encoding="utf-8")
     pages = {path.name for path in DOCS.glob("*.md")} - {"index.md"}
     assert {page for page in pages if f"({page})" not in text} == set()
+
+
+DATA = (DOCS / "data.md").read_text(encoding="utf-8")
+
+
+def section(title: str) -> str:
+    return DATA.split(f"## {title}\n")[1].split("\n## ")[0]
+
+
+def named(text: str) -> list[str]:
+    """The names in the first column of a table."""
+    cells = [line.split("|")[1] for line in text.splitlines() if line.startswith("| `")]
+    return [name for cell in cells for name in re.findall(r"`(\w+)`", cell)]
+
+
+def test_the_columns_are_those_of_the_frame_in_its_order() -> None:
+    assert tuple(named(section("Columns"))) == COLUMNS
+
+
+def test_every_field_of_the_records_block_is_explained() -> None:
+    assert sorted(named(section("The record's own block"))) == sorted(CaseRecord.model_fields)
+
+
+def test_every_kind_of_error_is_explained() -> None:
+    page = (DOCS / "errors.md").read_text(encoding="utf-8")
+    assert {f"`{kind.value}`" for kind in ErrorKind} <= set(re.findall(r"`\w+`", page))
+    source = Path(__file__).parents[1] / "agentsys" / "runs" / "run_case.py"
+    raised = set(re.findall(r'_mark_(?:failed|broken)\(run, "(\w+)"', source.read_text(encoding="utf-8")))
+    assert len(raised) > 3
+    assert {f"`{kind}`" for kind in raised} <= set(re.findall(r"`\w+`", page))
+
+
+def test_every_ending_that_tells_a_defense_is_named() -> None:
+    assert {ending for ending in _DEFENSES if f"-{ending}" not in section("Whose run it is")} == set()
+
+
+IMAGES = ROOT / "docs" / "images"
+SHOWING = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+_SHOWN = re.compile(r"!\[([^\]]*)\]\(([^)\s]+)\)")
+
+
+def shown_pictures() -> dict[Path, list[str]]:
+    """Picture -> its descriptions on the pages that show it."""
+    found: dict[Path, list[str]] = {}
+    for page in SHOWING:
+        for words, path in _SHOWN.findall(page.read_text(encoding="utf-8")):
+            found.setdefault((page.parent / path).resolve(), []).append(words)
+    return found
+
+
+def test_every_picture_that_a_page_shows_is_there_and_is_described() -> None:
+    assert shown_pictures()
+    for path, descriptions in shown_pictures().items():
+        assert path.is_file(), f"no picture {path}"
+        assert all(len(words) > 20 for words in descriptions), f"{path} is shown without words"
+
+
+def test_every_picture_is_shown_by_a_page() -> None:
+    assert {path.resolve() for path in IMAGES.iterdir()} <= set(shown_pictures())
+
+
+def test_pictures_are_small() -> None:
+    assert sum(path.stat().st_size for path in IMAGES.iterdir()) < 1_000_000
+
+
+def test_the_script_draws_each_of_them() -> None:
+    assert set(PICTURES) == {path.stem for path in IMAGES.iterdir()}

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 import pytest
-from typer.testing import CliRunner
+from command_output import command_output
 
 import agentsys
 from agentsys.analysis.metrics import cell_verdict
@@ -19,7 +19,6 @@ from agentsys.analysis.paper.paper_tables import TABLES
 from agentsys.analysis.tables.cost_documents import TITLES
 from agentsys.analysis.tables.table_document import Grid
 from agentsys.base.config_catalog import list_config_names
-from agentsys.cli import app
 from agentsys.defense.gate import Failure
 from agentsys.models.reply_checks import CUT
 from agentsys.records.context_facts import find_bound
@@ -97,8 +96,7 @@ def headers(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Grid, "__init__", noted)
         for command in commands:
-            done = CliRunner().invoke(app, [*command.split(), str(folder)], catch_exceptions=False)
-            assert done.exit_code == 0, done.output
+            command_output(*command.split(), folder)
     return {name for header in seen for name in header}
 
 

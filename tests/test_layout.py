@@ -1,9 +1,10 @@
-"""How the house is kept: file names, sizes, docstrings."""
+"""How the house is kept: sizes; a module and a class are one thing in the whole tree; names that name something."""
 
 from __future__ import annotations
 
 import ast
-from collections import Counter
+from collections import Counter, defaultdict
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
@@ -11,7 +12,61 @@ ROOT = Path(__file__).parents[1]
 MOST_LINES = 450
 MOST_FILES = 25
 MOST_LINES_OF_A_FUNCTION = 60
-NAMELESS = {"utils", "util", "common", "helpers", "helper", "misc"}
+OF_A_PLUG_IN = {"__init__", "__main__", "defense", "prompts"}
+"""Module names that each plug-in may have once."""
+NAMES_NOTHING = {
+    "asked",
+    "books",
+    "border",
+    "common",
+    "crew",
+    "crowd",
+    "desk",
+    "done",
+    "door",
+    "doorkeeper",
+    "drawn",
+    "either",
+    "filled",
+    "found",
+    "front",
+    "given",
+    "got",
+    "hand",
+    "hands",
+    "heard",
+    "held",
+    "helper",
+    "helpers",
+    "kept",
+    "known",
+    "left",
+    "looked",
+    "looked_at",
+    "luck",
+    "made",
+    "manners",
+    "misc",
+    "noted",
+    "oddities",
+    "place",
+    "read_out",
+    "room",
+    "said",
+    "seat",
+    "seats",
+    "seen",
+    "shown",
+    "staff",
+    "stuff",
+    "taken",
+    "thing",
+    "things",
+    "told",
+    "utils",
+    "written",
+}
+"""Bare participles, metaphors of people and buildings, and words that could mean anything."""
 
 
 def sources(*rooms: str) -> list[Path]:
@@ -54,18 +109,43 @@ def test_a_folder_of_the_package_can_be_read_as_a_list() -> None:
     assert {name: n for name, n in folders.items() if n > MOST_FILES} == {}
 
 
-def test_a_class_name_stands_for_one_thing() -> None:
-    places: dict[str, list[str]] = {}
-    for path in sources("agentsys", "baselines"):
-        for node in tree_of(path).body:
-            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-                places.setdefault(node.name, []).append(short(path))
-    assert {name: where for name, where in places.items() if len(where) > 1} == {}
+def twice(pairs: Iterator[tuple[str, str]]) -> dict[str, list[str]]:
+    """Name -> the files that have it, of names that several files have."""
+    homes: dict[str, set[str]] = defaultdict(set)
+    for file, name in pairs:
+        homes[name].add(file)
+    return {name: sorted(files) for name, files in homes.items() if len(files) > 1}
 
 
-def test_no_file_or_folder_has_a_name_that_says_nothing() -> None:
-    found = [*sources("agentsys", "baselines", "perf", "examples", "tests"), *(ROOT / "agentsys").rglob("*/")]
-    assert [short(path) for path in found if path.stem in NAMELESS] == []
+def test_no_module_name_means_two_things() -> None:
+    modules = (path for path in sources("agentsys", "baselines") if path.stem not in OF_A_PLUG_IN)
+    assert twice((short(path), path.stem) for path in modules) == {}
+
+
+def test_no_public_class_name_means_two_things() -> None:
+    classes = (
+        (short(path), node.name)
+        for path in sources("agentsys", "baselines")
+        for node in tree_of(path).body
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
+    )
+    assert twice(classes) == {}
+
+
+def test_nothing_is_named_by_a_word_that_names_nothing() -> None:
+    named = [
+        f"{short(path)}: {node.name}"
+        for path in sources("agentsys", "baselines")
+        for node in ast.walk(tree_of(path))
+        if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+        and node.name.strip("_").lower() in NAMES_NOTHING
+    ]
+    files = [*PRODUCT, *sources("tests"), *(ROOT / "agentsys").rglob("*/")]
+    assert named + [short(path) for path in files if path.stem in NAMES_NOTHING] == []
+
+
+def test_the_root_of_the_package_holds_eight_modules_at_most() -> None:
+    assert len(list((ROOT / "agentsys").glob("*.py"))) <= 8
 
 
 def test_test_files_have_names_of_their_own() -> None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from command_output import run_program
 from provider_sdks import provider_sdks
+from stored_cases import store_published
 
 from agentsys.cli import COMMANDS
 from agentsys.records.case_reader import WORTH_AN_INDEX
@@ -37,14 +38,7 @@ KINDS = ("models", "defenses", "attacks", "benchmarks", "experiments")
 
 def imported_by(*lines: tuple[str, ...], cwd: Path) -> list[set[str]]:
     """Modules in memory when each of these commands has ended well, one after the other in one process."""
-    done = subprocess.run(
-        [sys.executable, "-c", SEE_IMPORTS, json.dumps(lines)],
-        cwd=cwd,
-        capture_output=True,
-        text=True,
-        timeout=180,
-        check=False,
-    )
+    done = run_program([sys.executable, "-c", SEE_IMPORTS, json.dumps(lines)], cwd, 180)
     assert done.returncode == 0, done.stderr
     seen = [json.loads(line) for line in done.stdout.splitlines() if line.startswith('{"line": ')]
     assert [one["line"] for one in seen] == [list(line) for line in lines]
@@ -71,26 +65,11 @@ def test_help_and_lists_import_nothing_heavy(tmp_path: Path) -> None:
     assert {line: found for line, modules in seen if (found := modules & heavy[line])} == {}
 
 
-RUN = {
-    "suite_name": "banking",
-    "pipeline_name": "gpt-4o-mini-2024-07-18",
-    "user_task_id": "user_task_0",
-    "injection_task_id": None,
-    "attack_type": None,
-    "injections": {},
-    "messages": [],
-    "error": None,
-    "utility": True,
-    "security": True,
-    "duration": 1.0,
-    "benchmark_version": "v1.2.2",
-}
+BENIGN = {"attack_type": None, "injection_task_id": None}
 
 
 def test_results_of_published_runs_need_neither_benchmark_nor_sdk_nor_hydra(tmp_path: Path) -> None:
-    folder = tmp_path / str(RUN["pipeline_name"]) / "banking" / "user_task_0" / "none"
-    folder.mkdir(parents=True)
-    (folder / "none.json").write_text(json.dumps(RUN))
+    store_published(tmp_path, **BENIGN)
     (modules,) = imported_by(("results", str(tmp_path), "--format", "csv"), cwd=tmp_path)
     assert modules & (BENCHMARK_AND_SDKS | NEEDED_TO_COMPOSE) == set()
     assert modules & {"rich.console", "yaml"} == set()
@@ -98,10 +77,8 @@ def test_results_of_published_runs_need_neither_benchmark_nor_sdk_nor_hydra(tmp_
 
 def test_what_the_index_knows_is_read_without_the_formats_of_files(tmp_path: Path) -> None:
     for number in range(WORTH_AN_INDEX):
-        folder = tmp_path / "runs" / "gpt" / "banking" / f"user_task_{number}" / "none"
-        folder.mkdir(parents=True)
-        (folder / "none.json").write_text(json.dumps(RUN | {"user_task_id": f"user_task_{number}"}))
-        os.utime(folder / "none.json", (1e9, 1e9))
+        path = store_published(tmp_path / "runs", user_task_id=f"user_task_{number}", **BENIGN)
+        os.utime(path, (1e9, 1e9))
     (tmp_path / "runs" / ".agentsys").mkdir()
     results = "results", str(tmp_path / "runs"), "--format", "csv"
     for used in (True, False):
@@ -118,3 +95,54 @@ def test_a_finished_run_needs_nothing_that_runs_cases(tmp_path: Path) -> None:
         (*imported_by(run, cwd=tmp_path), *imported_by(run, cwd=tmp_path)), (runs_cases, set()), strict=True
     ):
         assert modules & runs_cases == needed
+
+
+# What others in the process can see. AgentDojo and its SDKs are imported first: what they change is theirs.
+LOOK = """
+import ast, gc, json, logging, os, signal, sys, threading, warnings
+import agentdojo.agent_pipeline, agentdojo.task_suite.load_suites, hydra, pandas, scipy.special
+
+def state():
+    return {
+        "meta_path": [repr(one) for one in sys.meta_path],
+        "path_hooks": [repr(one) for one in sys.path_hooks],
+        "path": list(sys.path),
+        "ast": {name: id(value) for name, value in vars(ast).items()},
+        "scipy.special": {name: id(value) for name, value in vars(scipy.special).items()},
+        "kinds": sorted(name for name, one in sys.modules.items() if type(one) is not type(sys)),
+        "gc": [gc.get_threshold(), gc.get_freeze_count(), gc.isenabled(), len(gc.callbacks)],
+        "environ": dict(os.environ),
+        "warnings": [str(one) for one in warnings.filters],
+        "logging": [[repr(one) for one in logging.root.handlers], logging.root.level, logging.root.disabled],
+        "hooks": [repr(one) for one in (sys.excepthook, sys.unraisablehook, threading.excepthook)],
+        "limits": [sys.getrecursionlimit(), sys.getswitchinterval()],
+        "signals": {number.name: repr(signal.getsignal(number)) for number in signal.valid_signals()
+                    if hasattr(number, "name")},
+        "cwd": os.getcwd(),
+        "threads": sorted(thread.name for thread in threading.enumerate()),
+        "started": sys.orig_argv,
+    }
+
+def changes(before, after):
+    return {name: [before[name], after[name]] for name in before if before[name] != after[name]}
+
+start = state()
+import agentsys
+from agentsys import ComparedDefenses, Run, compare, load_runs, results, run, table
+from agentsys.serve_agent import guard
+imported = state()
+done = run(["model=simulated", "defense=none,agentsys", "attack=important_instructions",
+            "benchmark.suites=[banking]", "user_tasks=[0]", "injection_tasks=[0]", "logdir=runs"])
+assert (done.finished, done.errors) == (2, 0), done
+results("runs")
+print(json.dumps([changes(start, imported), changes(imported, state())]))
+"""
+
+
+@pytest.mark.slow
+def test_neither_an_import_nor_a_run_changes_what_others_in_the_process_see(tmp_path: Path) -> None:
+    done = run_program([sys.executable, "-c", LOOK], tmp_path, 180)
+    assert done.returncode == 0, done.stderr
+    on_import, on_run = json.loads(done.stdout.splitlines()[-1])
+    assert on_import == {}
+    assert on_run == {}

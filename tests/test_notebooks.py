@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from command_output import command_output
 
 nbformat = pytest.importorskip("nbformat", reason="the notebooks extra is not installed")
 nbclient = pytest.importorskip("nbclient", reason="the notebooks extra is not installed")
@@ -84,12 +83,7 @@ def test_a_notebook_reads_the_runs_it_is_pointed_at_and_makes_none(
 ) -> None:
     runs = tmp_path / "mine"
     sweep = ["defense=none,agentsys", "attack=none,important_instructions", "limit_per_suite=2"]
-    subprocess.run(
-        [sys.executable, "-m", "agentsys", "run", "model=simulated", *sweep, f"logdir={runs}"],
-        check=True,
-        capture_output=True,
-        timeout=120,
-    )
+    command_output("run", "model=simulated", *sweep, f"logdir={runs}")
     folder = tmp_path / "clone" / "notebooks"
     folder.mkdir(parents=True)
     monkeypatch.setenv("AGENTSYS_RUNS", str(runs))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from command_output import run_program
 from optional_rooms import ROOMS
 
 ROOT = Path(__file__).parents[1]
@@ -79,15 +79,8 @@ def register(site: Path, distribution: str, entries: Mapping[str, str]) -> None:
 
 
 def run_lines(site: Path, folder: Path, *lines: tuple[str, ...]) -> subprocess.CompletedProcess[str]:
-    done = subprocess.run(
-        [sys.executable, "-c", RUN_LINES, json.dumps(lines)],
-        cwd=folder,
-        env=os.environ | {"PYTHONPATH": str(site), "PYTHONHASHSEED": "0", "COLUMNS": "120"},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
+    command = [sys.executable, "-c", RUN_LINES, json.dumps(lines)]
+    done = run_program(command, folder, 300, PYTHONPATH=str(site), PYTHONHASHSEED="0", COLUMNS="120")
     assert done.returncode == 0, done.stderr
     return done
 

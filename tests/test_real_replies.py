@@ -8,7 +8,7 @@ import subprocess
 import sys
 from collections import Counter
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -49,19 +49,32 @@ from baselines.result_parsing.result_parser import (
 )
 from baselines.tool_filter import FILTER_CONTRACT, read_picked_tools
 
-CORPUS = Path(__file__).parent / "corpus" / "qwen2.5-coder-1.5b.jsonl.gz"
+CORPUS = Path(__file__).parent / "corpus"
 
 
-@pytest.fixture(scope="module")
-def replies() -> list[dict[str, Any]]:
-    return [orjson.loads(line) for line in gzip.decompress(CORPUS.read_bytes()).splitlines()]
+@cache
+def kept_replies(part: str = "") -> list[dict[str, Any]]:
+    """A file of kept replies: "-contracts" are first replies to prompts that end with a contract's form."""
+    kept = CORPUS / f"qwen2.5-coder-1.5b{part}.jsonl.gz"
+    return [orjson.loads(line) for line in gzip.decompress(kept.read_bytes()).splitlines()]
+
+
+def read_worker(reply: dict[str, Any], prompt: str, rule: GateRule) -> AcceptedValue | Failure | None:
+    """What the gate makes of a worker's reply; None where the prompt is not a worker's first."""
+    sections = read_sections(prompt, WORKER_SECTIONS)
+    return admit_reply(reply["reply"], orjson.loads(sections[0]), rule) if sections is not None else None
+
+
+def is_read(outcome: AcceptedValue | Failure | None) -> bool:
+    return isinstance(outcome, AcceptedValue) or outcome is Failure.INFEASIBLE
 
 
 def of_role(replies: list[dict[str, Any]], role: str) -> list[dict[str, Any]]:
     return [reply for reply in replies if reply["role"] == role]
 
 
-def test_intents_of_the_main_agent_are_read_but_for_a_missing_one(replies: list[dict[str, Any]]) -> None:
+def test_intents_of_the_main_agent_are_read_but_for_a_missing_one() -> None:
+    replies = kept_replies()
     read: Counter[str] = Counter()
     for reply in of_role(replies, "main"):
         calls = [call["args"] for call in reply["tool_calls"]]
@@ -76,7 +89,8 @@ def test_intents_of_the_main_agent_are_read_but_for_a_missing_one(replies: list[
     assert read == {"nothing wanted": 29, "fields": 9, "the argument `intent` is missing": 4}
 
 
-def test_verdicts_letters_and_marks_are_read(replies: list[dict[str, Any]]) -> None:
+def test_verdicts_letters_and_marks_are_read() -> None:
+    replies = kept_replies()
     validator = of_role(replies, "validator")
     refused = [reply["reply"] for reply in validator if not is_clear_true(reply["reply"])]
     # Asked for reasons in fields of their own, which no question of ours does.
@@ -90,17 +104,15 @@ def test_verdicts_letters_and_marks_are_read(replies: list[dict[str, Any]]) -> N
         assert read_json_text(reply["reply"]) is not None or "[begin " in reply["reply"]
 
 
-def test_workers_replies_are_accepted_or_refused_by_kind(replies: list[dict[str, Any]]) -> None:
+def test_workers_replies_are_accepted_or_refused_by_kind() -> None:
+    replies = kept_replies()
     outcomes: Counter[str] = Counter()
     for reply in of_role(replies, "worker"):
-        sections = read_sections(reply["messages"][1]["content"][0]["content"], WORKER_SECTIONS)
-        if sections is None:
-            continue
         for rule in GateRule:
-            outcome = admit_reply(reply["reply"], orjson.loads(sections[0]), rule)
-            outcomes[
-                f"{rule.value} {'accepted' if isinstance(outcome, AcceptedValue) else outcome.value}"
-            ] += 1
+            outcome = read_worker(reply, reply["messages"][1]["content"][0]["content"], rule)
+            if outcome is not None:
+                told = "accepted" if isinstance(outcome, AcceptedValue) else outcome.value
+                outcomes[f"{rule.value} {told}"] += 1
     assert outcomes == {
         "syntactic accepted": 29,
         "syntactic infeasible": 9,
@@ -111,24 +123,13 @@ def test_workers_replies_are_accepted_or_refused_by_kind(replies: list[dict[str,
     }
 
 
-@pytest.fixture(scope="module")
-def contract_replies() -> list[dict[str, Any]]:
-    """First replies to the prompts that end with a contract's form and worked example."""
-    kept = CORPUS.with_name("qwen2.5-coder-1.5b-contracts.jsonl.gz")
-    return [orjson.loads(line) for line in gzip.decompress(kept.read_bytes()).splitlines()]
-
-
-def test_replies_to_contracts_are_of_their_form(contract_replies: list[dict[str, Any]]) -> None:
+def test_replies_to_contracts_are_of_their_form() -> None:
     """But for those that ran into the bound on tokens."""
+    contract_replies = kept_replies("-contracts")
     whole, refused = [reply for reply in contract_replies if not reply["cut"]], list[str]()
     for reply in of_role(whole, "worker"):
-        sections = read_sections(reply["messages"][0]["text"], WORKER_SECTIONS)
-        assert sections is not None
-        intent = orjson.loads(sections[0])
-        outcome = admit_reply(reply["reply"], intent, GateRule.SCHEMA)
-        refused += (
-            [] if isinstance(outcome, AcceptedValue) or outcome is Failure.INFEASIBLE else [reply["reply"]]
-        )
+        outcome = read_worker(reply, reply["messages"][0]["text"], GateRule.SCHEMA)
+        refused += [] if is_read(outcome) else [reply["reply"]]
     assert len(refused) <= 1, refused
     for reply in of_role(whole, "validator"):
         assert VALIDATOR_CONTRACT.read(reply["reply"]) is not None
@@ -141,25 +142,16 @@ def test_replies_to_contracts_are_of_their_form(contract_replies: list[dict[str,
     assert all(TEXT_PROTOCOLS["hermes"].parse_calls(text) for text in texts)
 
 
-@pytest.fixture(scope="module")
-def role_replies() -> list[dict[str, Any]]:
-    kept = CORPUS.with_name("qwen2.5-coder-1.5b-roles.jsonl.gz")
-    return [orjson.loads(line) for line in gzip.decompress(kept.read_bytes()).splitlines()]
-
-
-def test_of_fresh_replies_of_readers_and_judges_few_are_flawed(role_replies: list[dict[str, Any]]) -> None:
+def test_of_fresh_replies_of_readers_and_judges_few_are_flawed() -> None:
     """The counts of docs/real_models.md: replies that did not run into the bench's bound, and the flawed ones."""
     counts: dict[str, list[int]] = {}
-    for reply in role_replies:
+    for reply in kept_replies("-roles"):
         if reply["cut"] or reply["role"] == "main" or reply["asked_for"] != reply["role"]:
             continue
         text, question = reply["reply"], reply["messages"][0]["text"]
         match reply["role"]:
             case "worker":
-                sections = read_sections(question, WORKER_SECTIONS)
-                assert sections is not None
-                outcome = admit_reply(text, orjson.loads(sections[0]), GateRule.SCHEMA)
-                read = isinstance(outcome, AcceptedValue) or outcome is Failure.INFEASIBLE
+                read = is_read(read_worker(reply, question, GateRule.SCHEMA))
             case "validator":
                 read = (
                     VALIDATOR_CONTRACT.read(text) is not None and 0 < (read_score(reply["logprobs"]) or 0) < 1
@@ -174,9 +166,9 @@ def test_of_fresh_replies_of_readers_and_judges_few_are_flawed(role_replies: lis
     assert counts == {"worker": [60, 2], "sanitizer": [66, 0], "privileges": [60, 0], "validator": [246, 0]}
 
 
-def test_of_fresh_first_calls_few_are_flawed(role_replies: list[dict[str, Any]]) -> None:
+def test_of_fresh_first_calls_few_are_flawed() -> None:
     suites, found = get_suites("v1.2.2"), Counter[str]()
-    for reply in of_role(role_replies, "main"):
+    for reply in of_role(kept_replies("-roles"), "main"):
         tools = add_intent_to_tools(suites[reply["question"].partition("/")[0]].tools)
         request = ChatRequest([system("Be brief."), user("x")], tools)
         message = with_parsed_calls(assistant(reply["reply"]), request, TEXT_PROTOCOLS["hermes"])
@@ -204,7 +196,7 @@ def test_of_fresh_first_calls_few_are_flawed(role_replies: list[dict[str, Any]])
 @pytest.mark.slow
 def test_the_kept_cases_give_the_same_records_again() -> None:
     """Whole cases of the same model, run again from its kept replies: no model is asked."""
-    kept = CORPUS.with_name("qwen2.5-coder-1.5b-cases.zip")
+    kept = CORPUS / "qwen2.5-coder-1.5b-cases.zip"
     ran = subprocess.run(
         [sys.executable, "-m", "agentsys", "check", str(kept)], capture_output=True, text=True, timeout=900
     )
@@ -213,13 +205,11 @@ def test_the_kept_cases_give_the_same_records_again() -> None:
     assert "0 of 8 cells valid" in ran.stdout
 
 
-def test_arguments_beside_prose_are_calls_and_guessed_ones_are_not(
-    contract_replies: list[dict[str, Any]],
-) -> None:
+def test_arguments_beside_prose_are_calls_and_guessed_ones_are_not() -> None:
     """Replies to a worked call whose name stood in prose alone."""
     tools = add_intent_to_tools(get_suites("v1.2.2")["banking"].tools)
     read: dict[str, list[str]] = {}
-    for reply in of_role(contract_replies, "main"):
+    for reply in of_role(kept_replies("-contracts"), "main"):
         if not TEXT_PROTOCOLS["hermes"].parse_calls(reply["reply"]):
             request = ChatRequest([system("Be brief."), user("x")], tools)
             message = with_parsed_calls(assistant(reply["reply"]), request, TEXT_PROTOCOLS["hermes"])
@@ -228,12 +218,6 @@ def test_arguments_beside_prose_are_calls_and_guessed_ones_are_not(
     called = {question: names for question, names in read.items() if names}
     assert len(read) == 6
     assert called == {"banking/user_task_1": ["get_balance"], "banking/user_task_9": ["get_balance"]}
-
-
-@pytest.fixture(scope="module")
-def baseline_replies() -> list[dict[str, Any]]:
-    kept = CORPUS.with_name("qwen2.5-coder-1.5b-baselines.jsonl.gz")
-    return [orjson.loads(line) for line in gzip.decompress(kept.read_bytes()).splitlines()]
 
 
 def contract_of(reply: dict[str, Any]) -> ReplyContract[Any]:
@@ -267,17 +251,15 @@ BASELINE_CONTRACTS: tuple[ReplyContract[Any], ...] = (
 )
 
 
-def test_replies_to_the_baselines_contracts_are_read_as_counted(
-    baseline_replies: list[dict[str, Any]],
-) -> None:
+def test_replies_to_the_baselines_contracts_are_read_as_counted() -> None:
     """First replies, those that ran into the bench's bound, and of the others the flawed ones: the page's table."""
     counts: dict[str, list[int]] = {}
-    for reply in baseline_replies:
+    for reply in kept_replies("-baselines"):
         flawed = not reply["cut"] and isinstance(contract_of(reply).read_reply(reply["reply"]), ReplyFlaw)
         if reply["nth"] == 0:
             found = counts.setdefault(reply["asked_for"], [0, 0, 0])
             found[:] = [found[0] + 1, found[1] + reply["cut"], found[2] + flawed]
-    page = (CORPUS.parents[2] / "docs" / "real_models.md").read_text(encoding="utf-8")
+    page = (CORPUS.parents[1] / "docs" / "real_models.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| [\w ,]+: `(\w+)` \| (\d+) \| (\d+) \| (\d+) of (\d+) \(", page, re.MULTILINE)
     assert {role: [int(asked), int(cut), int(bad)] for role, asked, cut, bad, _ in rows} == counts
     assert all(int(asked) - int(cut) == int(read) for _, asked, cut, _, read in rows)

@@ -10,12 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from command_output import command_output
 from faulty_model import write_faulty_config
 from matplotlib.text import Text
-from typer.testing import CliRunner
 
 import agentsys
-from agentsys.cli import app
 
 BROKEN = {
     "prose": ("camel", "agent unreadable"),
@@ -31,7 +30,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     root = tmp_path_factory.mktemp("broken")
     own_code = write_faulty_config(root / "conf")
     for fault, (defense, _) in BROKEN.items():
-        _print(
+        command_output(
             *("run", *own_code, f"model.fault={fault}", f"defense=none,{defense}"),
             *(
                 "attack=none,important_instructions",
@@ -41,12 +40,6 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
             ),
         )
     return {fault: root / fault for fault in BROKEN}
-
-
-def _print(*command: str) -> str:
-    ran = CliRunner().invoke(app, [*command], env={"COLUMNS": "80"}, catch_exceptions=False)
-    assert ran.exit_code == 0, ran.output
-    return ran.output
 
 
 def _rows(text: str, defense: str, why: str) -> list[str]:
@@ -65,37 +58,37 @@ def _rows(text: str, defense: str, why: str) -> list[str]:
 def test_a_broken_cell_gives_its_reason_in_every_form_and_no_number(
     fault: str, folders: dict[str, Path], tmp_path: Path
 ) -> None:
-    folder, (defense, why) = str(folders[fault]), BROKEN[fault]
-    screen = _print("results", folder)
+    folder, (defense, why) = folders[fault], BROKEN[fault]
+    screen = command_output("results", folder, columns=80)
     assert max(map(len, screen.splitlines())) <= 80
     assert not re.search(rf"^- .*\b{defense}\b", screen, re.M)  # no finding
     for text in (
         screen,
-        _print("results", folder, "--full"),
-        _print("table", "2", folder),
-        _print("compare", folder),
-        _print("results", folder, "--by", "cost"),
+        command_output("results", folder, "--full", columns=80),
+        command_output("table", "2", folder, columns=80),
+        command_output("compare", folder, columns=80),
+        command_output("results", folder, "--by", "cost", columns=80),
     ):
         found = _rows(text, defense, why)
         assert found, text
         for row in (row for row in found if "broken" in row):
             assert not re.search(r"\*|\d\.\d(?!x|\.)", row), row
     for form in ("markdown", "latex", "html"):
-        assert f"broken: {why}" in _print("results", folder, "--format", form)
+        assert f"broken: {why}" in command_output("results", folder, "--format", form)
     page = tmp_path / "page.html"
-    _print("report", folder, "--out", str(page))
+    command_output("report", folder, "--out", page)
     assert page.read_text(encoding="utf-8").count(f"broken: {why}") >= 3  # the table, the notes, the chart
-    _print("figure", "3", folder, "--out", str(tmp_path))
+    command_output("figure", "3", folder, "--out", tmp_path)
     marks = list(csv.DictReader(io.StringIO((tmp_path / "figure3.csv").read_text(encoding="utf-8"))))
     mine = [mark for mark in marks if (mark["series"], mark["origin"]) == (defense, "runs")]
     assert mine and all((mark["y"], mark["verdict"]) == ("nan", "broken") for mark in mine)
     words = {text.get_text() for text in agentsys.figure("3", folder).figure.findobj(Text)}
     assert f"{defense}: broken: {why}." in " ".join(words)
     long_forms: list[list[dict[str, Any]]] = [
-        json.loads(_print("results", folder, "--format", "json")),
-        json.loads(_print("table", "2", folder, "--format", "json")),
-        json.loads(_print("compare", folder, "--format", "json"))["differences"],
-        list(csv.DictReader(io.StringIO(_print("results", folder, "--format", "csv")))),
+        json.loads(command_output("results", folder, "--format", "json")),
+        json.loads(command_output("table", "2", folder, "--format", "json")),
+        json.loads(command_output("compare", folder, "--format", "json"))["differences"],
+        list(csv.DictReader(io.StringIO(command_output("results", folder, "--format", "csv")))),
     ]
     for rows in long_forms:
         ours = [row for row in rows if row["defense"] == defense and row["verdict"]]
@@ -115,4 +108,4 @@ def test_the_valid_cell_beside_it_keeps_its_numbers_and_has_no_star_for_beating_
     rows = agentsys.results(folders[fault]).frame
     none = rows[(rows.defense == "none") & (rows.suite == "overall")]
     assert set(none.verdict) == {"valid"} and none.value_fraction.notna().all()
-    assert not re.search(r"\d\*", _print("results", str(folders[fault])))
+    assert not re.search(r"\d\*", command_output("results", folders[fault]))

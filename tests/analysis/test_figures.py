@@ -11,16 +11,16 @@ import re
 import warnings
 from collections.abc import Callable
 from dataclasses import fields as fields_of
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
 import yaml
 from asb_cases import AGENTS, TOOLS, attacked, benign, control, grid
+from command_output import command_output
 from stored_cases import case_of, row, store_own
-from typer.testing import CliRunner
 
 from agentsys.analysis.figures.drawing import DrawnFigure, save_figure
 from agentsys.analysis.figures.figure_catalog import FIGURES, make_figure
@@ -33,8 +33,6 @@ from agentsys.analysis.figures.utility_figures import (
     find_family,
 )
 from agentsys.analysis.metrics.rates import measure
-from agentsys.cli import app as agentsys_cli
-from agentsys.cli.paper_command import figure_command
 from agentsys.errors import ConfigError
 from agentsys.extensions import shipped_config_dir
 from agentsys.records.case_reader import read_cases
@@ -102,13 +100,16 @@ def test_figure_4_of_the_published_runs_has_the_papers_values(gpt_4o_mini: tuple
     assert sum(_ours(drawn, "b").values()) == pytest.approx(100 * 171 / 629, abs=0.03)
 
 
-def test_figure_3_of_the_published_runs_has_the_papers_point_and_says_that_tokens_lack(
+def test_figure_3_of_the_published_runs_has_the_papers_points_and_says_where_tokens_lack(
     gpt_4o_mini: tuple[CaseRow, ...],
 ) -> None:
     drawn = make_figure(FIGURES["3"], gpt_4o_mini)
     assert {round(x, 2): y for x, y in _ours(drawn, "a").items()} == {69.34: 63.54}
     assert _ours(drawn, "b") == {}
     assert "not in (b): none" in _words(drawn)
+    counted = [replace(case, prompt_tokens=8000, completion_tokens=454) for case in gpt_4o_mini]
+    (point,) = _ours(make_figure(FIGURES["3"], counted), "b").items()
+    assert (round(point[0], 2), point[1]) == (0.82, 44.06)
 
 
 def test_figure_3_a_has_security_and_benign_utility_as_the_paper_prints_them() -> None:
@@ -133,28 +134,11 @@ def test_a_defense_without_benign_cases_is_said_to_be_missing_from_figure_3_a() 
     assert "so not in (a): none" in _words(drawn)
 
 
-def test_the_quality_of_figure_3_is_the_papers_where_tokens_are_known(
-    gpt_4o_mini: tuple[CaseRow, ...],
-) -> None:
-    from dataclasses import replace
-
-    counted = [replace(case, prompt_tokens=8000, completion_tokens=454) for case in gpt_4o_mini]
-    (point,) = _ours(make_figure(FIGURES["3"], counted), "b").items()
-    assert (round(point[0], 2), point[1]) == (0.82, 44.06)
-
-
 def test_table_1_as_a_figure_has_the_nine_cells(gpt_4o_mini: tuple[CaseRow, ...]) -> None:
     drawn = make_figure(FIGURES["table1"], gpt_4o_mini)
     assert _ours(drawn, "length=2") == {1.0: 15.87, 2.0: 0.0}
     assert _ours(drawn, "length=3") == {1.0: 40.26, 2.0: 35.0, 3.0: 0.0}
     assert _ours(drawn, "length=4") == {1.0: 60.53, 2.0: 15.38, 3.0: 5.88, 4.0: 0.0}
-
-
-def test_short_and_long_add_up_to_the_benign_utility() -> None:
-    cases = _cases("none")
-    parts = _ours(make_figure(FIGURES["4"], cases), "a")
-    benign = [case for case in cases if case.attack == "none"]
-    assert sum(parts.values()) == pytest.approx(100 * sum(c.utility for c in benign) / len(benign), abs=0.02)
 
 
 def test_tokens_grow_with_the_trajectory_as_recorded() -> None:
@@ -304,14 +288,11 @@ def test_a_figure_without_a_number_is_refused() -> None:
 
 def test_the_command_writes_three_files_and_names_them(tmp_path: Path) -> None:
     store_own(tmp_path / "runs", case_of(defense="none", model="gpt-4o-mini"))
-    app = typer.Typer()
-    app.command()(figure_command)
-    arguments = ["4", str(tmp_path / "runs"), "--out", str(tmp_path / "out")]
-    outcome = CliRunner().invoke(app, arguments, catch_exceptions=False)
-    names = [Path(line).name for line in outcome.stdout.split()]
+    arguments = [tmp_path / "runs", "--out", tmp_path / "out"]
+    names = [Path(line).name for line in command_output("figure", "4", *arguments).split()]
     assert names == ["figure4.pdf", "figure4.png", "figure4.csv"]
     with pytest.raises(ConfigError, match="Unknown figure '5'"):
-        CliRunner().invoke(app, ["5", *arguments[1:]], catch_exceptions=False)
+        command_output("figure", "5", *arguments)
 
 
 def test_every_script_names_a_table_or_figure_that_exists() -> None:
@@ -370,22 +351,3 @@ def test_the_preset_of_figure_2_has_two_modes_and_a_control() -> None:
     preset = yaml.safe_load((shipped_config_dir() / "experiment" / "figure2.yaml").read_text())
     assert preset["sweep"]["benchmark.mode"] == ["faithful", "react"]
     assert preset["sweep"]["attack"] == ["none", "opi_context_ignoring", "opi_empty"]
-
-
-@pytest.mark.slow
-def test_the_figure_is_drawn_from_runs_of_the_preset(tmp_path: Path) -> None:
-    def invoke(*arguments: str) -> str:
-        outcome = CliRunner().invoke(agentsys_cli, list(arguments), catch_exceptions=False)
-        assert outcome.exit_code == 0, outcome.output
-        return outcome.stdout
-
-    runs, out = tmp_path / "runs", tmp_path / "out"
-    few = ("defense=none", "attack=opi_context_ignoring,opi_empty", "limit_per_suite=1")
-    invoke("run", "+experiment=figure2", "model=simulated", f"logdir={runs}", *few)
-    names = [Path(line).name for line in invoke("figure", "2", str(runs), "--out", str(out)).split()]
-    assert names == ["figure2.pdf", "figure2.png", "figure2.csv"]
-    rows = [r for r in csv.DictReader((out / "figure2.csv").open()) if r["origin"] == RUNS]
-    assert {(r["x_unit"], r["y_unit"]) for r in rows} == {("fraction", "row")}
-    found = {(r["panel"], r["series"]): float(r["x"]) for r in rows}
-    assert found["faithful", "none"] == found["react", "none"] == 1.0
-    assert {found[f"{mode}: control", "none"] for mode in ("faithful", "react")} == {0.0}

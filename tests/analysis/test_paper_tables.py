@@ -15,9 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
+from command_output import command_output
 from stored_cases import case_of, row, store_own
-from typer.testing import CliRunner
 
 from agentsys.analysis.paper.paper_document import (
     TableRecord,
@@ -70,14 +69,6 @@ def _grid(*, model: str = "gpt-4o-mini", defense: str = "none", **fields: Any) -
 
 def _document(number: int, cases: list[CaseRow]) -> Document:
     return make_paper_document(_filled(number, cases), LoadedCases(tuple(cases)), replicates=50)
-
-
-def _command(*arguments: str) -> str:
-    app = typer.Typer()
-    app.command()(table_command)
-    outcome = CliRunner().invoke(app, list(arguments), catch_exceptions=False)
-    assert outcome.exit_code == 0
-    return outcome.stdout
 
 
 def test_table_4_takes_the_transferred_search_for_pair_and_no_other() -> None:
@@ -257,7 +248,7 @@ def test_the_command_writes_every_table_and_every_format(tmp_path: Path, number:
     with pytest.raises(ConfigError, match="Unknown table '9'"):
         table_command("9", [tmp_path])
     out = tmp_path / "new" / f"table.{form}"
-    assert _command(str(number), str(tmp_path), "--format", form, "--out", str(out)) == ""
+    assert command_output("table", str(number), str(tmp_path), "--format", form, "--out", str(out)) == ""
     assert out.stat().st_size > 500
     if not OutputFormat(form).for_programs:
         assert f"Table {number}" in out.read_text()

@@ -7,12 +7,11 @@ import re
 from pathlib import Path
 
 import pytest
+from command_output import command_output
 from stored_cases import case_of, store_own
-from typer.testing import CliRunner
 
 from agentsys.analysis.tables.table_document import Document, Grid, cells
 from agentsys.analysis.tables.table_writers import LongForm, Output, with_shown_names
-from agentsys.cli import app
 from agentsys.errors import ConfigError
 from agentsys.records.names_file import DisplayNames, RunNames
 
@@ -36,10 +35,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def told(runs: Path, *command: str) -> str:
-    asked = [*command, str(runs), "--names", str(runs / "names.yaml")]
-    outcome = CliRunner().invoke(app, asked, catch_exceptions=False, env={"COLUMNS": "250"})
-    assert outcome.exit_code == 0, outcome.output
-    return outcome.stdout
+    return command_output(*command, runs, "--names", runs / "names.yaml", columns=250)
 
 
 TABLES = [

@@ -1,9 +1,11 @@
-"""AgentDojo's attacks, word for word, for victims it knows and victims it does not."""
+"""AgentDojo's attacks, word for word, for victims it knows and victims it does not; `manual` asks a person."""
 
 from __future__ import annotations
 
+import io
 import random
 from functools import cache
+from itertools import product
 from typing import Any
 
 import pytest
@@ -41,28 +43,15 @@ def packages(attack: str, suite: str, model: str = "gpt-4o-2024-05-13") -> Any:
     return load_attack(attack, get_suite("v1.2.2", suite), pipeline(model))
 
 
-def pairs(name: str, per_suite: int) -> list[tuple[Any, Any]]:
+@pytest.mark.parametrize("name", SUITES)
+@pytest.mark.parametrize("most", [2, pytest.param(None, marks=pytest.mark.slow)])
+def test_texts_equal_the_packages_for_every_attack(name: str, most: int | None) -> None:
     suite = suite_of(name)
-    every = [(u, i) for u in suite.user_tasks.values() for i in suite.injection_tasks.values()]
-    return random.Random(name).sample(every, per_suite)
-
-
-@pytest.mark.parametrize("name", ["banking", "slack"])
-def test_texts_equal_the_packages_for_every_attack(name: str) -> None:
+    pairs = [*product(suite.user_tasks.values(), suite.injection_tasks.values())]
+    random.Random(name).shuffle(pairs)
     for attack in NAMES:
         ours = RegisteredAttack(attack)
-        for user_task, injection_task in pairs(name, 1 if name == "workspace" else 2):
-            expected = packages(attack, name).attack(user_task, injection_task)
-            assert ours.injections(suite_of(name), user_task, injection_task, GPT4) == expected
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", SUITES)
-@pytest.mark.parametrize("attack", NAMES)
-def test_texts_equal_the_packages_for_every_pair(attack: str, name: str) -> None:
-    suite, ours = suite_of(name), RegisteredAttack(attack)
-    for user_task in suite.user_tasks.values():
-        for injection_task in suite.injection_tasks.values():
+        for user_task, injection_task in pairs[:most]:
             expected = packages(attack, name).attack(user_task, injection_task)
             assert ours.injections(suite, user_task, injection_task, GPT4) == expected
 
@@ -134,3 +123,41 @@ def test_the_package_is_left_as_it_was() -> None:
     before = {name: dict(vars(cls)) for name, cls in ATTACKS.items()}
     text("important_instructions", Victim("Ours-7B", "Ada Lovelace"))
     assert {name: dict(vars(cls)) for name, cls in ATTACKS.items()} == before
+
+
+SUITE = AgentDojo("v1.2.2").suite("banking")
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def written(attack: RegisteredAttack, user_task: str, model: str = "GPT-4") -> dict[str, str]:
+    return dict(
+        attack.injections(
+            SUITE,
+            SUITE.user_tasks[user_task],
+            SUITE.injection_tasks["injection_task_0"],
+            Victim(model, "Emma Johnson"),
+        )
+    )
+
+
+def test_a_text_is_typed_once_per_pair(monkeypatch: pytest.MonkeyPatch) -> None:
+    typed = iter(["first", "second", "third"])
+    monkeypatch.setattr("sys.stdin", Terminal())
+    monkeypatch.setattr("builtins.input", lambda question: next(typed))
+    attack = RegisteredAttack("manual")
+    first = written(attack, "user_task_0")
+    assert first == {"injection_bill_text": "first"}
+    first["injection_bill_text"] = "changed by the caller"
+    assert written(attack, "user_task_0", "Claude") == {"injection_bill_text": "first"}
+    assert "second" in written(attack, "user_task_1").values()
+
+
+def test_without_a_terminal_the_error_names_the_mend(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("text from a pipe\n"))
+    with pytest.raises(ConfigError, match=r"attack=template") as raised:
+        written(RegisteredAttack("manual"), "user_task_0")
+    assert "\n" not in str(raised.value)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import tarfile
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -81,17 +80,13 @@ def arrives(attack: Attack, folded: Any, exact: Any) -> int:
     return count
 
 
-@pytest.mark.parametrize(
-    "name", ["chatinject-qwen3", "chatinject-glm-4.5", "encoded-zero_width", "encoded-leet"]
-)
-def test_texts_arrive(name: str) -> None:
-    assert [arrives(ATTACKS[name], suite_of("folded", s), suite_of("exact", s)) for s in REDUCED] == [5]
+FAST = ("chatinject-qwen3", "chatinject-glm-4.5", "encoded-zero_width", "encoded-leet")
+WHOLE = [pytest.param(name, FULL, 35, marks=pytest.mark.slow) for name in ATTACKS]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ATTACKS)
-def test_texts_arrive_everywhere(name: str) -> None:
-    assert sum(arrives(ATTACKS[name], suite_of("folded", s), suite_of("exact", s)) for s in FULL) == 35
+@pytest.mark.parametrize(("name", "suites", "count"), [*((name, REDUCED, 5) for name in FAST), *WHOLE])
+def test_texts_arrive(name: str, suites: tuple[str, ...], count: int) -> None:
+    assert sum(arrives(ATTACKS[name], suite_of("folded", s), suite_of("exact", s)) for s in suites) == count
 
 
 ELSEWHERE = {
@@ -173,20 +168,6 @@ def test_every_shipped_attack_stands_in_its_suites_as_it_is_meant(name: str, tmp
     attack = shipped(name, tmp_path)
     found = sum(stands(attack, suite_of("folded", s), suite_of("exact", s)) for s in SUITES)
     assert found == (35 if SUITES == FULL else 5)
-
-
-SHARED = Path(__file__).parents[2].parent / "shared" / "data"
-AGENTDYN = SHARED / "agentdyn" / "agentdyn-package.tar.gz"
-
-
-@pytest.fixture(scope="module")
-def agentdyn(tmp_path_factory: pytest.TempPathFactory) -> tuple[AgentDyn, AgentDyn]:
-    if not AGENTDYN.exists():
-        pytest.skip(f"AgentDyn's package is not here ({AGENTDYN.name})")
-    folder = tmp_path_factory.mktemp("agentdyn")
-    with tarfile.open(AGENTDYN) as packed:
-        packed.extractall(folder, filter="data")
-    return AgentDyn(str(folder)), AgentDyn(str(folder), injection="exact")
 
 
 @pytest.mark.parametrize("name", ["chatinject-qwen3", "encoded-leet"])

@@ -122,7 +122,6 @@ def test_the_page_names_each_task_without_a_way(checkout: Path) -> None:
     assert "52 of the 60 user tasks" in page
 
 
-TRACES = ROOT.parent / "shared" / "data" / "traces"
 MINI = "gpt-4o-mini-2024-07-18"
 TASKS = ["user_task_0", "user_task_2", "user_task_6"]
 """Those of each suite that are scored and replayed here; AGENTDYN_ALL=1 takes all twenty."""
@@ -141,15 +140,6 @@ CHANGED_TOOL = {("github", "user_task_1", "injection_task_7")}
 """The tool that pushes does another thing than it did."""
 
 
-def unpacked(archive: str, folder: Path) -> Path:
-    packed = TRACES / f"agentdyn-{archive}.tar.gz"
-    if not packed.exists():
-        pytest.skip(f"the published runs are not here ({packed.name})")
-    with tarfile.open(packed) as opened:
-        opened.extractall(folder, filter="data")
-    return folder
-
-
 @pytest.mark.parametrize(
     ("archive", "benign", "useful", "attacks"),
     [
@@ -159,9 +149,14 @@ def unpacked(archive: str, folder: Path) -> Path:
     ],
 )
 def test_published_runs_are_counted_as_they_were_published(
-    tmp_path: Path, archive: str, benign: list[int], useful: list[int], attacks: list[int]
+    published: Callable[[str], Path],
+    archive: str,
+    benign: list[int],
+    useful: list[int],
+    attacks: list[int],
 ) -> None:
-    rows = [row for row in read_cases([unpacked(archive, tmp_path)]).cases if row.user_task_id[0] == "u"]
+    found = read_cases([published(f"agentdyn-{archive}")]).cases
+    rows = [row for row in found if row.user_task_id[0] == "u"]
     assert {row.benchmark for row in rows} == {"agentdyn"}
     for place, suite in enumerate(UNSOLVED):
         alone = [row for row in rows if row.suite == suite and row.injection_task_id is None]
@@ -177,8 +172,10 @@ def chosen(folder: Path, tasks: Sequence[str] = TASKS) -> list[Path]:
 
 
 @pytest.mark.slow
-def test_published_runs_are_scored_again_as_they_were(checkout: Path, tmp_path: Path) -> None:
-    folders = chosen(unpacked(MINI, tmp_path))
+def test_published_runs_are_scored_again_as_they_were(
+    checkout: Path, published: Callable[[str], Path]
+) -> None:
+    folders = chosen(published(f"agentdyn-{MINI}"))
     found = rescore_records(folders, checkout=str(checkout))
     assert not found.skipped
     assert len(found.cases) >= 90
@@ -193,8 +190,10 @@ def test_published_runs_are_scored_again_as_they_were(checkout: Path, tmp_path: 
 
 
 @pytest.mark.slow
-def test_published_runs_are_replayed_as_they_were(checkout: Path, tmp_path: Path) -> None:
-    traces = unpacked(MINI, tmp_path / "traces")
+def test_published_runs_are_replayed_as_they_were(
+    checkout: Path, published: Callable[[str], Path], tmp_path: Path
+) -> None:
+    traces = published(f"agentdyn-{MINI}")
     tasks = [] if os.environ.get("AGENTDYN_ALL") else [f"user_tasks=[{','.join(TASKS)}]"]
     outcome = prepare_session(
         [

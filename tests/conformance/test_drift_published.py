@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import tarfile
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from agentsys.models.chat import text_of
 from baselines.drift.drift_plan import DriftSettings
 
 ROOT = Path(__file__).parents[2]
-TRACES = ROOT.parent / "shared" / "data" / "traces"
+
 ARCHIVES = {"banking": 144, "travel": 140}
 COMPAT = DriftSettings(compat=True)
 # The formatter's replies are not recorded. In these seven cases it must have lost, moved or changed entries:
@@ -34,17 +34,10 @@ DIFFERENT = 88
 
 
 @pytest.fixture(scope="module")
-def published(tmp_path_factory: pytest.TempPathFactory) -> list[RecordedCase]:
-    folder = tmp_path_factory.mktemp("drift")
-    for suite in ARCHIVES:
-        archive = TRACES / f"drift-gpt-4o-mini-2024-07-18-{suite}.tar.gz"
-        if not archive.is_file():
-            pytest.skip(f"published runs are not here: {archive}")
-        with tarfile.open(archive) as packed:
-            packed.extractall(folder / suite, filter="data")
-    cases = cases_in(folder)
-    assert len(cases) == sum(ARCHIVES.values())
-    return cases
+def cases(published: Callable[[str], Path]) -> list[RecordedCase]:
+    found = {suite: cases_in(published(f"drift-gpt-4o-mini-2024-07-18-{suite}")) for suite in ARCHIVES}
+    assert {suite: len(some) for suite, some in found.items()} == ARCHIVES
+    return [case for some in found.values() for case in some]
 
 
 BENCH = benchmark()
@@ -61,27 +54,27 @@ def deduced(case: RecordedCase, *, compat: bool) -> Any:
 
 @pytest.mark.slow
 def test_compat_repeats_calls_refusals_texts_and_scores_of_all_284_cases(
-    published: list[RecordedCase],
+    cases: list[RecordedCase],
 ) -> None:
-    assert [case.name for case in published if not agrees(case)] == []
-    refused = [turn.refused.kind for case in published for turn in case.outcome().turns if turn.refused]
+    assert [case.name for case in cases if not agrees(case)] == []
+    refused = [turn.refused.kind for case in cases for turn in case.outcome().turns if turn.refused]
     assert Counter(refused) == {"unplanned": 20, "checklist": 126}
 
 
 @pytest.mark.slow
 def test_with_the_planners_checklist_only_what_the_formatter_changed_is_missing(
-    published: list[RecordedCase],
+    cases: list[RecordedCase],
 ) -> None:
-    missing = {case.name for case in published if deduced(case, compat=True) != case.outcome().unquoted()}
+    missing = {case.name for case in cases if deduced(case, compat=True) != case.outcome().unquoted()}
     assert missing == FORMATTER_CHANGED
 
 
 @pytest.mark.slow
 def test_masking_repeats_recorded_results_byte_for_byte_where_words_were_cut(
-    published: list[RecordedCase],
+    cases: list[RecordedCase],
 ) -> None:
     cut = same = 0
-    for case in published:
+    for case in cases:
         _, ours = run_again(case, COMPAT, echo=False, bench=BENCH)
         _, raw = run_again(case, replace(COMPAT, injection_isolation=False), echo=False, bench=BENCH)
         for index, recorded in enumerate(case.messages):
@@ -96,9 +89,9 @@ def test_masking_repeats_recorded_results_byte_for_byte_where_words_were_cut(
 
 @pytest.mark.slow
 def test_the_default_comes_out_differently_in_as_many_cases_as_the_page_says(
-    published: list[RecordedCase],
+    cases: list[RecordedCase],
 ) -> None:
-    pairs = [(deduced(case, compat=True), deduced(case, compat=False)) for case in published]
+    pairs = [(deduced(case, compat=True), deduced(case, compat=False)) for case in cases]
     assert sum(mended != before for before, mended in pairs) == DIFFERENT
     assert sum(mended.utility for _, mended in pairs) == 139
     assert sum(mended.security for _, mended in pairs) == 9

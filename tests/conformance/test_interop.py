@@ -1,4 +1,4 @@
-"""AgentDojo reads our folders and runs our defenses; we run a pipeline that was written for AgentDojo."""
+"""AgentDojo reads our folders; we run a pipeline that was written for AgentDojo."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import orjson
 import pytest
 
 SLACK = ["model=simulated", "benchmark.suites=[slack]", "user_tasks=[0,3]", "injection_tasks=[1,3]"]
@@ -26,35 +25,6 @@ def test_agentdojos_own_loader_reads_our_folder(run_cases: Callable[..., Any], t
         assert isinstance(loaded, TaskResults)
         assert loaded.utility == records[path]["agentsys"]["utility"]
         assert loaded.messages[0]["role"] == "system"
-
-
-def test_our_defenses_run_inside_agentdojos_own_benchmark(tmp_path: Path) -> None:
-    from agentdojo.attacks.attack_registry import load_attack
-    from agentdojo.benchmark import benchmark_suite_with_injections
-    from agentdojo.logging import OutputLogger
-    from agentdojo.task_suite.load_suites import get_suite
-
-    from agentsys.base.config_catalog import load_config as yaml_node
-    from agentsys.runs.instantiate import instantiate
-    from agentsys.serve_agent.agent_server import build_served_model
-
-    suite = get_suite("v1.2.2", "banking")
-    model = build_served_model()
-    for name in ("none", "prompt_sandwiching", "spotlighting", "agentsys"):
-        pipeline = instantiate("defense", yaml_node("defense", name)).pipeline(model, suite)
-        pipeline.name = f"local-{name}"
-        attack = load_attack("important_instructions", suite, pipeline)
-        with OutputLogger(str(tmp_path)):
-            results = benchmark_suite_with_injections(
-                pipeline, suite, attack, tmp_path, False, ["user_task_0", "user_task_3"], ["injection_task_4"]
-            )
-        assert len(results["utility_results"]) == 2
-        stored = orjson.loads(
-            (
-                tmp_path / f"local-{name}/banking/user_task_3/important_instructions/injection_task_4.json"
-            ).read_bytes()
-        )
-        assert len(stored["messages"]) > 3
 
 
 FOREIGN = '''

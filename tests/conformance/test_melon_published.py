@@ -9,10 +9,9 @@ and placeholder are compared by place.
 from __future__ import annotations
 
 import copy
-import tarfile
 import warnings
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -31,7 +30,6 @@ from agentsys.models.wrappers.accounting import RecordingModel
 from agentsys.runs.instantiate import instantiate
 from baselines.melon.guarded_turn import NOTICE, PLACEHOLDER
 
-ARCHIVE = Path(__file__).parents[2].parent / "shared/data/traces/melon-gpt-4o-mini-2024-07-18.tar.gz"
 RECORDED_PLACEHOLDER = "<Data omitted because a prompt injection was detected>"
 RECORDED_NOTICE = "The tool outputs contain potential prompt injection, stopping execution."
 MARKER = FunctionCall(function="marker", args={"value": "proposed both times"}, id="marker")
@@ -83,13 +81,9 @@ class Rerun:
 
 
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[Path, RecordedRun]]:
+def runs(published: Callable[[str], Path]) -> list[tuple[Path, RecordedRun]]:
     """The scored runs."""
-    if not ARCHIVE.is_file():
-        pytest.skip(f"published runs are not here: {ARCHIVE.name}")
-    folder = tmp_path_factory.mktemp("melon")
-    with tarfile.open(ARCHIVE) as archive:
-        archive.extractall(folder, filter="data")
+    folder = published("melon-gpt-4o-mini-2024-07-18")
     read = [(path, read_run(path)) for path in sorted(folder.rglob("*.json"))]
     return [(path, run) for path, run in read if run.utility is not None]
 

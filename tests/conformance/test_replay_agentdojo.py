@@ -7,13 +7,15 @@ checks later benchmark versions changed.
 
 from __future__ import annotations
 
-import tarfile
-from collections.abc import Sequence
+import shutil
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import orjson
 import pytest
 from agentdojo.task_suite.load_suites import get_suites
+from small_runs import Silent, records_in
 
 from agentsys.models.chat import Scene
 from agentsys.models.pipeline_elements import default_system_message, tool_loop
@@ -22,13 +24,6 @@ from agentsys.models.replay import ReplayModel
 from agentsys.models.trace import Tracer, use_tracer
 from agentsys.models.wrappers.accounting import RecordingModel
 
-ARCHIVE = (
-    Path(__file__).parents[2].parent
-    / "shared"
-    / "data"
-    / "traces"
-    / "agentdojo-gpt-4o-mini-2024-07-18.tar.gz"
-)
 CASES = {"banking": 160, "slack": 126, "travel": 160, "workspace": 280}
 KNOWN = {
     "workspace/user_task_16/important_instructions/injection_task_4.json",
@@ -48,13 +43,8 @@ class Agreement:
 
 
 @pytest.fixture(scope="module")
-def traces(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    if not ARCHIVE.is_file():
-        pytest.skip(f"published runs are not here: {ARCHIVE}")
-    folder = tmp_path_factory.mktemp("traces")
-    with tarfile.open(ARCHIVE) as archive:
-        archive.extractall(folder, filter="data")
-    return folder
+def traces(published: Callable[[str], Path]) -> Path:
+    return published("agentdojo-gpt-4o-mini-2024-07-18")
 
 
 def replayed(traces: Path, version: str, suites: Sequence[str]) -> Agreement:
@@ -96,13 +86,6 @@ def test_replay_at_v1_1_scores_as_recorded(traces: Path, suite: str) -> None:
 
 
 @pytest.mark.slow
-def test_replay_at_a_later_version_says_that_prompts_changed(traces: Path) -> None:
-    agreement = replayed(traces, "v1.2.2", ["banking"])
-    assert agreement.utility < agreement.cases == agreement.security
-    assert any(note.startswith("user message") for note in agreement.notes)
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("version", "utility", "security"), [("v1.1", 726, 724), ("v1", 725, 724), ("v1.2.2", 700, 724)]
 )
@@ -113,4 +96,107 @@ def test_replay_of_all_suites_agrees_as_measured(
     assert (agreement.cases, agreement.utility, agreement.security) == (726, utility, security)
     if version == "v1.1":
         assert agreement.disagreeing == KNOWN
-        assert not any(note.startswith("user message") for note in agreement.notes)
+    changed_prompts = any(note.startswith("user message") for note in agreement.notes)
+    assert changed_prompts is (version == "v1.2.2") or version == "v1"
+
+
+MINI, FILTERED = "gpt-4o-mini-2024-07-18", "gpt-4o-2024-05-13-tool_filter"
+
+KNOWN_CASES = {
+    ("workspace", "user_task_16", "injection_task_4"),
+    ("workspace", "user_task_39", "injection_task_4"),
+}
+"""Recorded as "not carried out" although the recorded agent sent the very mail that the check asks for."""
+
+
+@pytest.mark.slow
+def test_replayed_runs_score_as_they_were_recorded(published: Callable[[str], Path], tmp_path: Path) -> None:
+    from agentsys.analysis.metrics.rates import measure
+    from agentsys.records.case_reader import read_cases
+    from agentsys.runs.run_session import prepare_session
+
+    folder = published(f"agentdojo-{MINI}")
+    session = prepare_session(
+        [
+            "model=replay",
+            f"model.traces={folder}",
+            "attack=none,important_instructions",
+            "benchmark.version=v1.1",
+            f"logdir={tmp_path / 'runs'}",
+        ]
+    )
+    outcome = session.execute(Silent())
+    assert (outcome.finished, outcome.errors) == (726, 0)
+
+    utility, security = 0, set()
+    traces = next(folder.iterdir())
+    for path, ours in records_in(tmp_path / "runs").items():
+        _, suite, user_task, attack, file = path.split("/")
+        recorded = orjson.loads((traces / suite / user_task / attack / file).read_bytes())
+        utility += ours["utility"] == recorded["utility"]
+        if attack != "none" and ours["security"] != recorded["security"]:
+            security.add((suite, user_task, file.removesuffix(".json")))
+    assert utility == 726
+    assert security == KNOWN_CASES
+
+    overall = {
+        row.metric: round(row.value, 2)
+        for row in measure(read_cases([tmp_path / "runs"]).cases)
+        if row.suite == "overall"
+    }
+    assert (overall["benign_utility"], overall["utility_under_attack"]) == (63.54, 48.27)
+    assert overall["targeted_asr"] == pytest.approx(30.66 + 2 / 240 * 100 / 4, abs=0.01)
+
+
+@pytest.mark.slow
+def test_two_pipelines_of_one_folder_go_into_one_log_folder_and_fill_their_rows(
+    published: Callable[[str], Path], tmp_path: Path
+) -> None:
+    from agentsys.analysis.paper.paper_tables import TABLES, fill_table
+    from agentsys.analysis.tables.results_report import build_report
+    from agentsys.records.case_reader import read_cases
+    from agentsys.runs.run_session import Session, prepare_session
+
+    traces = tmp_path / "traces"
+    for name in (MINI, FILTERED):
+        shutil.copytree(published(f"agentdojo-{name}"), traces, dirs_exist_ok=True)
+
+    def replayed(pipelines: str, defenses: str) -> Session:
+        return prepare_session(
+            [
+                "model=replay",
+                f"model.traces={traces}",
+                f"model.pipeline={pipelines}",
+                f"defense={defenses}",
+                "benchmark.version=v1",
+                "user_tasks=[0,1,2,3]",
+                f"logdir={tmp_path / 'runs'}",
+            ]
+        )
+
+    both = replayed(f"{MINI},{FILTERED}", "none,tool_filter_compat")
+    assert (len(both.plan.open_jobs), len({job.case.key for job in both.plan.jobs})) == (64, 64)
+    both.execute(Silent())
+    assert replayed(MINI, "none").plan.open_jobs == ()
+    reading = read_cases([tmp_path / "runs"])
+    ok = [case for case in reading.cases if case.status == "ok"]
+    recorded = {
+        (name, path.parts[-4], path.parts[-3]): orjson.loads(path.read_bytes())["utility"]
+        for name in (MINI, FILTERED)
+        for path in (traces / name).glob("*/user_task_[0123]/none/none.json")
+    }
+    ours = {(case.model.removeprefix("replay:"), case.suite, case.user_task_id): case.utility for case in ok}
+    assert ours == recorded, "each answers from its own records, and only under its own defense"
+    assert {(case.model, case.defense) for case in ok} == {
+        (f"replay:{MINI}", "none"),
+        (f"replay:{FILTERED}", "tool_filter_compat"),
+    }
+    (filled,) = [
+        row
+        for row in fill_table(TABLES[2], reading.cases).rows
+        if (row.model, row.defense) == ("gpt-4o-mini", "none")
+    ]
+    assert filled.cells[0].paper == 63.54
+    assert filled.cells[0].ours is not None
+    differ = [note for note in build_report(reading).notes if "texts differed from the record in" in note]
+    assert len(differ) == 2

@@ -6,8 +6,8 @@ today. Numbers of the audit are of gpt-4o-mini's runs alone; those published ove
 
 from __future__ import annotations
 
-import tarfile
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -30,24 +30,13 @@ from agentsys.audit.trace_rows import is_exposed
 from agentsys.base.payload_lines import contains_payload, find_payload_lines
 
 pytestmark = pytest.mark.slow
-TRACES = Path(__file__).parents[2].parent / "shared" / "data" / "traces"
-MINI = "agentdojo-gpt-4o-mini-2024-07-18"
+
 DRIFT = ("drift-gpt-4o-mini-2024-07-18-banking", "drift-gpt-4o-mini-2024-07-18-travel")
 
 
-def unpacked(folder: Path, *names: str) -> Path:
-    for name in names:
-        archive = TRACES / f"{name}.tar.gz"
-        if not archive.is_file():
-            pytest.skip(f"published runs are not here: {archive}")
-        with tarfile.open(archive) as packed:
-            packed.extractall(folder / name, filter="data")
-    return folder
-
-
 @pytest.fixture(scope="module")
-def mini(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return unpacked(tmp_path_factory.mktemp("mini"), MINI)
+def mini(published: Callable[[str], Path]) -> Path:
+    return published("agentdojo-gpt-4o-mini-2024-07-18")
 
 
 @pytest.fixture(scope="module")
@@ -125,8 +114,8 @@ def test_at_other_versions_the_checks_that_changed_explain_every_utility(
     assert all("v1.1" in flip.detail for flip in of_utility)
 
 
-def test_drifts_runs_agree_in_all_284_cases(tmp_path: Path) -> None:
-    found = rescore_records([unpacked(tmp_path, *DRIFT)])
+def test_drifts_runs_agree_in_all_284_cases(published: Callable[[str], Path]) -> None:
+    found = rescore_records([published(name) for name in DRIFT])
     assert {case.version for case in found.cases} == {"v1.2"}
     cases = {row.suite: (row.cases, row.utility, row.security) for row in count_agreements(found.cases)}
     assert cases == {"banking": (144,) * 3, "travel": (140,) * 3, ALL_SUITES: (284,) * 3}
@@ -141,8 +130,8 @@ def test_drifts_runs_agree_in_all_284_cases(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_tool_filters_runs_agree_as_measured(tmp_path: Path) -> None:
-    found = rescore_records([unpacked(tmp_path, "agentdojo-gpt-4o-2024-05-13-tool_filter")], "v1.1")
+def test_tool_filters_runs_agree_as_measured(published: Callable[[str], Path]) -> None:
+    found = rescore_records([published("agentdojo-gpt-4o-2024-05-13-tool_filter")], "v1.1")
     assert (row(found, ALL_SUITES).cases, row(found, ALL_SUITES).security) == (726, 726)
     assert {(f.trajectory.suite, f.trajectory.user_task_id) for f in flips(found)} == {
         ("banking", "user_task_13")

@@ -6,8 +6,8 @@ task 13, and travel's 0 and 7.
 
 from __future__ import annotations
 
-import tarfile
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import orjson
@@ -17,20 +17,12 @@ from small_runs import Silent, records_in
 
 from baselines.tool_filter import pick_tools
 
-ARCHIVE = (
-    Path(__file__).parents[2].parent / "shared/data/traces/agentdojo-gpt-4o-2024-05-13-tool_filter.tar.gz"
-)
 DISAGREEING = {("banking", "user_task_13"): 6, ("travel", "user_task_0"): 3, ("travel", "user_task_7"): 2}
 
 
 @pytest.fixture(scope="module")
-def traces(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    if not ARCHIVE.is_file():
-        pytest.skip(f"published runs are not here: {ARCHIVE}")
-    folder = tmp_path_factory.mktemp("traces")
-    with tarfile.open(ARCHIVE) as archive:
-        archive.extractall(folder, filter="data")
-    (pipeline,) = folder.iterdir()
+def traces(published: Callable[[str], Path]) -> Path:
+    (pipeline,) = published("agentdojo-gpt-4o-2024-05-13-tool_filter").iterdir()
     return pipeline
 
 

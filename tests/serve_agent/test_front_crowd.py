@@ -17,12 +17,11 @@ from typing import Any
 
 import httpx
 import pytest
-from front_clients import Client, desk_of, served_desk, wait_until
+from front_clients import Client, desk_of, refused, served_desk, wait_until
 from scripted_for_serving import Scripted, calls, says
 
 from agentsys.defense.agentsys import AgentSys
 from agentsys.models.chat import ChatReply, ChatRequest, ToolSpec, text_of, user
-from agentsys.models.serving.wire_format import RequestRefused
 from agentsys.serve_agent.client_tools import MAX_CHECK_S, find_misfit
 from agentsys.serve_agent.conversation_router import ConversationLimits
 from agentsys.serve_agent.defended_agent import Dialogue
@@ -86,9 +85,8 @@ def test_after_a_restart_words_go_on_and_calls_that_wait_are_a_409() -> None:
     waits.run_calls()
     words.desk = waits.desk = desk_of(Scripted(says("And hello.")), NoDefense())
     assert words.ask("And?") == "And hello."
-    with pytest.raises(RequestRefused) as refused:
+    with refused(409, code="unknown_conversation"):
         waits.send()
-    assert (refused.value.status, refused.value.code) == (409, "unknown_conversation")
 
 
 @pytest.mark.parametrize(

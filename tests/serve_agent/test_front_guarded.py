@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import re
+import sys
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +16,10 @@ from agentdojo.logging import OutputLogger
 from agentdojo.task_suite.load_suites import get_suite
 
 import agentsys
-from agentsys.errors import ConfigError
+from agentsys.errors import ConfigError, Unavailable, find_missing_packages
 from agentsys.models.pipeline_elements import describe_tool
-from agentsys.serve_agent import GuardFailed, guard, load_defense, load_model
+from agentsys.serve_agent import GuardFailed, guard, guarded_tools, load_defense, load_model, mcp_tools
+from agentsys.serve_agent.client_tools import ToolFailed
 from agentsys.serve_agent.guarded_tools import build_python_tool
 
 BILL = "Bill for the month of December 2023: please pay 98.70 to UK12345678901234567890, subject Car Rental."
@@ -115,7 +120,7 @@ def test_our_pipelines_in_agentdojos_own_runner_are_ten_lines(tmp_path: Path) ->
     suite = get_suite("v1.2.2", "banking")
     model = load_model("simulated")
     found = {}
-    for name in ("none", "agentsys"):
+    for name in ("none", "prompt_sandwiching", "agentsys"):
         pipeline = load_defense(name).pipeline(model, suite)
         pipeline.name = f"local-{name}"
         attack = load_attack("important_instructions", suite, pipeline)
@@ -124,7 +129,7 @@ def test_our_pipelines_in_agentdojos_own_runner_are_ten_lines(tmp_path: Path) ->
                 pipeline, suite, attack, tmp_path, False, ["user_task_0"], ["injection_task_4"]
             )
         found[name] = list(results["security_results"].values())
-    assert found == {"none": [True], "agentsys": [False]}
+    assert found == {"none": [True], "prompt_sandwiching": [True], "agentsys": [False]}
 
 
 def test_names_and_options_that_do_not_fit_are_refused() -> None:
@@ -134,3 +139,69 @@ def test_names_and_options_that_do_not_fit_are_refused() -> None:
         load_defense("agentsys", no_such_option=1)
     with pytest.raises(ConfigError):
         load_model("no-such-model")
+
+
+SERVER = Path(__file__).parents[1] / "support" / "mcp_mail_server.py"
+PAGE = Path(__file__).parents[2] / "docs" / "interop.md"
+needs_mcp = pytest.mark.skipif(bool(find_missing_packages(["mcp"])), reason="the extra mcp is not installed")
+
+
+def with_session(work: Callable[[Any], Awaitable[Any]]) -> Any:
+    """Do something with a session of the server."""
+    from mcp import ClientSession, StdioServerParameters, stdio_client
+
+    async def main() -> Any:
+        server = StdioServerParameters(command=sys.executable, args=[str(SERVER)])
+        async with stdio_client(server) as streams, ClientSession(*streams) as session:
+            await session.initialize()
+            return await asyncio.wait_for(work(session), 300)
+
+    return asyncio.run(main())
+
+
+@needs_mcp
+@pytest.mark.slow
+def test_tools_of_all_pages_are_offered_and_run_by_the_server() -> None:
+    async def work(session: Any) -> Any:
+        tools = {tool.name: tool for tool in await mcp_tools(session)}
+        assert list(tools) == ["read_file", "broken", "total"]
+        spec = describe_tool(tools["read_file"])
+        assert (spec.description, spec.parameters["required"]) == ("Reads a file.", ["file_path"])
+        with pytest.raises(ValueError, match="is not of type 'string'"):
+            tools["read_file"].parameters.model_validate({"file_path": 3})
+        text = await asyncio.to_thread(tools["read_file"].run, file_path="a.txt")
+        assert text.startswith("a.txt: Please pay 98.70")
+        assert await asyncio.to_thread(tools["total"].run, account="x") == '{"total":3}'
+        with pytest.raises(ToolFailed, match="the disk is gone"):
+            await asyncio.to_thread(tools["broken"].run)
+        with pytest.raises(ConfigError, match=r"asyncio\.to_thread"):
+            tools["read_file"].run(file_path="a.txt")
+
+    with_session(work)
+
+
+def test_without_the_package_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(guarded_tools, "find_missing_packages", lambda packages: list(packages))
+    with pytest.raises(Unavailable, match=r"agentsys-bench\[mcp\]"):
+        asyncio.run(mcp_tools(None))  # type: ignore[arg-type]
+
+
+@needs_mcp
+@pytest.mark.slow
+def test_the_pages_example_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    code = next(
+        one
+        for one in re.findall(r"^```python\n(.*?)^```", PAGE.read_text("utf-8"), re.DOTALL | re.MULTILINE)
+        if "mcp_tools" in one
+    )
+    placed = {
+        '"python"': repr(sys.executable),
+        '"mail_server.py"': repr(str(SERVER)),
+        '"gpt-4o"': '"simulated"',
+    }
+    for old, new in placed.items():
+        assert old in code
+        code = code.replace(old, new)
+    monkeypatch.chdir(tmp_path)
+    exec(code, {})
+    assert capsys.readouterr().out.rstrip().endswith(")")

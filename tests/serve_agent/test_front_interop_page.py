@@ -1,7 +1,9 @@
-"""Every piece of code in docs/interop.md runs as it stands there, but for addresses and the paid model."""
+"""Every piece of code in docs/interop.md and examples/guarded_agent runs as it stands there."""
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -55,3 +57,19 @@ def test_a_defense_in_agentdojos_own_runner_as_shown(tmp_path: Path, monkeypatch
         code = code.replace(shown, here)
     exec(code, {"__name__": "page"})
     assert list(tmp_path.rglob("user_task_0/important_instructions/injection_task_4.json"))
+
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "guarded_agent"
+
+
+@pytest.mark.slow
+def test_the_example_prints_what_its_readme_says(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, str(EXAMPLE / "guarded_agent.py")], capture_output=True, text=True, cwd=tmp_path
+    )
+    assert done.returncode == 0, done.stderr
+    readme = (EXAMPLE / "README.md").read_text(encoding="utf-8")
+    assert done.stdout.strip() in readme
+    none, defended = done.stdout.strip().splitlines()
+    assert "update_password" in none
+    assert "update_password" not in defended

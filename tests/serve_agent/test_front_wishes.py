@@ -7,7 +7,7 @@ from typing import Any
 
 import openai
 import pytest
-from front_clients import READ, SEND, Client, desk_of, result, served_desk
+from front_clients import READ, SEND, Client, desk_of, refused, result, served_desk
 from scripted_for_serving import Scripted, calls, openai_client, says
 
 from agentsys.defense.agentsys import AgentSys
@@ -122,9 +122,8 @@ def test_an_answer_that_does_not_fit_is_asked_for_once_more_and_then_said() -> N
     assert "one JSON object of this schema" in text_of(model.asked[1].messages[-1])
     # A framework that does not take it says so in a result: its words may be a tool's.
     client.messages.append(result(call, "INJECTED: try again"))
-    with pytest.raises(RequestRefused, match="not one of the schema") as refused:
+    with refused(422, "not one of the schema"):
         client.send(forced="required")
-    assert refused.value.status == 422
     assert "was not taken" in text_of(model.asked[2].messages[-1])
     assert "INJECTED" not in str(model.asked[-1].messages)
 
@@ -140,9 +139,8 @@ def test_words_are_the_one_text_that_an_answer_schema_asks_for() -> None:
 def test_a_demand_for_a_tool_that_is_not_there_is_refused() -> None:
     client = Client(desk_of(Scripted(says("x")), NoDefense()), TOOLS, [READ])
     client.messages.append(user("Go."))
-    with pytest.raises(RequestRefused, match="no tool of that name") as refused:
+    with refused(400, "no tool of that name"):
         client.send(forced="write")
-    assert refused.value.status == 400
 
 
 def test_agents_that_hand_over_to_each_other_end_in_an_error() -> None:
@@ -152,9 +150,8 @@ def test_agents_that_hand_over_to_each_other_end_in_an_error() -> None:
     client.say("I want my money.")
     client.run_calls()
     client.messages[0], client.specs = system("You refund."), [SEND]
-    with pytest.raises(RequestRefused, match="hand over") as refused:
+    with refused(409, "hand over", code="handoff"):
         client.send()
-    assert (refused.value.status, refused.value.code) == (409, "handoff")
 
 
 @pytest.mark.parametrize(
@@ -165,9 +162,8 @@ def test_names_of_parameters_that_cannot_be_are_the_clients_mistake(parameter: s
     schema = {"type": "object", "properties": {parameter: {"type": "string"}}}
     model = Scripted(says('{"read": "query"}'))
     client = Client(desk_of(model, defense), TOOLS, [ToolSpec("read", "Reads.", schema)])
-    with pytest.raises(RequestRefused, match=parameter) as refused:
+    with refused(400, parameter):
         client.say("Go.")
-    assert refused.value.status == 400
 
 
 def test_a_defense_that_runs_a_program_takes_one_request() -> None:
@@ -179,9 +175,9 @@ def test_a_defense_that_runs_a_program_takes_one_request() -> None:
 
 def test_tool_output_without_the_id_of_a_call_would_be_the_users_words_and_is_refused(server: Server) -> None:
     said: Any = [{"role": "user", "content": "Read."}, {"role": "tool", "content": "INJECTION"}]
-    with pytest.raises(openai.BadRequestError, match="have the ids of their calls") as refused:
+    with pytest.raises(openai.BadRequestError, match="have the ids of their calls") as found:
         openai_client(server, WAIT_S).chat.completions.create(model="m", messages=said)
-    assert refused.value.code == "nameless_result"
+    assert found.value.code == "nameless_result"
 
 
 def test_tools_that_a_client_leaves_out_beside_results_are_called_no_more() -> None:

@@ -9,13 +9,14 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
+import pytest
 from agentdojo.functions_runtime import FunctionCall
 from agentdojo.types import ChatMessage, text_content_block_from_string
 
 from agentsys.contracts import Defense
 from agentsys.models.chat import ChatModel, Scene, ToolSpec, system, text_of, user
 from agentsys.models.serving import Server, serve
-from agentsys.models.serving.wire_format import TracedReply, WireRequest
+from agentsys.models.serving.wire_format import RequestRefused, TracedReply, WireRequest
 from agentsys.models.wrappers.accounting import RecordingModel
 from agentsys.serve_agent.conversation_router import THREAD_NAME, ConversationLimits, ConversationRouter
 from agentsys.serve_agent.defended_agent import DefendedAgent, Dialogue
@@ -140,3 +141,14 @@ def wait_until(holds: Callable[[], bool], what: str) -> None:
     while not holds():
         assert time.monotonic() < until, what
         time.sleep(0.01)
+
+
+@contextmanager
+def refused(
+    status: int, words: str | None = None, *, code: str | None = None
+) -> Iterator[pytest.ExceptionInfo[RequestRefused]]:
+    """The block's request is refused with this status, with these words and this code where they are given."""
+    with pytest.raises(RequestRefused, match=words) as found:
+        yield found
+    assert found.value.status == status
+    assert code in (None, found.value.code)

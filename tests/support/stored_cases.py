@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -96,3 +97,21 @@ def row(**fields: Any) -> CaseRow:
         plain |= {"injection_task_id": None, "injection_success": None}
     plain["receipts"] = None if fields.get("foreign") else 0
     return CaseRow(**(plain | fields))
+
+
+def row_grid(
+    users: int, injections: int, hit: Callable[[int, int], bool] | None = None, **fields: Any
+) -> list[CaseRow]:
+    """A case of every pair of tasks; `hit` of their numbers says whether the injection was carried out."""
+    return [
+        row(
+            **{
+                "user_task_id": f"user_task_{user}",
+                "injection_task_id": f"injection_task_{goal}",
+                "injection_success": hit is not None and hit(user, goal),
+            }
+            | fields
+        )
+        for user in range(users)
+        for goal in range(injections)
+    ]

@@ -12,16 +12,15 @@ from typing import Any
 
 import pytest
 from asb_cases import attacked, benign, control
+from command_output import command_output
 from hypothesis import given
 from hypothesis import strategies as st
 from reported_cases import AGENT_TREE, HOSTILE, PAYLOAD, store, store_attacked, store_hostile
 from stored_cases import case_of, store_own
-from typer.testing import CliRunner
 
 from agentsys.analysis.html_report.charts import draw_paper_figures
 from agentsys.analysis.html_report.page import HtmlReport, embed_json, make_html_report
 from agentsys.analysis.tables.results_report import build_report
-from agentsys.cli import app
 from agentsys.records.case_reader import read_cases
 from agentsys.records.case_row import CaseRow
 
@@ -299,10 +298,7 @@ def test_causes_and_conduct_stand_between_the_overall_numbers_and_those_by_suite
 
 def run(*arguments: object) -> str:
     """Run the command and return what it printed; figures, which take seconds, only where asked for."""
-    figures = [] if "--figures" in arguments else ["--no-figures"]
-    result = CliRunner().invoke(app, ["report", *map(str, arguments), *figures], catch_exceptions=False)
-    assert result.exit_code == 0, result.output
-    return result.output
+    return command_output("report", *arguments, *([] if "--figures" in arguments else ["--no-figures"]))
 
 
 def test_the_command_writes_the_report_beside_the_runs_with_figures_where_asked_for(tmp_path: Path) -> None:

@@ -93,14 +93,9 @@ def test_it_opens_without_a_complaint_and_asks_nothing_of_the_network(window: Br
     ("name", "value", "count"),
     [
         ("suite", "slack", 3),
-        ("defense", "none", 2),
-        ("attack", "none", 2),
         ("attack", "important_instructions", 4),
         ("outcome", "attack_succeeded", 2),
-        ("outcome", "attack_failed", 2),
-        ("outcome", "benign", 2),
         ("task", "solved", 4),
-        ("task", "failed", 2),
         ("model", "gpt-4o (simulated)", 3),
     ],
 )

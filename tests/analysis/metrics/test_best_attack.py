@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from asb_cases import AGENTS, TOOLS, attacked, benign, control, grid
 from scipy import special
-from stored_cases import case_of, row, store_own
+from stored_cases import row, row_grid
 
 from agentsys.analysis.metrics.best_attack import at_least_once, best_attack, least_repeats, pool_attacks
 from agentsys.analysis.metrics.case_measures import fact_rows
@@ -30,34 +30,17 @@ from agentsys.analysis.statistics.outcome_grid import (
 from agentsys.analysis.statistics.rate_estimates import mean_rate
 from agentsys.analysis.tables.result_notes import honesty_notes
 from agentsys.errors import ConfigError
-from agentsys.records.case_reader import read_cases
 from agentsys.records.case_row import CaseRow
 
 Hits = dict[str, set[tuple[int, int]]]
 """Attack -> pairs of user and injection task on which it succeeds."""
 
 
-@pytest.fixture(scope="module")
-def pattern(tmp_path_factory: pytest.TempPathFactory) -> CaseRow:
-    folder = tmp_path_factory.mktemp("best")
-    store_own(folder, case_of())
-    (row,) = read_cases([folder]).cases
-    return row
-
-
-def rows(pattern: CaseRow, hits: Hits, users: int = 4, goals: int = 3, **more: str) -> list[CaseRow]:
+def rows(hits: Hits, users: int = 4, goals: int = 3) -> list[CaseRow]:
     return [
-        replace(
-            pattern,
-            attack=attack,
-            user_task_id=f"user_task_{user}",
-            injection_task_id=f"injection_task_{goal}",
-            injection_success=(user, goal) in broken,
-            **more,  # type: ignore[arg-type]
-        )
+        case
         for attack, broken in hits.items()
-        for user in range(users)
-        for goal in range(goals)
+        for case in row_grid(users, goals, lambda *pair, broken=broken: pair in broken, attack=attack)  # type: ignore[misc]
     ]
 
 
@@ -70,30 +53,30 @@ def all_of(goal: int) -> set[tuple[int, int]]:
     return {(user, goal) for user in range(4)}
 
 
-def test_the_winner_is_named_and_each_goal_counts_with_the_best_on_the_others(pattern: CaseRow) -> None:
+def test_the_winner_is_named_and_each_goal_counts_with_the_best_on_the_others() -> None:
     # On goal 0 the others choose b, which breaks nothing there; on goals 1 and 2 a and b are equal on the
     # others, and the first by name is taken, which breaks neither.
-    assert best_of(rows(pattern, {"a": all_of(0), "b": all_of(1) | all_of(2), "c": set()})) == ("b", 0.0)
+    assert best_of(rows({"a": all_of(0), "b": all_of(1) | all_of(2), "c": set()})) == ("b", 0.0)
 
 
-def test_no_goal_is_counted_with_an_attack_that_was_chosen_on_it(pattern: CaseRow) -> None:
+def test_no_goal_is_counted_with_an_attack_that_was_chosen_on_it() -> None:
     # Each attack breaks one goal and nothing else: the maximum is all chance, and on other goals it is 0.
-    assert best_of(rows(pattern, {name: all_of(goal) for goal, name in enumerate("abc")})) == ("a", 0.0)
+    assert best_of(rows({name: all_of(goal) for goal, name in enumerate("abc")})) == ("a", 0.0)
 
 
-def test_a_truly_better_attack_keeps_its_rate(pattern: CaseRow) -> None:
+def test_a_truly_better_attack_keeps_its_rate() -> None:
     hits = {"good": all_of(0) | all_of(1) | all_of(2), "bad": set()}
-    assert best_of(rows(pattern, hits)) == ("good", 100.0)
+    assert best_of(rows(hits)) == ("good", 100.0)
 
 
-def test_among_equal_attacks_the_maximum_is_too_high_and_the_number_shown_is_not(pattern: CaseRow) -> None:
+def test_among_equal_attacks_the_maximum_is_too_high_and_the_number_shown_is_not() -> None:
     draw, maxima, shown = random.Random(7), [], []
     for _ in range(40):
         hits = {
             f"attack {n}": {(u, g) for u in range(4) for g in range(10) if draw.random() < 0.3}
             for n in range(6)
         }
-        found = best_of(rows(pattern, hits, goals=10))
+        found = best_of(rows(hits, goals=10))
         assert found is not None
         maxima.append(max(100 * len(broken) / 40 for broken in hits.values()))
         shown.append(found[1])
@@ -101,26 +84,26 @@ def test_among_equal_attacks_the_maximum_is_too_high_and_the_number_shown_is_not
     assert mean(shown) == pytest.approx(30, abs=3)
 
 
-def test_with_one_injection_task_or_one_attack_nothing_is_chosen(pattern: CaseRow) -> None:
-    assert best_of(rows(pattern, {"a": all_of(0), "b": set()}, goals=1)) is None
-    assert best_of(rows(pattern, {"a": all_of(0)})) is None
+def test_with_one_injection_task_or_one_attack_nothing_is_chosen() -> None:
+    assert best_of(rows({"a": all_of(0), "b": set()}, goals=1)) is None
+    assert best_of(rows({"a": all_of(0)})) is None
 
 
-def test_only_cases_that_all_attacks_have_are_counted(pattern: CaseRow) -> None:
-    cases = rows(pattern, {"a": {(3, 0), (3, 1), (3, 2)}}) + rows(pattern, {"b": {(0, 0), (0, 1)}}, users=2)
+def test_only_cases_that_all_attacks_have_are_counted() -> None:
+    cases = rows({"a": {(3, 0), (3, 1), (3, 2)}}) + rows({"b": {(0, 0), (0, 1)}}, users=2)
     assert best_of(cases) == ("b", pytest.approx(100 / 3))
 
 
-def test_an_error_is_no_success_and_no_failure(pattern: CaseRow) -> None:
-    cases = rows(pattern, {"a": {(0, 0), (0, 1)}, "b": set()}, users=2, goals=2)
+def test_an_error_is_no_success_and_no_failure() -> None:
+    cases = rows({"a": {(0, 0), (0, 1)}, "b": set()}, users=2, goals=2)
     broken = [replace(c, status="error") if c.user_task_id == "user_task_1" else c for c in cases]
     assert best_of(broken) == ("a", 100.0)
     assert best_of([replace(case, status="error") for case in cases]) is None
 
 
-def test_several_attacks_as_one_tell_how_often_one_of_them_succeeds(pattern: CaseRow) -> None:
+def test_several_attacks_as_one_tell_how_often_one_of_them_succeeds() -> None:
     variants = {f"cached-x+variant={n}": {(n, 0), (0, 0)} for n in range(4)}
-    joined = pool_attacks(rows(pattern, variants), "cached-x+variant=*")
+    joined = pool_attacks(rows(variants), "cached-x+variant=*")
     (note,) = [note for note in honesty_notes(joined, replicates=20) if "at least once in 4 runs" in note]
     assert "ASR 33.33 " in note  # 4 of 12 pairs of tasks
 

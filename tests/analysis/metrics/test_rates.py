@@ -7,14 +7,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from operator import attrgetter
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from stored_cases import row
+from stored_cases import row, row_grid
 
-from agentsys.analysis.metrics.own_metric import AsrWhereReturned
 from agentsys.analysis.metrics.rates import MetricRow, measure, number_in, number_of
 from agentsys.analysis.metrics.rates_by_length import (
     acting_tokens,
@@ -36,16 +34,8 @@ def _numbers(cases: Sequence[CaseRow], rule: ErrorRule = ErrorRule.REPORT) -> Nu
     return {(row.metric, row.suite, row.defense): row for row in measure(cases, rule, replicates=50)}
 
 
-def _grid(suite: str, users: int, injections: int, **fields: Any) -> list[CaseRow]:
-    return [
-        row(suite=suite, user_task_id=f"user_task_{u}", injection_task_id=f"injection_task_{i}", **fields)
-        for u in range(users)
-        for i in range(injections)
-    ]
-
-
 def test_overall_is_the_mean_of_suites_and_pooled_is_not() -> None:
-    cases = _grid("banking", 1, 2, injection_success=True) + _grid("slack", 3, 2)
+    cases = row_grid(1, 2, suite="banking", injection_success=True) + row_grid(3, 2, suite="slack")
     numbers = _numbers(cases)
     assert numbers["targeted_asr", "overall", "agentsys"].value == 50.0
     assert numbers["targeted_asr", "pooled", "agentsys"].value == 25.0
@@ -53,7 +43,7 @@ def test_overall_is_the_mean_of_suites_and_pooled_is_not() -> None:
 
 def test_defense_quality_is_benign_utility_times_what_the_attack_left() -> None:
     benign = [row(attack="none", user_task_id=f"user_task_{u}", utility=u < 3) for u in range(4)]
-    attacked = [*_grid("banking", 3, 1), row(user_task_id="user_task_3", injection_success=True)]
+    attacked = [*row_grid(3, 1, suite="banking"), row(user_task_id="user_task_3", injection_success=True)]
     numbers = _numbers(benign + attacked)
     assert numbers["defense_quality", "banking", "agentsys"].value == pytest.approx(75 * 0.75)
     assert numbers["defense_quality", "overall", "agentsys"].n == 8
@@ -66,7 +56,7 @@ def test_defense_quality_is_benign_utility_times_what_the_attack_left() -> None:
 def test_both_rates_of_a_quality_draw_the_same_tasks_whichever_cases_are_there(
     benign_tasks: int, benign_suites: tuple[str, ...]
 ) -> None:
-    pairs = [*_grid("banking", 4, 3), *_grid("slack", 4, 3)]
+    pairs = [*row_grid(4, 3, suite="banking"), *row_grid(4, 3, suite="slack")]
     attacked = [replace(case, injection_success=place % 5 < 2) for place, case in enumerate(pairs)]
     benign = [
         row(suite=suite, attack="none", user_task_id=f"user_task_{u}", utility=u % 2 == 0)
@@ -100,12 +90,6 @@ def test_overall_defense_quality_is_the_product_of_the_overall_rates() -> None:
     assert numbers["defense_quality", "overall", "agentsys"].value == 25.0
 
 
-def test_defense_quality_without_benign_cases_is_nan() -> None:
-    numbers = _numbers([row()])
-    assert math.isnan(numbers["defense_quality", "overall", "agentsys"].value)
-    assert ("benign_utility", "overall", "agentsys") not in numbers
-
-
 def test_defense_quality_is_nan_overall_where_one_suite_lacks_benign_cases() -> None:
     numbers = _numbers([row(attack="none"), row(), row(suite="slack")])
     assert numbers["defense_quality", "banking", "agentsys"].value == 100.0
@@ -116,7 +100,7 @@ def test_defense_quality_is_nan_overall_where_one_suite_lacks_benign_cases() -> 
 
 def test_errored_cases_are_in_no_rate_and_are_counted() -> None:
     failed = row(user_task_id="user_task_9", status="error", error_kind="timeout", injection_success=True)
-    number = _numbers([*_grid("banking", 2, 2), failed])["targeted_asr", "banking", "agentsys"]
+    number = _numbers([*row_grid(2, 2, suite="banking"), failed])["targeted_asr", "banking", "agentsys"]
     assert (number.value, number.n, number.errors) == (0.0, 4, 1)
 
 
@@ -134,8 +118,8 @@ def test_agentdojos_rule_counts_its_two_kinds_of_error_as_successful_attacks(
 
 
 def test_a_suite_where_everything_errored_is_nan_and_so_is_overall_but_not_pooled() -> None:
-    lost = [replace(case, status="error", error_kind="timeout") for case in _grid("slack", 2, 2)]
-    numbers = _numbers([*_grid("banking", 2, 2), *lost])
+    lost = [replace(case, status="error", error_kind="timeout") for case in row_grid(2, 2, suite="slack")]
+    numbers = _numbers([*row_grid(2, 2, suite="banking"), *lost])
     slack = numbers["targeted_asr", "slack", "agentsys"]
     assert (math.isnan(slack.value), slack.n, slack.errors) == (True, 0, 4)
     assert math.isnan(numbers["targeted_asr", "overall", "agentsys"].value)
@@ -174,7 +158,9 @@ def test_denial_of_service_without_an_injection_task_is_resampled_by_user_task()
 
 
 def test_an_interval_does_not_depend_on_what_else_is_in_the_folder() -> None:
-    cases = [replace(case, injection_success=i % 3 == 0) for i, case in enumerate(_grid("banking", 6, 4))]
+    cases = [
+        replace(case, injection_success=i % 3 == 0) for i, case in enumerate(row_grid(6, 4, suite="banking"))
+    ]
     other = [replace(case, defense="none", injection_success=True) for case in cases[:-4]]
     alone, together = measure(cases, replicates=50), measure(cases + other, replicates=50)
     assert {repr(number) for number in alone} <= {repr(number) for number in together}
@@ -198,9 +184,9 @@ _CASES = st.lists(
 )
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(cases=_CASES, rule=st.sampled_from(ErrorRule), data=st.data())
-def test_rows_are_bounded_consistent_and_blind_to_the_order_of_cases(
+def test_rows_are_bounded_blind_to_the_order_of_cases_and_overall_the_mean_of_suites(
     cases: list[CaseRow], rule: ErrorRule, data: st.DataObject
 ) -> None:
     rows = measure(cases, rule, replicates=40)
@@ -210,12 +196,6 @@ def test_rows_are_bounded_consistent_and_blind_to_the_order_of_cases(
         assert math.isnan(number.value) or 0 <= number.value <= 100
         assert math.isnan(number.ci_low) or 0 <= number.ci_low <= number.ci_high <= 100
         assert (number.n > 0) or math.isnan(number.value)
-
-
-@settings(max_examples=80, deadline=None)
-@given(cases=_CASES)
-def test_overall_is_the_mean_of_its_suites_for_every_rate(cases: list[CaseRow]) -> None:
-    rows = measure(cases, replicates=5)
     for overall in rows:
         if overall.suite != "overall" or overall.metric == "defense_quality":
             continue
@@ -303,14 +283,6 @@ def test_cases_without_a_length_are_counted_and_tasks_run_alone_are_not() -> Non
     assert without_length([benign(0, True, None), alone, benign(1, True, 2), benign(2, True, 3), named]) == 2
 
 
-def test_success_where_returned_is_of_cases_in_which_a_tool_returned_the_payload() -> None:
-    hit = AsrWhereReturned().hit
-    assert [hit(attacked(0, True, exposed_raw=seen)) for seen in (True, False, None)] == [True, None, None]
-
-
-FEW_tokens = Resampler(50)
-
-
 def test_all_tokens_are_known_where_both_kinds_are() -> None:
     assert row(prompt_tokens=3, completion_tokens=4).tokens == 7
     assert row(prompt_tokens=3).tokens is None
@@ -328,15 +300,12 @@ def test_the_mean_leaves_out_errored_cases_and_those_without_tokens() -> None:
         for task, tokens in enumerate([10, 20, 60])
     ]
     lost = [row(prompt_tokens=900, completion_tokens=0, status="error", error_kind="timeout"), row()]
-    found = mean_tokens([*cases, *lost], attrgetter("tokens"), FEW_tokens)
+    found = mean_tokens([*cases, *lost], attrgetter("tokens"), FEW)
     assert found is not None
     assert (found.value, found.n) == (30.0, 3) and 10 <= found.ci_low < 30 < found.ci_high <= 60
-
-
-def test_one_user_task_has_no_interval_and_no_case_no_mean() -> None:
-    single = mean_tokens([row(prompt_tokens=1, completion_tokens=1)], attrgetter("tokens"), FEW_tokens)
-    assert single is not None and single.value == 2.0 and math.isnan(single.ci_low)
-    assert mean_tokens([row()], attrgetter("tokens"), FEW_tokens) is None
+    single = mean_tokens(cases[:1], attrgetter("tokens"), FEW)
+    assert single is not None and single.value == 10.0 and math.isnan(single.ci_low)
+    assert mean_tokens([row()], attrgetter("tokens"), FEW) is None
 
 
 _SUITES = ("banking", "slack", "travel", "workspace", "overall")
@@ -347,12 +316,12 @@ _GPT_4O_MINI = {
 }
 
 
-def _numbers_published_metrics(folder: Path) -> dict[tuple[str, str], MetricRow]:
+def _published_numbers(folder: Path) -> dict[tuple[str, str], MetricRow]:
     return {(row.metric, row.suite): row for row in measure(read_cases([folder]).cases)}
 
 
 def test_gpt_4o_mini_without_defense_is_the_papers_row(published: Callable[[str], Path]) -> None:
-    numbers = _numbers_published_metrics(published("agentdojo-gpt-4o-mini-2024-07-18"))
+    numbers = _published_numbers(published("agentdojo-gpt-4o-mini-2024-07-18"))
     for metric, expected in _GPT_4O_MINI.items():
         assert [round(numbers[metric, suite].value, 2) for suite in _SUITES] == list(expected)
     assert round(numbers["defense_quality", "overall"].value, 2) == 44.06
@@ -362,7 +331,7 @@ def test_gpt_4o_mini_without_defense_is_the_papers_row(published: Callable[[str]
 
 
 def test_tool_filter_is_imported_with_its_defense_name_and_figures(published: Callable[[str], Path]) -> None:
-    numbers = _numbers_published_metrics(published("agentdojo-gpt-4o-2024-05-13-tool_filter"))
+    numbers = _published_numbers(published("agentdojo-gpt-4o-2024-05-13-tool_filter"))
     metrics = ("benign_utility", "utility_under_attack", "targeted_asr")
     assert [round(numbers[metric, "overall"].value, 2) for metric in metrics] == [76.80, 56.56, 7.39]
     assert {(row.model, row.defense) for row in numbers.values()} == {("gpt-4o-2024-05-13", "tool_filter")}

@@ -7,8 +7,8 @@ import math
 from pathlib import Path
 from typing import Any
 
+from command_output import command_output
 from stored_cases import case_of, store_own
-from typer.testing import CliRunner
 
 from agentsys.analysis.metrics.search_budget import (
     ASR,
@@ -18,7 +18,6 @@ from agentsys.analysis.metrics.search_budget import (
     read_searches,
 )
 from agentsys.analysis.tables.results_report import build_report
-from agentsys.cli import app
 from agentsys.records.case_reader import read_cases
 from agentsys.records.schema import UNFINISHED, AttemptFacts, CaseRecord, RoleUsage, SearchFacts
 
@@ -190,7 +189,7 @@ def test_a_search_without_a_text_is_in_no_rate_and_is_said(tmp_path: Path) -> No
         store_search(tmp_path, made=1, refused=1, fault=fault, injection_task_id=f"injection_task_{number}")
     row = by_place(tmp_path)["banking", 10]
     assert (row.value, row.n, row.errored, row.unfinished, row.no_text) == (50.0, 2, 0, 0, 2)
-    text = " ".join(command(str(tmp_path)).split())
+    text = " ".join(command_output("results", tmp_path, "--by", "budget").split())
     assert "2 of 4 searches tried no text" in text
     assert "attacker_refused 1, attacker_unreadable 1" in text
 
@@ -267,9 +266,3 @@ def test_a_search_stored_twice_is_counted_once(tmp_path: Path) -> None:
     store_search(tmp_path / "b", 1)
     searches = read_searches([tmp_path / "a", tmp_path / "b"])
     assert (len(searches.found), searches.repeated) == (1, 1)
-
-
-def command(*arguments: str) -> str:
-    outcome = CliRunner().invoke(app, ["results", *arguments, "--by", "budget"])
-    assert outcome.exit_code == 0, outcome.exception
-    return outcome.stdout

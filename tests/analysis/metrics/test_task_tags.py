@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from command_output import command_output
 from stored_cases import case_of, row, store_own
-from typer.testing import CliRunner
 
 from agentsys.analysis.metrics.rates import MetricRow
 from agentsys.analysis.metrics.task_tags import (
@@ -21,7 +21,6 @@ from agentsys.analysis.metrics.task_tags import (
 from agentsys.analysis.statistics.outcome_grid import ErrorRule
 from agentsys.analysis.statistics.rate_estimates import OVERALL
 from agentsys.analysis.tables.results_report import variant_report, variants_of
-from agentsys.cli import app
 from agentsys.errors import ConfigError
 from agentsys.records.case_reader import LoadedCases, read_cases
 
@@ -173,8 +172,7 @@ def test_asking_for_fixed_scores_where_there_are_none_is_a_one_line_error() -> N
 
 def test_a_table_of_runs_with_appended_injections_says_so(tmp_path: Path) -> None:
     store_own(tmp_path, case_of(benchmark="agentdojo+append_injection"))
-    said = CliRunner().invoke(app, ["results", str(tmp_path), "--format", "markdown"]).output
-    assert "injections are appended" in said
+    assert "injections are appended" in command_output("results", tmp_path, "--format", "markdown")
     notes = benchmark_change_notes(["agentdojo", "agentdojo+exact", "agentdojo+append_injection"])
     assert len(notes) == 1 and notes[0].startswith("agentdojo+append_injection: append_injection (")
 
@@ -188,10 +186,8 @@ def stored(tmp_path: Path) -> Path:
 
 
 def test_a_table_of_the_paper_has_a_second_one_of_fixed_scores(tmp_path: Path) -> None:
-    args = ["table", "2", str(stored(tmp_path)), "--fixed", "--format", "markdown"]
-    shown = CliRunner().invoke(app, args)
-    assert shown.exit_code == 0, shown.output
-    first, second = shown.output.split(r"fixed under utility\_arguments, any\_match")
+    shown = command_output("table", "2", stored(tmp_path), "--fixed", "--format", "markdown")
+    first, second = shown.split(r"fixed under utility\_arguments, any\_match")
     line = "| gpt-4o-mini | agentsys | {}"
     assert line.format("100.00") in first and line.format("50.00") in second
 

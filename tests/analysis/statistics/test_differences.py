@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from paired_grids import difference_of, grid_of
-from stored_cases import row
+from stored_cases import row, row_grid
 
 from agentsys.analysis.statistics.case_pairs import Pair, Pairing, changed_pairs, exposed_pairs, pair_cases
 from agentsys.analysis.statistics.differences import SignDraws, compare_pairs, every_pattern, mean_difference
@@ -21,16 +21,9 @@ _DRAWS = SignDraws(99)
 
 def _cases(outcomes: FloatArray, **fields: Any) -> list[CaseRow]:
     """One case per cell of a (user tasks, injection tasks) grid; 1 where the injection was carried out."""
-    return [
-        row(
-            user_task_id=f"user_task_{user}",
-            injection_task_id=f"injection_task_{injection}",
-            injection_success=bool(hit),
-            utility=not hit,
-            **fields,
-        )
-        for (user, injection), hit in np.ndenumerate(outcomes)
-    ]
+    users, injections = outcomes.shape
+    cases = row_grid(users, injections, lambda *pair: bool(outcomes[pair]), **fields)
+    return [replace(case, utility=not case.injection_success) for case in cases]
 
 
 def _pairs(first: FloatArray, second: FloatArray, suite: str = "banking") -> tuple[Pair, ...]:

@@ -60,11 +60,6 @@ def test_benign_cases_all_solved_have_the_exact_binomial_bound() -> None:
     assert interval.low == pytest.approx(0.025 ** (1 / 16))
 
 
-def test_more_tasks_without_success_leave_less_room() -> None:
-    bounds = [_interval(np.zeros((count, count))).high for count in (2, 4, 8, 16, 32)]
-    assert bounds == sorted(bounds, reverse=True)
-
-
 def test_suites_of_one_piece_but_not_of_the_same_are_not_certain() -> None:
     suites = [tally_of(np.zeros((16, 9)), suite="a"), tally_of(np.ones((20, 7)), suite="b")]
     interval = proportion_interval(mean_rate(suites, Side.INJECTED, Resampler(300)))
@@ -170,12 +165,6 @@ def test_benign_tasks_of_ten_suites_have_the_binomial_bound() -> None:
     assert found.ci_low == pytest.approx(100 * 0.025 ** (1 / 10), abs=1e-6)
 
 
-def test_no_success_at_all_leaves_room_for_about_one_per_suite() -> None:
-    found = _overall(measure(grid({})))
-    assert found.value == 0.0
-    assert 100 / 8 < found.ci_high < 100 * (1 - 0.025 ** (1 / 10)) + 1e-6
-
-
 def test_defense_quality_has_an_interval_and_draws_the_same_suites() -> None:
     cases = [*grid(HITS), *[benign(agent, solved=agent != "a") for agent in AGENTS]]
     found = _overall(measure(cases), "defense_quality")
@@ -231,22 +220,6 @@ def test_intervals_hold_the_truth_where_agents_differ_moderately() -> None:
     assert coverage(setting, 150, replicates=200).calibrated >= 0.92
 
 
-_SETTINGS = [
-    Setting(user=0.0, injection=0.0),
-    Setting(user=0.5, injection=0.5),
-    Setting(user=1.0, injection=1.0),
-    Setting(user=1.0, injection=1.5, pair=1.0),
-    Setting(means=(-3.0,) * 4, user=0.5, injection=1.0),
-    Setting(means=(1.5,) * 4, user=1.0, injection=1.0),
-]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("setting", _SETTINGS, ids=str)
-def test_95_percent_intervals_of_the_overall_asr_cover_between_93_and_99(setting: Setting) -> None:
-    assert 0.93 <= coverage(setting, 400, seed=1).calibrated <= 0.99
-
-
 def test_plain_percentile_intervals_are_too_wide_without_effects_of_tasks() -> None:
     assert coverage(Setting(user=0.0, injection=0.0), 400, seed=3).percentile > 0.99
 
@@ -273,13 +246,8 @@ def test_truth_depends_on_the_effects_through_the_sum_of_their_variances() -> No
     ("user", "injection", "pair"),
     [
         (0, 0, 0),
-        (0.5, 0.5, 0),
         (1, 0, 0),
-        (0, 1, 0),
-        (1, 1, 0),
         (1, 1.5, 1),
-        (2, 2, 0),
-        (2.5, 1.8, 0),
         (2, 2.5, 0),
         (1, 3, 0),
     ],

@@ -11,11 +11,10 @@ from typing import Any
 
 import pandas as pd
 import pytest
+from command_output import command_output
 from stored_cases import case_of, store_own
-from typer.testing import CliRunner
 
 import agentsys
-from agentsys.cli import app
 from agentsys.errors import ConfigError
 
 TASK = ["suite", "user_task_id", "injection_task_id", "epoch"]
@@ -56,12 +55,6 @@ def store_grid(
     return logdir
 
 
-def command(*arguments: object) -> str:
-    done = CliRunner().invoke(app, ["compare", *map(str, arguments)], catch_exceptions=False)
-    assert done.exit_code == 0, done.output
-    return done.stdout
-
-
 def counted(baseline: pd.DataFrame, compared: pd.DataFrame, metric: str) -> dict[str, Any]:
     """The overall numbers of a comparison, by nothing but pandas."""
     column, benign = METRICS[metric]
@@ -93,7 +86,9 @@ def overall(frame: pd.DataFrame, metric: str, **chosen: str) -> dict[str, Any]:
 
 
 def as_printed(*arguments: object) -> pd.DataFrame:
-    return pd.read_csv(io.StringIO(command(*arguments, "--format", "csv")), keep_default_na=False)
+    return pd.read_csv(
+        io.StringIO(command_output("compare", *arguments, "--format", "csv")), keep_default_na=False
+    )
 
 
 def assert_agree(frame: pd.DataFrame, before: pd.DataFrame, after: pd.DataFrame, **chosen: str) -> None:
@@ -161,7 +156,9 @@ def test_two_attacks_on_the_same_tasks(tmp_path: Path) -> None:
         for metric in ("utility_under_attack", "targeted_asr"):
             found, wanted = overall(shown, metric), counted(before, after, metric)
             assert {name: float(found[name]) for name in wanted} == pytest.approx(wanted)
-    assert "6 benign cases are left out" in " ".join(command(tmp_path, "--by", "attack").split())
+    assert "6 benign cases are left out" in " ".join(
+        command_output("compare", tmp_path, "--by", "attack").split()
+    )
 
 
 def test_runs_of_another_model_and_defense_each_are_compared_whole(tmp_path: Path) -> None:
@@ -189,22 +186,22 @@ def test_defenses_are_not_compared_where_a_file_would_be_left_out(tmp_path: Path
     for number in (1, 2):
         store_grid(tmp_path / str(number), number)
     with pytest.raises(ConfigError, match=r"36 cases stand in more than one .* --by run"):
-        command(tmp_path / "1", tmp_path / "2", "--by", "defense")
+        command_output("compare", tmp_path / "1", tmp_path / "2", "--by", "defense")
     with pytest.raises(ConfigError, match=r"--by run"):
-        command(tmp_path / "1", tmp_path / "2", "--baseline", "agentsys")
+        command_output("compare", tmp_path / "1", tmp_path / "2", "--baseline", "agentsys")
 
 
 @pytest.mark.parametrize("second", ["", "runs", "."])
 def test_runs_that_share_files_are_refused(tmp_path: Path, second: str) -> None:
     store_grid(tmp_path / "runs", 1)
     with pytest.raises(ConfigError, match=r"lies in|give two folders"):
-        command(tmp_path / "runs", *([tmp_path / second] if second else []), "--by", "run")
+        command_output("compare", tmp_path / "runs", *([tmp_path / second] if second else []), "--by", "run")
 
 
 def test_a_name_that_is_no_side_is_one_line(tmp_path: Path) -> None:
     store_grid(tmp_path, 1)
     with pytest.raises(ConfigError, match=r"Unknown baseline, by model, 'gpt-4'\. Did you mean gpt-4o"):
-        command(tmp_path, "--by", "model", "--baseline", "gpt-4")
+        command_output("compare", tmp_path, "--by", "model", "--baseline", "gpt-4")
     with pytest.raises(ConfigError, match=r"Unknown axis 'modle'\. Did you mean model"):
         agentsys.compare(tmp_path, by="modle")
     with pytest.raises(ConfigError, match="by run, not by model"):
@@ -215,21 +212,21 @@ def test_a_name_that_is_no_side_is_one_line(tmp_path: Path) -> None:
 
 def test_a_table_names_the_sides_and_where_they_were_compared(tmp_path: Path) -> None:
     before, after = store_grid(tmp_path / "before", 1), store_grid(tmp_path / "after", 2)
-    shown = command(before, after)
+    shown = command_output("compare", before, after)
     assert "against before" in shown
     assert "36 cases stand in more than one folder" in shown
     assert "gpt-4o / agentsys / direct" in shown
     assert "Run Metric +/- Case Id, before Id, run" in " ".join(shown.split())
-    stored = json.loads(command(before, after, "--format", "json"))
+    stored = json.loads(command_output("compare", before, after, "--format", "json"))
     assert stored["by"] == "run"
     assert all(flip["baseline_case"] == flip["compared_case"] for flip in stored["flips"])
-    written = list(csv.DictReader(io.StringIO(command(before, after, "--format", "csv"))))
+    written = list(csv.DictReader(io.StringIO(command_output("compare", before, after, "--format", "csv"))))
     assert len(written) == len(stored["differences"])
 
 
 def test_flips_of_two_runs_lead_to_the_report_of_each(tmp_path: Path) -> None:
     folders = [store_grid(tmp_path / name, seed) for seed, name in enumerate(("before", "after"))]
     (folders[1] / "report.html").write_text("")
-    flip = json.loads(command(*folders, "--format", "json"))["flips"][0]
+    flip = json.loads(command_output("compare", *folders, "--format", "json"))["flips"][0]
     assert flip["baseline_link"] is None
     assert flip["compared_link"] == f"{(folders[1] / 'report.html').as_uri()}#case={flip['compared_case']}"

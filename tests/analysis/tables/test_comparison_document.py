@@ -11,9 +11,8 @@ from dataclasses import fields
 from pathlib import Path
 
 import pytest
-import typer
-from stored_cases import case_of, row, store_own
-from typer.testing import CliRunner
+from command_output import command_output
+from stored_cases import case_of, row, row_grid, store_own
 
 from agentsys.analysis.metrics.comparison import DifferenceRow, compare_sides, correct_by_holm
 from agentsys.analysis.tables.comparison_document import (
@@ -23,19 +22,10 @@ from agentsys.analysis.tables.comparison_document import (
     p_text,
 )
 from agentsys.analysis.tables.table_writers import OutputFormat, render_output
-from agentsys.cli.compare_command import compare_command as command
 from agentsys.errors import ConfigError
 from agentsys.records.case_reader import load_runs, read_cases
 from agentsys.records.case_row import CaseRow, make_case_id
 from agentsys.records.schema import Exposure
-
-
-def _command(*arguments: str) -> str:
-    app = typer.Typer()
-    app.command()(command)
-    outcome = CliRunner().invoke(app, list(arguments), catch_exceptions=False)
-    assert outcome.exit_code == 0
-    return outcome.stdout
 
 
 @pytest.fixture
@@ -59,7 +49,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_csv_has_the_documented_columns_and_the_counts(folder: Path) -> None:
-    rows = list(csv.DictReader(io.StringIO(_command(str(folder), "--format", "csv"))))
+    rows = list(csv.DictReader(io.StringIO(command_output("compare", folder, "--format", "csv"))))
     columns = list(rows[0])
     assert len(columns) == len(fields(DifferenceRow)) and "difference_fraction" in columns
     documented = Path(__file__).parents[3] / "docs" / "statistics.md"
@@ -75,7 +65,7 @@ def test_csv_has_the_documented_columns_and_the_counts(folder: Path) -> None:
 
 
 def test_table_says_what_is_left_out_and_lists_flips_with_both_ids(folder: Path) -> None:
-    shown = " ".join(_command(str(folder), "--flips", "1").split())
+    shown = " ".join(command_output("compare", folder, "--flips", "1").split())
     assert "22 cases compared" not in shown
     assert "23 cases compared; left out: 1 only under agentsys, 1 errored on one side." in shown
     assert "direct, gpt-4o on agentdojo v1.2.2: 1 case under none alone" in shown
@@ -111,7 +101,7 @@ def test_flips_are_one_table_with_a_line_for_each_kind_and_full_lists_them_all(f
     assert len(full) == 42 and [line[0] for line in full].count("agentsys") == 2
     assert len({tuple(line[3:]) for line in full}) == 21
     assert len(shown(3)) == 6
-    command = _command(str(folder), "--full")
+    command = command_output("compare", folder, "--full")
     assert all(line[-1] in command for line in full) and "more: --full" not in command
 
 
@@ -124,7 +114,9 @@ def test_flips_and_counts_are_those_that_load_runs_gives(folder: Path) -> None:
         values="injection_success",
     ).dropna()
     lost = pairs[pairs["none"].astype(bool) & ~pairs["agentsys"].astype(bool)]
-    stored = json.loads(_command(str(folder), "--format", "json", "--metric", "targeted_asr"))
+    stored = json.loads(command_output("compare", folder, "--format", "json", "--metric", "targeted_asr"))
+    assert set(stored) == {"by", "baseline", "differences", "flips", "pairings", "unopposed"}
+    assert stored["unopposed"][0]["attack"] == "direct"
     flips = [flip for flip in stored["flips"] if not flip["gained"]]
     told = {(flip["suite"], flip["user_task_id"], flip["injection_task_id"], flip["epoch"]) for flip in flips}
     assert told == set(lost.index) and len(lost) == 21
@@ -153,18 +145,9 @@ def test_flipped_cases_are_linked_to_the_report_where_there_is_one(folder: Path)
     assert "href" not in render_output(compare_output(found, 1), OutputFormat.HTML).decode()
 
 
-def test_json_has_differences_every_flip_and_the_pairings(folder: Path) -> None:
-    stored = json.loads(_command(str(folder), "--format", "json", "--flips", "0"))
-    assert set(stored) == {"by", "baseline", "differences", "flips", "pairings", "unopposed"}
-    hijacked = [flip for flip in stored["flips"] if flip["metric"] == "targeted_asr"]
-    assert len(hijacked) == 21
-    assert not any(flip["gained"] for flip in hijacked)
-    assert stored["unopposed"][0]["attack"] == "direct"
-
-
 def test_the_other_defense_as_baseline_turns_the_signs_around(folder: Path) -> None:
     def asr(baseline: str) -> list[dict[str, str]]:
-        text = _command(str(folder), "--format", "csv", "--baseline", baseline)
+        text = command_output("compare", folder, "--format", "csv", "--baseline", baseline)
         return [line for line in csv.DictReader(io.StringIO(text)) if line["metric"] == "targeted_asr"]
 
     for one, other in zip(asr("none"), asr("agentsys"), strict=True):
@@ -174,16 +157,11 @@ def test_the_other_defense_as_baseline_turns_the_signs_around(folder: Path) -> N
 
 
 def test_p_values_of_one_table_are_corrected_together_and_of_others_apart() -> None:
+    wins = {"none": 0, "a": 3, "b": 5}
     cases = [
-        row(
-            defense=defense,
-            user_task_id=f"user_task_{user}",
-            injection_task_id=f"injection_task_{goal}",
-            injection_success=(user * 5 + goal) % 7 >= wins,
-        )
-        for defense, wins in (("none", 0), ("a", 3), ("b", 5))
-        for user in range(10)
-        for goal in range(5)
+        case
+        for name, least in wins.items()
+        for case in row_grid(10, 5, lambda u, g, least=least: (u * 5 + g) % 7 >= least, defense=name)  # type: ignore[misc]
     ]
     rows = compare_sides(cases).rows
     for level in ("overall", "pooled", "banking"):
@@ -228,20 +206,8 @@ def test_p_values_to_be_read_are_never_zero() -> None:
     assert (p_text(0.0), p_text(0.04), p_text(float("nan"))) == ("<0.0001", "0.0400", "n/a")
 
 
-_USERS, _GOALS = 16, 14
-
-
 def _cases(defense: str, hit: Callable[[int, int], bool]) -> list[CaseRow]:
-    return [
-        row(
-            defense=defense,
-            user_task_id=f"user_task_{user}",
-            injection_task_id=f"injection_task_{goal}",
-            injection_success=hit(user, goal),
-        )
-        for user in range(_USERS)
-        for goal in range(_GOALS)
-    ]
+    return row_grid(16, 14, hit, defense=defense)
 
 
 def _notes(baseline: Callable[[int, int], bool], defense: Callable[[int, int], bool]) -> list[str]:

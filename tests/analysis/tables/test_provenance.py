@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from command_output import command_output
 from stored_cases import case_of, row, store_own, store_published
-from typer.testing import CliRunner
 
 from agentsys.analysis.metrics.comparison import compare_sides
 from agentsys.analysis.paper.paper_document import write_paper_notes
@@ -15,7 +15,6 @@ from agentsys.analysis.statistics.outcome_grid import ErrorRule
 from agentsys.analysis.tables.comparison_document import compare_output
 from agentsys.analysis.tables.result_notes import provenance_notes
 from agentsys.analysis.tables.results_report import build_report
-from agentsys.cli import app
 from agentsys.models.chat import ChatAssistantMessage, ChatRequest, assistant, user
 from agentsys.models.reply_checks import CONNECTION_QUESTION
 from agentsys.records.case_reader import LoadedCases
@@ -113,13 +112,11 @@ def test_tables_of_a_name_of_5000_characters_are_small_and_other_programs_get_it
         path = store_published(tmp_path, pipeline_name="m", suite_name=f"s{last}")
         path.write_text(path.read_text().replace('"direct"', f'"{long}{last}"'))
     for form in ("table", "markdown", "latex", "html"):
-        shown = CliRunner().invoke(app, ["results", str(tmp_path), "--format", form], catch_exceptions=False)
-        assert shown.exit_code == 0
-        assert len(shown.output) < 60_000
-        assert shorten_name(long + "a")[-8:] in shown.output.replace("\n", "")
-    whole = CliRunner().invoke(app, ["results", str(tmp_path), "--format", "csv"], catch_exceptions=False)
-    assert long + "a" in whole.output
-    assert long + "b" in whole.output
+        shown = command_output("results", tmp_path, "--format", form)
+        assert len(shown) < 60_000
+        assert shorten_name(long + "a")[-8:] in shown.replace("\n", "")
+    whole = command_output("results", tmp_path, "--format", "csv")
+    assert long + "a" in whole and long + "b" in whole
 
 
 def test_a_report_of_other_peoples_runs_is_written_here(
@@ -132,8 +129,7 @@ def test_a_report_of_other_peoples_runs_is_written_here(
     monkeypatch.chdir(here)
     before = sorted(theirs.rglob("*"))
     for folder in ("theirs", "ours"):
-        arguments = ["report", str(tmp_path / folder), "--no-figures"]
-        assert CliRunner().invoke(app, arguments, catch_exceptions=False).exit_code == 0
+        command_output("report", tmp_path / folder, "--no-figures")
     assert sorted(theirs.rglob("*")) == before
     assert (here / "report.html").is_file()
     assert (tmp_path / "ours" / "report.html").is_file()

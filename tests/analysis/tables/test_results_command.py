@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 import typer
+from command_output import command_output
 from rich.console import Console
 from stored_cases import case_of, row, store_own, store_published
 from typer.testing import CliRunner
@@ -29,14 +30,6 @@ from agentsys.records.schema import Exposure, StoredSpan
 _HEADER = "benchmark,version,model,defense,attack,suite,metric,"
 _HEADER += "value_fraction,ci_low_fraction,ci_high_fraction,n,errors,verdict,reasons,mean"
 _NASTY = "a|b`c`<b>&\n[red]x[/red]_%$#{}~^\\\x1b[2J\u202e"
-
-
-def _command(*arguments: str) -> str:
-    app = typer.Typer()
-    app.command()(results_command)
-    outcome = CliRunner().invoke(app, list(arguments), catch_exceptions=False)
-    assert outcome.exit_code == 0
-    return outcome.stdout
 
 
 def _shown(found: Report, width: int = 160) -> str:
@@ -64,7 +57,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_csv_has_exactly_the_documented_columns_and_marks_simulated_models(folder: Path) -> None:
-    text = _command(str(folder), "--format", "csv")
+    text = command_output("results", folder, "--format", "csv")
     assert text.splitlines()[0] == _HEADER
     rows = list(csv.DictReader(io.StringIO(text)))
     assert {line["model"] for line in rows} == {"sim (simulated)"}
@@ -72,12 +65,13 @@ def test_csv_has_exactly_the_documented_columns_and_marks_simulated_models(folde
     assert (asr["value_fraction"], asr["n"], asr["errors"]) == ("0.0", "4", "1")
 
 
-def test_json_is_the_long_form_with_null_for_what_is_undefined(tmp_path: Path) -> None:
+def test_json_is_the_long_form_with_null_for_what_is_undefined_which_is_nan_in_csv(tmp_path: Path) -> None:
     store_published(tmp_path)
-    rows = json.loads(_command(str(tmp_path), "--format", "json"))
+    rows = json.loads(command_output("results", tmp_path, "--format", "json"))
     assert list(rows[0]) == _HEADER.split(",")
     quality = [line["value_fraction"] for line in rows if line["metric"] == "defense_quality"]
     assert quality == [None] * 3
+    assert ",defense_quality,nan,nan,nan,1,0" in command_output("results", tmp_path, "--format", "csv")
 
 
 @pytest.mark.parametrize("form", [OutputFormat.CSV, OutputFormat.JSON])
@@ -89,16 +83,11 @@ def test_other_programs_get_the_same_numbers_without_notes_being_made(
         monkeypatch.setattr(
             f"agentsys.analysis.tables.results_report.{name}", lambda *_, **__: pytest.fail("made")
         )
-    assert _command(str(folder), "--format", form.value) == whole
-
-
-def test_csv_writes_nan_for_what_is_undefined(tmp_path: Path) -> None:
-    store_published(tmp_path)
-    assert ",defense_quality,nan,nan,nan,1,0" in _command(str(tmp_path), "--format", "csv")
+    assert command_output("results", folder, "--format", form.value) == whole
 
 
 def test_agentdojos_error_rule_is_an_option(folder: Path) -> None:
-    text = _command(str(folder), "--format", "csv", "--errors", "agentdojo")
+    text = command_output("results", folder, "--format", "csv", "--errors", "agentdojo")
     rows = list(csv.DictReader(io.StringIO(text)))
     asr = next(line for line in rows if (line["metric"], line["suite"]) == ("targeted_asr", "banking"))
     assert (asr["value_fraction"], asr["n"], asr["errors"]) == ("0.2", "5", "1")
@@ -213,6 +202,6 @@ def test_stored_records_of_a_preset_that_is_gone_are_still_read(tmp_path: Path) 
     store_own(tmp_path, case_of(defense="agentsys_hybrid"), spans=[span], config_hash="a" * 64)
     read = read_cases([tmp_path])
     assert [case.defense for case in read.cases] == ["agentsys_hybrid"] and not read.skipped_files
-    assert "agentsys_hybrid,important_instructions,banking,targeted_asr" in _command(
-        str(tmp_path), "--format", "csv"
+    assert "agentsys_hybrid,important_instructions,banking,targeted_asr" in command_output(
+        "results", tmp_path, "--format", "csv"
     )

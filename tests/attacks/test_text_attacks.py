@@ -1,23 +1,22 @@
-"""A user's own attack from a YAML alone; and every shipped attack YAML builds its attack."""
+"""Texts of a user's own from a YAML alone, and the adaptive attack's in a run."""
 
 from __future__ import annotations
 
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from agentdojo.attacks.attack_registry import ATTACKS
 
-from agentsys.attacks.text_attacks import TemplateAttack
+from agentsys.attacks.text_attacks import IN_FIELD_OPENING, AdaptiveAttack, TemplateAttack
 from agentsys.base.config_catalog import find_config_file, list_config_names
 from agentsys.benchmarks.agentdojo import AgentDojo
 from agentsys.contracts import AttackKind, Victim
+from agentsys.defense import simulated_agentsys as simulated_worker
 from agentsys.errors import ConfigError
 
 SUITE = AgentDojo("v1.2.2").suite("slack")
 YAMLS = [find_config_file("attack", name) for name in list_config_names("attack")]
-OPEN = (": ???", "\nbase: ", "family: auto")
-COMPLETE = [path for path in YAMLS if not any(sign in path.read_text() for sign in OPEN)]
-"""Those that need no further setting, nor one from another YAML."""
 
 
 def filled(template: str, goal: str = "Do it.", **options: str) -> str:
@@ -47,3 +46,37 @@ def test_a_template_that_states_no_goal_is_refused_unless_it_denies_service() ->
 
 def test_every_registered_attack_has_its_yaml() -> None:
     assert set(ATTACKS) <= {path.stem for path in YAMLS}
+
+
+ONE_CASE = ("model=simulated", "benchmark.suites=[banking]", "user_tasks=[0]", "injection_tasks=[0]")
+
+
+@pytest.mark.parametrize(("defense", "shown"), [("agentsys", True), ("agentsys_strict", False)])
+def test_the_record_says_that_the_payload_was_shown_where_a_gate_let_the_extra_key_through(
+    defense: str, shown: bool, run_cases: Any
+) -> None:
+    # A hostile reader would lie in the declared fields, too.
+    plan = ["model.reader=literal", f"defense={defense}", "attack=adaptive"]
+    (record,) = run_cases([*ONE_CASE, *plan]).values()
+    exposure = record["agentsys"]["exposure"]
+    assert exposure["exposed_raw"]
+    assert (exposure["exposed_shown"], record["security"]) == (shown, shown)
+
+
+@pytest.mark.parametrize("defense", ["agentsys", "agentsys_strict"])
+def test_a_payload_posed_as_a_declared_value_passes_every_gate_on_names_and_types(
+    defense: str, run_cases: Any
+) -> None:
+    (record,) = run_cases([*ONE_CASE, f"defense={defense}", "attack=adaptive_in_field"]).values()
+    exposure = record["agentsys"]["exposure"]
+    assert (exposure["exposed_shown"], record["security"]) == (True, True)
+    assert exposure["read_by"] == ["worker", "main"]
+
+
+def test_the_simulated_worker_knows_the_words_that_the_attack_opens_with() -> None:
+    assert simulated_worker.IN_FIELD_OPENING == IN_FIELD_OPENING
+
+
+def test_an_unknown_form_is_refused_with_the_known_ones() -> None:
+    with pytest.raises(ConfigError, match=r"'in-field'.*in_field"):
+        AdaptiveAttack("in-field")

@@ -1,0 +1,249 @@
+"""Vendors' SDKs and litellm's proxy: each role is asked, counted and paid at its own server.
+
+`AGENTSYS_LITELLM` may name the command of another environment (extra `proxy`).
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command_output import command_output
+from served_faults import TestServer as Server
+from served_faults import serve
+from small_runs import Silent, records_in
+from started_servers import litellm_proxy
+
+from agentsys.extensions import shipped_config_dir
+from agentsys.models.chat import ChatReply, ChatRequest, Usage
+from agentsys.models.pricing import reported_or_estimated_usage
+from agentsys.records.case import ATTEMPTS
+from agentsys.runs.run_session import prepare_session
+from agentsys.serve_agent.agent_server import build_served_model
+
+PRICES: dict[str, dict[str, float]] = {
+    "main": {"prompt": 4.0, "cached": 0.4, "completion": 20.0},
+    "worker": {"prompt": 1.0, "cached": 0.1, "completion": 5.0},
+    "validator": {"prompt": 0.5, "cached": 0.05, "completion": 3.0},
+}
+"""US dollars per million tokens."""
+PATHS = {"main": "/v1/responses", "worker": "/v1/messages", "validator": ":generateContent"}
+
+
+class WithCache:
+    """The served model, half of whose prompts count as read from a cache and ten tokens as reasoning."""
+
+    def __init__(self, model: Any) -> None:
+        self.model, self.name = model, model.name
+
+    def complete(self, request: ChatRequest) -> ChatReply:
+        reply = self.model.complete(request)
+        used = reported_or_estimated_usage(request, reply)
+        counted = Usage(used.prompt, used.completion + 10, cached=used.prompt // 2, reasoning=10)
+        return replace(reply, usage=counted)
+
+
+def models(folder: Path, server: Server) -> Path:
+    """Three models as YAMLs; the first one is the run's, the others play roles."""
+    vendor = "agentsys.models.providers"
+    asked: dict[str, dict[str, Any]] = {
+        "main": {
+            "_target_": f"{vendor}.openai.OpenAIModel",
+            "base_url": server.openai_base_url,
+            "api": "responses",
+            "reasoning_effort": "high",
+            "temperature": None,
+            "roles": {"worker": "by_worker", "validator": "by_validator"},
+        },
+        "worker": {
+            "_target_": f"{vendor}.anthropic.AnthropicModel",
+            "base_url": server.base_url,
+            "max_tokens": 4096,
+            "thinking": "adaptive",
+            "effort": "low",
+            "temperature": None,
+        },
+        "validator": {
+            "_target_": f"{vendor}.google.GoogleModel",
+            "base_url": server.base_url,
+            "thinking_level": "low",
+            "temperature": None,
+        },
+    }
+    for role, fields in asked.items():
+        about = {"name": f"by_{role}", "prose_name": "AI model", "model_id": "m-1", "api_key_env": None}
+        price = {**PRICES[role], "as_of": "2026-11-22"}
+        path = folder / "conf" / "model" / f"by_{role}.yaml"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps({**about, "send_role": True, "price": price, "cache": False, **fields}))
+    return folder / "conf"
+
+
+def usd(role: str, used: Any) -> float:
+    price = PRICES[role]
+    fresh = (used.prompt - used.cached) * price["prompt"]
+    return (fresh + used.cached * price["cached"] + used.completion * price["completion"]) / 1e6
+
+
+def stated(role: str, body: Mapping[str, Any]) -> object:
+    """What a request says of how much to think."""
+    if role == "main":
+        return body["reasoning"]
+    if role == "worker":
+        return body["thinking"], body["output_config"]
+    return body["generationConfig"]["thinkingConfig"]
+
+
+EFFORTS = {
+    "main": {"effort": "high"},
+    "worker": ({"type": "adaptive"}, {"effort": "low"}),
+    "validator": {"thinkingLevel": "low"},
+}
+
+
+@pytest.mark.slow
+def test_each_role_is_asked_counted_and_paid_at_its_own_vendor(tmp_path: Path) -> None:
+    from agentsys.runs.run_session import prepare_session
+    from agentsys.serve_agent.agent_server import build_served_model
+
+    listener = Silent()
+    with serve(WithCache(build_served_model())) as server:
+        chosen = [
+            "model=by_main",
+            "defense=agentsys",
+            "attack=important_instructions",
+            "benchmark.suites=[banking]",
+            "limit_per_suite=4",
+            f"logdir={tmp_path / 'runs'}",
+        ]
+        prepare_session(chosen, config_dirs=[models(tmp_path, server)]).execute(listener)
+        captured = [one for one in server.captured if one.body and "x-agentsys-role" in one.headers]
+    assert {record.status for record in listener.records} == {"ok"}
+    for one in captured:
+        role = one.headers["x-agentsys-role"]
+        by = role if role in ("worker", "validator") else "main"
+        assert PATHS[by] in one.path, f"{role} was asked at {one.path}"
+        assert stated(by, json.loads(one.body)) == EFFORTS[by]
+    totals: dict[str, float] = {}
+    for record in listener.records:
+        for role, used in record.usage.items():
+            by = role if role in ("worker", "validator") else "main"
+            assert used.cached == pytest.approx(used.prompt / 2, abs=used.calls) and used.cached > 0
+            # Anthropic's count has no reasoning of its own.
+            assert used.reasoning == (0 if by == "worker" else 10 * used.calls)
+            assert used.cost_usd == pytest.approx(usd(by, used))
+            totals[role] = totals.get(role, 0.0) + used.cost_usd
+    assert {"main", "worker", "validator"} <= totals.keys()
+    told = command_output("results", tmp_path / "runs", "--by", "cost", "--format", "csv")
+    for role, dollars in totals.items():
+        for measure in ("tokens_per_case", "cached_tokens_per_case", "usd_per_case"):
+            assert f"{measure}:{role}" in told
+        assert f"{dollars / len(listener.records):.4g}"[:4] in told
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "named_by", ["attack.attacker=other", pytest.param("+model.roles.attacker=other", marks=pytest.mark.slow)]
+)
+def test_attacker_and_target_are_asked_each_at_its_own_server(tmp_path: Path, named_by: str) -> None:
+    from agentsys.runs.run_session import prepare_session
+    from agentsys.serve_agent.agent_server import build_served_model
+
+    victim = build_served_model(["model.susceptibility=0.5"])
+    with (
+        serve(victim) as target,
+        serve(build_served_model(["seed=3"])) as attacker,
+    ):
+        shipped = (shipped_config_dir() / "model/served.yaml").read_text()
+        (tmp_path / "conf/model").mkdir(parents=True)
+        (tmp_path / "conf/model/other.yaml").write_text(
+            shipped.replace("name: served", "name: other")
+            .replace("model_id: simulated", "model_id: the-attacker")
+            .replace("http://127.0.0.1:8321/v1", attacker.openai_base_url)
+        )
+        session = prepare_session(
+            [
+                "model=served",
+                f"model.base_url={target.openai_base_url}",
+                "attack=pair",
+                named_by,
+                "attack.feedback=defense_aware",
+                "attack.depth=2",
+                "attack.search_on=1",
+                "benchmark.suites=[slack]",
+                "user_tasks=[0,1]",
+                f"logdir={tmp_path / 'runs'}",
+            ],
+            config_dirs=[tmp_path / "conf"],
+        )
+        outcome = session.execute(Silent())
+        asked = target.requests, attacker.requests
+    assert (outcome.errors, outcome.fatal) == (0, None)
+    records = records_in(tmp_path / "runs")
+    attempts = [record for path, record in records.items() if ATTEMPTS in path]
+    cases = [record for path, record in records.items() if ATTEMPTS not in path]
+    assert len(cases) == 10
+    found = [case["agentsys"]["search"]["found_at"] for case in cases]
+    assert 1 in found, "no search succeeded"
+    assert None in found, "no search went through its budget"
+    sent = {"agent": 0, "attacker": 0}
+    for record in [*attempts, *cases]:
+        for role, usage in record["agentsys"]["usage"].items():
+            sent[role] += usage["requests"]
+    assert asked == (sent["agent"], sent["attacker"])
+    # The second attempt's proposal was asked for with the first.
+    facts = [record["agentsys"]["attempt"] for record in attempts]
+    assert sent["attacker"] == sum((fact["stream"], fact["depth"]) != (1, 1) for fact in facts)
+    assert all(record["agentsys"]["simulated"] for record in records.values())
+
+
+CASES = 20
+KEY = "LITELLM_MASTER_KEY"
+
+
+@pytest.fixture
+def proxy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """The address of a proxy that passes everything on to a served model; it does not start without a key."""
+    monkeypatch.setenv(KEY, f"sk-{secrets.token_hex(32)}")
+    with (
+        serve(build_served_model()) as server,
+        litellm_proxy(server.openai_base_url, tmp_path) as url,
+    ):
+        yield f"{url}/v1"
+
+
+def ran(folder: Path, base_url: str) -> dict[str, Any]:
+    chosen = ["model=served", f"model.base_url={base_url}", "model.model_id=served", "model.timeout_s=60"]
+    chosen += [f"model.api_key_env={KEY}", "model.send_role=false", "benchmark.suites=[slack]"]
+    session = prepare_session(
+        [
+            *chosen,
+            "defense=none",
+            "attack=important_instructions",
+            f"limit_per_suite={CASES}",
+            f"logdir={folder}",
+        ]
+    )
+    session.preflight().execute(Silent())
+    return records_in(folder)
+
+
+@pytest.mark.slow
+def test_cases_through_litellms_proxy_end_in_defined_outcomes(proxy: str, tmp_path: Path) -> None:
+    records = ran(tmp_path / "runs", proxy)
+    blocks = [record["agentsys"] for record in records.values()]
+    outcomes = Counter(block["error_kind"] or "ok" for block in blocks)
+    assert len(blocks) == CASES
+    assert outcomes == {"ok": CASES}, outcomes
+    calls = [call for block in blocks for span in block["spans"] for call in span["calls"]]
+    assert all(call["uncounted"] or call["prompt"] > 0 for call in calls)
+    structured = sum(len(m.get("tool_calls") or ()) for r in records.values() for m in r["messages"])
+    unparsed = sum(call["odd"].get("unparsed_call", 0) for call in calls)
+    assert structured + unparsed > CASES
+    assert all(block["simulated"] for block in blocks)
