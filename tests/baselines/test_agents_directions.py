@@ -162,7 +162,7 @@ def test_on_agent_security_bench_both_presets_allow_the_tasks_tools_and_refuse_t
     run_cases: Callable[..., Any],
 ) -> None:
     asb = ["model=simulated", "benchmark=asb", "benchmark.mode=faithful", "attack=none,opi_combined_attack"]
-    records = run_cases([*asb, "defense=none,progent_asb,progent_asb_hinted", "limit=2"])
+    records = run_cases([*asb, "defense=none,progent_asb,progent_asb_hinted", "limit_per_suite=2"])
     assert errors_in(records) == {}
     assert rate(records, "none", "security", attacked=True) == 1.0
     for name in ("progent_asb", "progent_asb_hinted"):
