@@ -260,8 +260,9 @@ def tables(extent: Extent, inspect: str | None) -> Iterator[str]:
         yield ""
     if inspect is None:
         yield "Inspect's port is not measured here: `--inspect` named none.\n"
-    yield from cpu_table(extent, inspect)
-    yield ""
+    if extent is not QUICK:  # a few cases more vanish in what one start takes more or less than another
+        yield from cpu_table(extent, inspect)
+        yield ""
     yield from records_table(extent)
     yield ""
     yield "A served agent (`perf/serve_bench.py`):\n"
