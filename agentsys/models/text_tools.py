@@ -31,6 +31,8 @@ ToolRole = Literal["tool", "user", "input", "ipython"]
 
 MALFORMED_CALL = "malformed_call"
 """Tool that a call is made to which cannot be read: there is none of this name, so the model is told."""
+_KEPT_CHARS = 500
+"""How much is kept of a call that cannot be read."""
 
 
 def explain_unread_call(call: FunctionCall) -> str | None:
@@ -47,6 +49,10 @@ def explain_unread_call(call: FunctionCall) -> str | None:
         fault = "it does not name a tool and its arguments"
     except json.JSONDecodeError as error:
         fault = f"as JSON it is wrong at character {opened + error.pos + 1} ({error.msg})"
+        if len(written) == _KEPT_CHARS and (
+            error.pos + opened >= _KEPT_CHARS or error.msg[:12] == "Unterminated"
+        ):
+            fault = f"as JSON it is wrong somewhere behind its first {_KEPT_CHARS} characters"
     except RecursionError:
         fault = "its JSON is too deep"
     return (
@@ -224,7 +230,7 @@ def _parse_every_call(text: str) -> list[FunctionCall]:
         args, end = _parse_until_closing_tag(text, opened.end())
         if args is None:
             calls.append(
-                FunctionCall(function=MALFORMED_CALL, args={"text": text[opened.start() : end][:500]})
+                FunctionCall(function=MALFORMED_CALL, args={"text": text[opened.start() : end][:_KEPT_CHARS]})
             )
         else:
             calls.append(FunctionCall(function=opened.group(1).strip(), args=args))
@@ -357,7 +363,7 @@ def _parse_hermes_calls(text: str) -> list[FunctionCall]:
         if all(found):
             calls += [call for call in found if call is not None]
         elif tagged or _BROKEN_CALL.match(written):
-            calls.append(FunctionCall(function=MALFORMED_CALL, args={"text": written[:500]}))
+            calls.append(FunctionCall(function=MALFORMED_CALL, args={"text": written[:_KEPT_CHARS]}))
     return calls
 
 

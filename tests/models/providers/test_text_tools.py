@@ -317,6 +317,9 @@ def test_hermes_shows_worked_calls_in_its_own_form() -> None:
         ('<function=pay>{"amount": ', "wrong at character 26 (Expecting value)"),
         ('{"arguments": {"amount": 1}}', "does not name a tool"),
         ('{"name": ' + "[" * 100_000, "too deep"),
+        # Where we cut the text is no fault of the model's.
+        (('{"name": "send", "arguments": {"text": "' + "x" * 900)[:500], "behind its first 500 characters"),
+        (('{"name": "send", "arguments": [' + "1, " * 300)[:500], "behind its first 500 characters"),
     ],
 )
 def test_a_model_is_told_what_is_wrong_with_a_call_and_nothing_that_it_wrote(
