@@ -29,7 +29,9 @@ ROOT = Path(__file__).parents[1]
 OWN_DEFENSE = ROOT / "examples" / "own_defense"
 
 
-@pytest.mark.parametrize("defense", [pytest.param("my_defense", marks=pytest.mark.slow), "judging_defense"])
+@pytest.mark.parametrize(
+    "defense", [pytest.param("my_defense", marks=pytest.mark.slow), "judging_defense", "call_judge"]
+)
 def test_an_example_runs_from_the_command_line_and_stops_the_attack(tmp_path: Path, defense: str) -> None:
     own = ("--config-dir", OWN_DEFENSE / "conf", "--plugin-path", OWN_DEFENSE, "model=simulated")
     # Not user_task_0: its injection stands where the data it needs would be.
