@@ -24,15 +24,6 @@ _NOT_TAKEN = "That answer was not taken. Give the answer once more, so that it f
 
 
 @dataclass(frozen=True)
-class ToolAnswer:
-    """What a client's tool gave."""
-
-    text: str
-    error: str | None = None
-    """The tool's error, where it is known to be one; then `text` is empty."""
-
-
-@dataclass(frozen=True)
 class RequestPosition:
     """A request's place."""
 
@@ -40,8 +31,8 @@ class RequestPosition:
     """Id of the last call of a tool in it; empty where it has words alone."""
     call: tuple[str, dict[str, Any]] | None
     """This call, as the client has it: tool and arguments. None where it wrote it as words."""
-    answers: tuple[ToolAnswer, ...]
-    """What its tool gave: the results behind it."""
+    answers: tuple[str, ...]
+    """What its tool gave: the texts of the results behind it."""
     words: Sequence[ChatMessage]
     """Words of user and assistant behind these, up to the user's newest."""
     user_text: str
@@ -65,11 +56,11 @@ def read_position(request: WireRequest) -> RequestPosition:
     results = [each for each in behind if each["role"] == "tool" and not _is_of_answer(each["tool_call_id"])]
     if any(each["tool_call_id"] != call_id for each in results):
         raise RequestRefused(400, "one call is made at a time, and takes one result", code="out_of_place")
-    answers = tuple(map(_read_answer, results))
+    answers = tuple(map(text_of, results))
     if call_id and call is None:
         # Some clients write calls and their results as words: then the user's words right behind are results.
         count = next((n for n, each in enumerate(behind) if each["role"] != "user"), len(behind))
-        answers = (ToolAnswer("\n\n".join(map(text_of, behind[:count]))),) if count else ()
+        answers = ("\n\n".join(map(text_of, behind[:count])),) if count else ()
         behind = behind[count:]
     spoken = [n for n, each in enumerate(behind) if each["role"] == "assistant"]
     newest = behind[spoken[-1] + 1 :] if spoken else behind
@@ -113,8 +104,3 @@ def _keep_words(message: ChatMessage) -> ChatMessage:
     if message["role"] != "assistant" or not message["tool_calls"]:
         return message
     return assistant(text_of(message) or "\n".join(str(dict(call.args)) for call in message["tool_calls"]))
-
-
-def _read_answer(message: Any) -> ToolAnswer:
-    error = message["error"]
-    return ToolAnswer(text_of(message)) if error is None else ToolAnswer("", error)

@@ -27,7 +27,7 @@ from agentsys.models.serving.wire_format import RequestRefused, TracedReply, Wir
 from agentsys.models.trace import Tracer
 from agentsys.serve_agent.client_tools import ToolFailed, UnusableTool, build_client_functions, find_misfit
 from agentsys.serve_agent.defended_agent import ClientTurn, ConversationEnded, DefendedAgent, Dialogue
-from agentsys.serve_agent.request_position import ANSWER_ID, CALL_ID, RequestPosition, ToolAnswer
+from agentsys.serve_agent.request_position import ANSWER_ID, CALL_ID, RequestPosition
 
 _LOG = logging.getLogger(__name__)
 
@@ -87,7 +87,8 @@ class RunningTurn:
         """CPU seconds of its thread, that are not booked yet."""
         self._cpu_booked_s = 0.0
         self._lock, self._one_at_a_time = threading.Lock(), threading.Lock()
-        self._inbox: queue.SimpleQueue[ToolAnswer | str] = queue.SimpleQueue()
+        self._inbox: queue.SimpleQueue[str | None] = queue.SimpleQueue()
+        """The result of the call that waits; None: it was ended."""
         self._ended: str | None = None
         self._request, self._start = request, start
         self._answer_tool = find_answer_tool(request)
@@ -150,7 +151,7 @@ class RunningTurn:
 
     def _end(self, why: str) -> None:
         self._ended = self._ended or why
-        self._inbox.put(why)
+        self._inbox.put(None)
 
     def _list_offered(self, request: WireRequest) -> frozenset[str]:
         """The tools that a request lets the agent call."""
@@ -167,8 +168,9 @@ class RunningTurn:
         """Work on it, in a thread of its own: it is stored before anybody is told that it is over."""
         self._cpu_booked_s = time.thread_time()
         failure: Exception | None = None
+        call: FunctionCall | None = None
         try:
-            self._find_answer(self._request, self._start)
+            call = self._find_answer(self._request, self._start)
         except (RequestRefused, ModelError) as error:
             failure = error
         except BaseException:  # noqa: BLE001 - a bug of a defense must not leave its client waiting
@@ -189,12 +191,12 @@ class RunningTurn:
         elif failure is not None:
             self.reply.set_exception(failure)
         else:
-            self.reply.set_result(self._build_reply(self._build_answer_call()))
+            self.reply.set_result(self._build_reply(call))
         # It is stored: what is kept to go on from is what was said.
         self.dialogue = replace(self.dialogue, tracer=Tracer())
 
-    def _find_answer(self, request: WireRequest, start: ClientTurn) -> None:
-        """Work on the request.
+    def _find_answer(self, request: WireRequest, start: ClientTurn) -> FunctionCall | None:
+        """Work on the request; the answer as a call of the client's answer schema, where it has one.
 
         Raises:
             RequestRefused: If there is no answer that the client can be given.
@@ -210,15 +212,17 @@ class RunningTurn:
         schema = request.reply_schema if answer is None else answer.parameters
         turn = replace(start, functions=functions, reply_schema=schema, check=self._check_alive)
         self._run_agent(turn)
-        if answer is not None and self._fit() is None:
-            if not self._agent.one_turn_only:
-                words = f"{_ASK_AGAIN} {json.dumps(schema)}"
-                before = self.dialogue.messages
-                self._run_agent(replace(turn, user_text=words, before=before, goes_on=True, functions=()))
-            if self._fit() is None:
-                raise self._fail(
-                    "misfit", 422, f"the agent's answer is not one of the schema of {answer.name}"
-                )
+        if answer is None:
+            return None
+        args = self._fit(answer)
+        if args is None and not self._agent.one_turn_only:
+            words = f"{_ASK_AGAIN} {json.dumps(schema)}"
+            before = self.dialogue.messages
+            self._run_agent(replace(turn, user_text=words, before=before, goes_on=True, functions=()))
+            args = self._fit(answer)
+        if args is None:
+            raise self._fail("misfit", 422, f"the agent's answer is not one of the schema of {answer.name}")
+        return FunctionCall(function=answer.name, args=args, id=f"{ANSWER_ID}{secrets.token_hex(16)}")
 
     def _run_agent(self, turn: ClientTurn) -> None:
         self._agent.run_turn(self.dialogue, turn)
@@ -237,23 +241,14 @@ class RunningTurn:
         self.dialogue.error_kind, self.dialogue.error = kind, why
         return self.refuse(status, why, None)
 
-    def _fit(self) -> dict[str, Any] | None:
+    def _fit(self, tool: ToolSpec) -> dict[str, Any] | None:
         """The agent's answer as arguments of the client's answer schema; None if it is none."""
-        assert self._answer_tool is not None
-        text, schema = self.dialogue.answer or "", self._answer_tool.parameters
+        text = self.dialogue.answer or ""
         found = [value for value in find_json_values(text) if isinstance(value, dict)]
-        for value in found:
-            if find_misfit(self._answer_tool, value) is None:
-                return value
-        names = list(schema.get("properties") or ())
-        alone = {names[0]: text} if len(names) == 1 and text and not found else None
-        return alone if alone is not None and find_misfit(self._answer_tool, alone) is None else None
-
-    def _build_answer_call(self) -> FunctionCall | None:
-        if self._answer_tool is None:
-            return None
-        name, args = self._answer_tool.name, self._fit() or {}
-        return FunctionCall(function=name, args=args, id=f"{ANSWER_ID}{secrets.token_hex(16)}")
+        names = list(tool.parameters.get("properties") or ())
+        if len(names) == 1 and text and not found:
+            found = [{names[0]: text}]
+        return next((value for value in found if find_misfit(tool, value) is None), None)
 
     def _build_reply(self, call: FunctionCall | None) -> TracedReply:
         usage, before = self.dialogue.usage, self._reported_usage
@@ -267,7 +262,7 @@ class RunningTurn:
         """Have the client run a tool. Called from the pipeline's thread.
 
         Raises:
-            ToolFailed: If the tool failed at the client's, or is not offered.
+            ToolFailed: If the tool is not offered.
             ConversationEnded: If no result came.
         """
         # Defenses may run tools from threads of their own; clients are asked one call after the other.
@@ -287,10 +282,8 @@ class RunningTurn:
             except queue.Empty:
                 self.end(f"no result of a tool came for {self._idle_s:g} s")
             self._check_alive()
-            assert not isinstance(answer, str)
-        if answer.error is not None:
-            raise ToolFailed(answer.error)
-        return answer.text
+            assert answer is not None
+        return answer
 
     def _check_alive(self) -> None:
         """Go no further in a turn that was ended.

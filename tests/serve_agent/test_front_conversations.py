@@ -340,15 +340,6 @@ def test_a_reply_schema_is_asked_of_the_agent() -> None:
     assert model.asked[0].reply_schema == schema
 
 
-def test_errors_of_tools_are_the_clients_own_words() -> None:
-    model = Scripted(calls(("read", {"page": "1"})), says("Failed."))
-    client = Client(desk_of(model, NoDefense()), TOOLS)
-    [call] = client.say("Go.").message["tool_calls"] or []
-    client.messages.append(result(call, "", "no such page"))
-    client.send()
-    assert model.asked[1].messages[-1]["error"] == "no such page"  # type: ignore[typeddict-item]
-
-
 def test_usage_is_the_sum_of_all_roles_since_the_last_reply() -> None:
     model = Roles(
         main=[

@@ -82,9 +82,9 @@ def stop_desks() -> None:
         _OPEN.pop().stop()
 
 
-def result(call: FunctionCall, text: str, error: str | None = None) -> ChatMessage:
+def result(call: FunctionCall, text: str) -> ChatMessage:
     content = [text_content_block_from_string(text)]
-    return {"role": "tool", "content": content, "tool_call": call, "tool_call_id": call.id, "error": error}
+    return {"role": "tool", "content": content, "tool_call": call, "tool_call_id": call.id, "error": None}
 
 
 class Client:

@@ -13,14 +13,10 @@ from typing import Any
 
 import orjson
 from agentdojo.functions_runtime import FunctionCall
+from vendor_wires import WireConversation
 
 from agentsys.models.chat import JsonSchema, ToolSpec
-from agentsys.models.serving.served_openai import (
-    WireConversation,
-    parse_call_arguments,
-    text_blocks,
-    write_openai_error,
-)
+from agentsys.models.serving.served_openai import parse_call_arguments, text_blocks, write_openai_error
 from agentsys.models.serving.wire_format import Answer, Json, WireCall, WireError, WireFormat, WireRequest
 
 _RESPONSE = "resp_"

@@ -6,9 +6,10 @@ from typing import Any
 
 import orjson
 from agentdojo.functions_runtime import FunctionCall
+from agentdojo.types import ChatMessage, MessageContentBlock, text_content_block_from_string
 
 from agentsys.models.chat import JsonSchema, ToolSpec
-from agentsys.models.serving.served_openai import WireConversation, text_blocks
+from agentsys.models.serving.served_openai import text_blocks
 from agentsys.models.serving.wire_format import (
     Answer,
     Json,
@@ -17,6 +18,44 @@ from agentsys.models.serving.wire_format import (
     WireFormat,
     WireRequest,
 )
+
+
+class WireConversation:
+    """Messages in order; tool results find the call they answer by its id."""
+
+    def __init__(self) -> None:
+        self.messages: list[ChatMessage] = []
+        self._calls: dict[str, FunctionCall] = {}
+
+    def system(self, blocks: list[MessageContentBlock] | None) -> None:
+        """Add a system message, unless it is empty."""
+        if blocks:
+            self.messages.append({"role": "system", "content": blocks})
+
+    def user(self, blocks: list[MessageContentBlock] | None) -> None:
+        """Add a user message."""
+        self.messages.append({"role": "user", "content": blocks or []})
+
+    def assistant(self, blocks: list[MessageContentBlock] | None, calls: list[FunctionCall]) -> None:
+        """Add an assistant message; later tool results may answer its calls."""
+        self._calls.update((call.id or "", call) for call in calls)
+        self.messages.append({"role": "assistant", "content": blocks or None, "tool_calls": calls or None})
+
+    def result(
+        self, call_id: str | None, blocks: list[MessageContentBlock] | None, error: str | None = None
+    ) -> None:
+        """Add a tool result.
+
+        Raises:
+            WireError: If no earlier assistant message made a call of this id.
+        """
+        call = self._calls.get(call_id or "")
+        if call is None:
+            raise WireError(f"no earlier tool call has the id {call_id!r} that a tool result names")
+        blocks = blocks or [text_content_block_from_string("")]
+        self.messages.append(
+            {"role": "tool", "content": blocks, "tool_call": call, "tool_call_id": call.id, "error": error}
+        )
 
 
 def answer_call(conversation: WireConversation, call_id: Any, content: object, is_error: bool) -> None:

@@ -123,42 +123,26 @@ class _Body(BaseModel):
         return choice.function.name if isinstance(choice, _ToolChoice) else choice or ""
 
 
-class WireConversation:
-    """Messages in order; tool results find the call they answer by its id."""
+def _read_message(message: _Message, calls: dict[str, FunctionCall]) -> ChatMessage:
+    """A message; tool results find the call that they answer by its id.
 
-    def __init__(self) -> None:
-        self.messages: list[ChatMessage] = []
-        self._calls: dict[str, FunctionCall] = {}
-
-    def system(self, blocks: list[MessageContentBlock] | None) -> None:
-        """Add a system message, unless it is empty."""
-        if blocks:
-            self.messages.append({"role": "system", "content": blocks})
-
-    def user(self, blocks: list[MessageContentBlock] | None) -> None:
-        """Add a user message."""
-        self.messages.append({"role": "user", "content": blocks or []})
-
-    def assistant(self, blocks: list[MessageContentBlock] | None, calls: list[FunctionCall]) -> None:
-        """Add an assistant message; later tool results may answer its calls."""
-        self._calls.update((call.id or "", call) for call in calls)
-        self.messages.append({"role": "assistant", "content": blocks or None, "tool_calls": calls or None})
-
-    def result(
-        self, call_id: str | None, blocks: list[MessageContentBlock] | None, error: str | None = None
-    ) -> None:
-        """Add a tool result.
-
-        Raises:
-            WireError: If no earlier assistant message made a call of this id.
-        """
-        call = self._calls.get(call_id or "")
-        if call is None:
-            raise WireError(f"no earlier tool call has the id {call_id!r} that a tool result names")
-        blocks = blocks or [text_content_block_from_string("")]
-        self.messages.append(
-            {"role": "tool", "content": blocks, "tool_call": call, "tool_call_id": call.id, "error": error}
-        )
+    Raises:
+        WireError: If no earlier assistant message made a call of this id.
+    """
+    blocks = message.content or []
+    if message.role in ("system", "developer"):
+        return {"role": "system", "content": blocks}
+    if message.role == "assistant":
+        made = [call.read for call in message.tool_calls or ()]
+        calls.update((call.id or "", call) for call in made)
+        return {"role": "assistant", "content": blocks or None, "tool_calls": made or None}
+    if message.role == "user" or message.is_nameless:
+        return {"role": "user", "content": blocks}
+    call = calls.get(message.tool_call_id or "")
+    if call is None:
+        raise WireError(f"no earlier tool call has the id {message.tool_call_id!r} that a tool result names")
+    blocks = blocks or [text_content_block_from_string("")]
+    return {"role": "tool", "content": blocks, "tool_call": call, "tool_call_id": call.id, "error": None}
 
 
 def read_openai_request(body: Json) -> WireRequest:
@@ -168,19 +152,11 @@ def read_openai_request(body: Json) -> WireRequest:
         ValueError: If it cannot be understood.
     """
     read = _Body.model_validate(body)
-    conversation = WireConversation()
-    for message in read.messages:
-        if message.role in ("system", "developer"):
-            conversation.system(message.content)
-        elif message.role == "assistant":
-            conversation.assistant(message.content, [call.read for call in message.tool_calls or ()])
-        elif message.role == "user" or message.is_nameless:
-            conversation.user(message.content)
-        else:
-            conversation.result(message.tool_call_id, message.content)
+    calls: dict[str, FunctionCall] = {}
+    messages = [_read_message(message, calls) for message in read.messages]
     schema = read.response_format.json_schema if read.response_format is not None else None
     return WireRequest(
-        messages=conversation.messages,
+        messages=[one for one in messages if one["role"] != "system" or one["content"]],
         tools=_read_tools(orjson.dumps(read.tools)) if read.tools else (),
         model=read.model or "",
         streams=bool(read.stream),
