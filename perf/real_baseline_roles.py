@@ -285,7 +285,7 @@ def ask_attribution(task: AskedTask, place: int, call: FunctionCall, right: bool
     others = [FunctionCall(function=call.function, args={**own.args, **dict(list(call.args.items())[:1])})]
     question = judge_question(task.prompt, call, others)
     answer = JUDGE_CONTRACT.ask(model, [system(JUDGE_CONTRACT.prompt), user(question)]).value
-    return None if answer is None else answer.legitimate is right
+    return None if answer is None else answer[0] is right
 
 
 def ask_app_planner(task: AskedTask, model: ChatModel) -> Judged:
