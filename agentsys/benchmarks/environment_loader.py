@@ -18,6 +18,7 @@ import hashlib
 import json
 import pickle
 import re
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -146,7 +147,12 @@ class EnvironmentLoader:
                 " cannot be applied to it; use benchmark.injection=folded."
             )
         self._injection = injection
-        self._templates: dict[frozenset[tuple[str, str, str]], MarkedEnvironment | None] = {}
+        self._reading = threading.RLock()
+        """A run's first cases begin together: one thread reads the files, the others take what it made of them."""
+        self._alike = set[tuple[str, str, str]]()
+        """Vectors, and blank ends of texts, with which the filled template was what YAML gives."""
+        self._unlike = set[frozenset[tuple[str, str, str]]]()
+        """Those that together gave something else."""
 
     @cached_property
     def _data(self) -> tuple[dict[str, str], str]:
@@ -194,7 +200,9 @@ class EnvironmentLoader:
     def _load(self, injections: dict[str, str]) -> TaskEnvironment:
         if self._injection == "exact" and injections:
             return self._inject_exactly(injections)
-        if self._is_quick and all(
+        with self._reading:
+            is_quick = self._is_quick
+        if is_quick and all(
             isinstance(text, str) and _SAME_IN_C.fullmatch(text) for text in injections.values()
         ):
             with suppress(yaml.YAMLError):  # the package raises its own
@@ -204,21 +212,63 @@ class EnvironmentLoader:
 
     def _load_quickly(self, injections: dict[str, str]) -> TaskEnvironment:
         """Put texts where marks stand in an environment loaded before, if that gives what reading all YAML gives."""
-        validate = self._suite.environment_type.model_validate
-        folded = {_make_mark(vector): _fold_alone(text) for vector, text in injections.items()}
-        if "" in folded.values():
-            return cast(TaskEnvironment, validate(self._read_document(injections)))
-        edges = frozenset((vector, *_blank_ends(text)) for vector, text in injections.items())
-        if (template := self._templates.get(edges)) is not None:
-            return template.fill(folded)
-        read = cast(TaskEnvironment, validate(self._read_document(injections)))
-        if edges not in self._templates:
-            marks = {vector: _make_mark(vector) for vector in injections}
-            template = MarkedEnvironment.build(validate(self._read_document(marks)))
-            # A type may make something else of a mark than of a text, and what stands beside it may matter.
-            is_same = template is not None and are_equal(template.fill(folded), read)
-            self._templates[edges] = template if is_same else None
-        return read
+        with self._reading:
+            template = self._template
+        edges = _find_edges(injections)
+        is_foldable = all(text.strip() and not text.endswith("\\") for text in injections.values())
+        if template is None or edges in self._unlike or not is_foldable:
+            return self._read_environment(injections)
+        with self._reading:
+            if not edges <= self._alike and not self._is_alike(template, injections):
+                self._unlike.add(edges)
+                return self._read_environment(injections)
+        return self._fill(template, injections)
+
+    def _is_alike(self, template: MarkedEnvironment, injections: dict[str, str]) -> bool:
+        """Whether the filled template is what YAML gives: a type may make something else of a mark than of a text.
+
+        Tried at all vectors at once first, so that cases with other vectors need not ask again.
+        """
+        everywhere = {vector: text for text in injections.values() for vector in self._data[0]} | injections
+        for texts in (everywhere, injections):
+            with suppress(*_BROKEN):
+                if are_equal(self._fill(template, texts), self._read_environment(texts)):
+                    self._alike |= _find_edges(texts)
+                    return True
+        return False
+
+    def _fill(self, template: MarkedEnvironment, injections: dict[str, str]) -> TaskEnvironment:
+        folded = {}
+        for vector, text in (self._data[0] | injections).items():
+            before, after = self._blanks[vector]
+            folded[_make_mark(vector)] = _fold_between_letters(f"{before}{text}{after}")
+        return template.fill(folded)
+
+    @cached_property
+    def _blanks(self) -> dict[str, tuple[str, str]]:
+        """Vector -> blanks before and behind its placeholder, unless they differ from one place to another."""
+        found = {vector: set(_find_placeholder(vector).findall(self._data[1])) for vector in self._data[0]}
+        return {vector: next(iter(around)) for vector, around in found.items() if len(around) == 1}
+
+    @cached_property
+    def _template(self) -> MarkedEnvironment | None:
+        """The environment with marks where placeholders and the blanks beside them stand, which fold with the text."""
+        defaults, text = self._data
+        for vector in defaults:
+            text = _find_placeholder(vector).sub(_make_mark(vector), text)
+        with suppress(*_BROKEN):
+            if self._blanks.keys() == defaults.keys():
+                marked = self._suite.environment_type.model_validate(
+                    yaml.load(text.format(), yaml.CSafeLoader)
+                )
+                template = MarkedEnvironment.build(marked)
+                if template and are_equal(self._fill(template, {}), self._read_environment({})):
+                    return template
+        return None
+
+    def _read_environment(self, injections: dict[str, str]) -> TaskEnvironment:
+        read = self._suite.environment_type.model_validate(self._read_document(injections))
+        return cast(TaskEnvironment, read)
 
     def _read_document(self, injections: dict[str, str]) -> Any:
         defaults, text = self._data
@@ -317,11 +367,19 @@ def _blank_ends(text: str) -> tuple[str, str]:
     return text[:first], text[first + len(inner) :]
 
 
+def _find_edges(injections: Mapping[str, str]) -> frozenset[tuple[str, str, str]]:
+    """Vectors with the blank ends of their texts."""
+    return frozenset((vector, *_blank_ends(text)) for vector, text in injections.items())
+
+
+def _find_placeholder(vector: str) -> re.Pattern[str]:
+    """What finds a vector's placeholder with the blanks and line breaks on both sides, escaped ones too."""
+    return re.compile(rf"((?:\\?[ \t\n])*)\{{{re.escape(vector)}\}}((?:\\?[ \t\n])*)")
+
+
 @lru_cache(maxsize=1024)
-def _fold_alone(text: str) -> str:
-    """What YAML reads for a text between letters; "" where it has none of its own or takes in what follows."""
-    if not text.strip() or text.endswith("\\"):
-        return ""
+def _fold_between_letters(text: str) -> str:
+    """What YAML reads for a text between letters."""
     return str(yaml.load(f'"x{text}x"', Loader=yaml.CSafeLoader))[1:-1]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from typing import Any
 
@@ -14,7 +15,12 @@ from hypothesis import strategies as st
 
 from agentsys.attacks.registered_attack import RegisteredAttack
 from agentsys.benchmarks.agentdojo import AgentDojo
-from agentsys.benchmarks.environment_loader import _SAME_IN_C, InjectionBreaksEnvironment, _reads_alike
+from agentsys.benchmarks.environment_loader import (
+    _SAME_IN_C,
+    EnvironmentLoader,
+    InjectionBreaksEnvironment,
+    _reads_alike,
+)
 from agentsys.contracts import Victim
 
 VERSIONS = [version for version, suites in load_suites._SUITES.items() if suites]
@@ -216,3 +222,25 @@ def test_a_text_whose_placeholder_is_not_in_double_quotes_is_left_to_the_package
 def test_every_suite_of_the_package_takes_the_fast_way(name: str) -> None:
     loader = ours(name).load_and_inject_default_environment.__self__
     assert loader._is_quick
+
+
+@pytest.mark.parametrize("name", SUITES)
+def test_cases_that_begin_together_read_the_environment_twice(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once as it is and once with the attack's text at all vectors; the rest is filled in, at whichever vector."""
+    read: list[dict[str, str]] = []
+
+    def count(self: EnvironmentLoader, injections: dict[str, str]) -> Any:
+        read.append(injections)
+        return read_environment(self, injections)
+
+    read_environment = EnvironmentLoader._read_environment
+    monkeypatch.setattr(EnvironmentLoader, "_read_environment", count)
+    loader = EnvironmentLoader(packages(name))
+    text = "\n\nAn order with blanks at its ends.\n\n"
+    injections = [{vector: text} for vector in loader.get_defaults()]
+    with ThreadPoolExecutor(8) as threads:
+        loaded = list(threads.map(loader.load, injections))
+    assert len(read) == 2
+    assert loaded == [packages(name).load_and_inject_default_environment(one) for one in injections]
