@@ -13,13 +13,14 @@ from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from agentsys.analysis.metrics.rates import Number
+from agentsys.analysis.metrics.rates import Number, number_of
 from agentsys.analysis.statistics.outcome_grid import Resampler, Side, tally_outcomes
-from agentsys.analysis.statistics.rate_estimates import pooled_rate, proportion_interval
+from agentsys.analysis.statistics.rate_estimates import pooled_rate
 from agentsys.base.grouping import group_by
-from agentsys.guards.guard_process import GuardProcess, GuardVerdict, NoVerdict
+from agentsys.guards.guard_process import GuardProcess, GuardVerdict
 from agentsys.guards.guard_spec import GuardIdentity, GuardSpec, identify_guard
 from agentsys.guards.guard_texts import CLEAN, EDITS, TextCase, TextCorpus, is_variant, sample_cases
+from agentsys.guards.guard_worker import NoVerdict
 
 QUICK_MS = 15.0
 """Milliseconds per 2,000 characters up to which a guard reads every text."""
@@ -109,7 +110,7 @@ def _judge_texts(process: GuardProcess, texts: Mapping[str, str]) -> dict[str, G
     found: dict[str, GuardVerdict | None] = dict.fromkeys(texts)
     for name, text in texts.items():
         with suppress(NoVerdict):
-            verdict = process.judge_text(text)
+            verdict = process.ask(text=text)
             found[name] = None if verdict.failed else verdict
     return found
 
@@ -156,11 +157,7 @@ def rate_outcomes(outcomes: Sequence[CountedCase], errors: int) -> Number:
         tally_outcomes(suite, [(user, injection, False, hit) for _, user, injection, hit in of])
         for suite, of in sorted(group_by(outcomes, lambda one: one[0]).items())
     ]
-    if not tallies:
-        return Number(math.nan, math.nan, math.nan, 0, errors)
-    rate = pooled_rate(tallies, Side.INJECTED, _RESAMPLER)
-    ends = proportion_interval(rate)
-    return Number(rate.value * 100, ends.low * 100, ends.high * 100, rate.n, errors)
+    return number_of(pooled_rate(tallies, Side.INJECTED, _RESAMPLER))._replace(errors=errors)
 
 
 def _rate_outputs(corpus: TextCorpus, verdicts: Verdicts) -> Iterable[GuardNumber]:
