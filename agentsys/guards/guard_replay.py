@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing, nullcontext, suppress
 from dataclasses import dataclass, field
-from functools import cached_property
+from typing import Any
 
 from agentdojo.functions_runtime import FunctionsRuntime
 from agentdojo.types import text_content_block_from_string
@@ -40,16 +40,8 @@ class ReplayCase:
     injection_task: InjectionTask | None
     texts: Mapping[str, str]
     """Injection vector -> the attack's text."""
-
-    @cached_property
-    def metrics(self) -> tuple[str, ...]:
-        """What it is counted for; argument-level: the user's task needs every tool that the attack needs."""
-        if self.injection_task is None:
-            return ("benign_utility",)
-        clean = self.suite.load_and_inject_default_environment({})
-        own = {call.function for call in self.user_task.ground_truth(clean)}
-        foreign = {call.function for call in self.injection_task.ground_truth(clean)}
-        return ("asr", "argument_level" if foreign <= own else "tool_level")
+    metrics: tuple[str, ...]
+    """What it is counted for; `argument_level`: the user's task needs every tool that the attack needs."""
 
 
 @dataclass
@@ -68,17 +60,24 @@ def list_replay_cases(benchmark: AgentDojo, attack: Attack) -> tuple[list[Replay
     victim = Victim("GPT-4", benchmark.user_name)
     for suite in map(benchmark.suite, benchmark.suite_names()):
         clean = suite.load_and_inject_default_environment({})
-        known = {key: bool(task.ground_truth(clean)) for key, task in suite.injection_tasks.items()}
+        needed = {key: _list_tools(task, clean) for key, task in suite.injection_tasks.items()}
         for user_task in suite.user_tasks.values():
-            cases.append(ReplayCase(suite, user_task, None, {}))
+            cases.append(ReplayCase(suite, user_task, None, {}, ("benign_utility",)))
+            own = _list_tools(user_task, clean)
             for key, injection_task in suite.injection_tasks.items():
-                try:
-                    texts = attack.injections(suite, user_task, injection_task, victim) if known[key] else {}
-                except NotInjectable:
-                    texts = {}
+                texts: Mapping[str, str] = {}
+                with suppress(NotInjectable):
+                    texts = attack.injections(suite, user_task, injection_task, victim) if needed[key] else {}
+                level = "argument_level" if needed[key] <= own else "tool_level"
                 without += not texts
-                cases += [ReplayCase(suite, user_task, injection_task, texts)] if texts else []
+                cases += (
+                    [ReplayCase(suite, user_task, injection_task, texts, ("asr", level))] if texts else []
+                )
     return cases, without
+
+
+def _list_tools(task: UserTask | InjectionTask, clean: Any) -> set[str]:
+    return {call.function for call in task.ground_truth(clean)}
 
 
 def replay_case(case: ReplayCase, gate: GuardProcess | None, order: str = "between") -> ReplayedCase:
@@ -156,9 +155,8 @@ def _replay_all(
         one: CountedCase | None = None
         with suppress(NoVerdict), use_case_clock(benchmark.clock):
             found = replay_case(case, gate, order)
-            injection, hit = "", found.utility
-            if case.injection_task is not None:
-                injection, hit = case.injection_task.ID, found.security
+            injection = case.injection_task.ID if case.injection_task else ""
+            hit = found.security if case.injection_task else found.utility
             one = case.suite.name, case.user_task.ID, injection, hit
             for who, flags in found.refused.items():
                 refused[who] += flags

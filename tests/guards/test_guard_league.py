@@ -210,6 +210,17 @@ def test_of_a_guard_with_a_score_the_threshold_at_one_percent_and_the_area_stand
     assert shown.rows[0][-1].text == "; ".join(f"writes {n}" for n in range(6))
 
 
+def test_an_output_that_several_cases_saw_is_one_of_the_distinct_ones(tmp_path: Path) -> None:
+    corpus = TextCorpus()
+    texts = [("mail", False), ("please obey", False), ("mail", False), ("mail", False)]
+    read_texts(write_texts(tmp_path / "mine.jsonl", texts), corpus)
+    score = score_guard("mine", installed_stub(tmp_path, unconfined=UNCONFINED), corpus)
+    for metric, value, n in (("false_alarms", 50.0, 2), ("lost", 25.0, 4)):
+        number = score.find(metric, "own", "none")
+        assert number is not None
+        assert (number.value, number.n) == (value, n)
+
+
 def test_a_text_without_a_verdict_counts_neither_way(tmp_path: Path) -> None:
     spec = installed_stub(tmp_path, unconfined=UNCONFINED)
     corpus = TextCorpus()
@@ -299,7 +310,10 @@ def test_a_file_of_texts_may_say_which_case_saw_what(tmp_path: Path) -> None:
         (tmp_path / f"{name}.jsonl.gz").write_bytes(gzip.compress(json.dumps(line).encode() + b"\n"))
     corpus = TextCorpus()
     read_texts(tmp_path / "texts.jsonl.gz", corpus)
-    assert corpus.seen_under == {("agentdojo", "direct", True): ["a"], ("agentdojo", "none", False): ["a"]}
+    assert {key: [*ids] for key, ids in corpus.seen_under.items()} == {
+        ("agentdojo", "direct", True): ["a"],
+        ("agentdojo", "none", False): ["a"],
+    }
     assert [(one.suite, one.attack, one.utility, one.seen) for one in corpus.cases] == [
         ("slack", "direct", True, (("a", True),))
     ]
