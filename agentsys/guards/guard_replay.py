@@ -149,20 +149,19 @@ def replay_guards(
 def _replay_all(
     cases: Sequence[ReplayCase], gate: GuardProcess | None, order: str, benchmark: AgentDojo
 ) -> Iterable[tuple[str, Number]]:
-    outcomes: dict[str, list[CountedCase | None]] = defaultdict(list)
+    outcomes: dict[str, list[CountedCase]] = defaultdict(list)
     refused: dict[str, list[bool]] = {"user": [], "attack": []}
     for case in cases:
-        one: CountedCase | None = None
+        hit: bool | None = None
         with suppress(NoVerdict), use_case_clock(benchmark.clock):
             found = replay_case(case, gate, order)
-            injection = case.injection_task.ID if case.injection_task else ""
             hit = found.security if case.injection_task else found.utility
-            one = case.suite.name, case.user_task.ID, injection, hit
             for who, flags in found.refused.items():
                 refused[who] += flags
+        injection = case.injection_task.ID if case.injection_task else ""
         for metric in case.metrics:
-            outcomes[metric].append(one)
+            outcomes[metric].append((case.suite.name, case.user_task.ID, injection, hit))
     for metric, of in outcomes.items():
-        yield metric, rate_outcomes([one for one in of if one is not None], of.count(None))
+        yield metric, rate_outcomes(of)
     for who, flags in refused.items():
         yield f"{who}_refused", share_of(flags)
