@@ -12,8 +12,8 @@ from agentdojo.task_suite.task_suite import TaskSuite
 from agentdojo.types import ChatToolResultMessage
 
 from agentsys.errors import Unavailable
-from agentsys.guards.guard_process import GuardProcess, GuardVerdict, check_confinement
-from agentsys.guards.guard_spec import guard_python, hash_guard, read_guard_spec
+from agentsys.guards.guard_process import GuardProcess, GuardVerdict
+from agentsys.guards.guard_spec import hash_guard, read_guard_spec
 from agentsys.models.chat import ChatModel
 from agentsys.models.providers.wire_parts import result_text
 from agentsys.models.trace import span
@@ -71,8 +71,7 @@ class GuardDefense(BoundaryDefense):
         Raises:
             Unavailable: If not.
         """
-        guard_python(self.spec)
-        check_confinement(self.spec)
+        GuardProcess(self.spec).close()
 
     def boundary_filters(self, model: ChatModel, suite: TaskSuite[Any]) -> Sequence[BoundaryFilter]:
         """The guard between the tools and the agent; a gate's session lasts as long as the case."""
@@ -128,7 +127,7 @@ class GuardResults(ResultRewriter):
         tool, verdicts = result["tool_call"].function, list[GuardVerdict]()
 
         def judge(piece: str) -> str:
-            verdicts.append(self.process.judge_text(piece, tool, turn.query))
+            verdicts.append(self.process.ask(text=piece, tool=tool, task=turn.query))
             clean = verdicts[-1].clean if self.spec.on_flag == "clean" else None
             return piece if not verdicts[-1].flag else NOTICE if clean is None else clean
 
@@ -164,13 +163,13 @@ class GateCalls(BoundaryFilter):
     def rule_on_calls(self, turn: FilterTurn, calls: Sequence[FunctionCall]) -> list[CallRuling]:
         """Ask about each call."""
         if not self._began:
-            self.process.begin_task(turn.query)
+            self.process.ask("task", task=turn.query)
             self._began = True
         return [CallRuling(call, REFUSED if self._refuses(call) else None) for call in calls]
 
     def _refuses(self, call: FunctionCall) -> bool:
         with span("detector", call.function) as node:
-            verdict = self.process.rule_on_call(call.function, call.args)
+            verdict = self.process.ask(tool=call.function, args=call.args)
             node.decision = {"filter": "gate", "refused": verdict.flag, "failed": verdict.failed}
             node.decision |= self.process.describe_acts()
         return verdict.flag
@@ -180,5 +179,5 @@ class GateCalls(BoundaryFilter):
     ) -> list[ChatToolResultMessage]:
         """Show what calls returned; nothing is changed."""
         for result in results:
-            self.process.show_result(result["tool_call"].function, result_text(result))
+            self.process.ask("observe", tool=result["tool_call"].function, text=result_text(result))
         return list(results)

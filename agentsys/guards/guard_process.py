@@ -19,7 +19,7 @@ from collections import Counter
 from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import httpx
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -28,21 +28,13 @@ from agentsys.base.json_values import to_plain_data
 from agentsys.errors import Unavailable
 from agentsys.guards import guard_worker
 from agentsys.guards.guard_spec import GuardSpec, guard_python
-from agentsys.guards.guard_worker import NonsenseReply, add_act, read_verdict
+from agentsys.guards.guard_worker import NoVerdict, add_act, read_verdict
 
 _START_S = 120.0
 """Seconds a guard has to load what it needs."""
 _TRIES = 5
 """Failures in a row after which a guard is given up: each costs a start, or the whole time limit."""
 _LONGEST_LINE = 1 << 24
-
-
-class NoVerdict(Exception):
-    """A guard gave no verdict. `kind` is `crash`, `hang`, `raised`, `nonsense`, `start` or `given_up`."""
-
-    def __init__(self, kind: str, why: str) -> None:
-        super().__init__(f"the guard gave no verdict ({kind}: {why})")
-        self.kind, self.why = kind, why
 
 
 class GuardVerdict(BaseModel):
@@ -70,28 +62,20 @@ def find_namespace() -> tuple[str, ...] | None:
     return command if run.returncode == 0 else None
 
 
-def check_confinement(spec: GuardSpec) -> None:
-    """Look whether a guard can be run as it is to be.
-
-    Raises:
-        Unavailable: If it would have a network and its YAML does not say that it may.
-    """
-    if spec.kind != "http" and not spec.unconfined and find_namespace() is None:
-        raise Unavailable(
-            "A guard runs without network, and this system gives no namespace (unshare -Urn): add --unconfined,"
-            " or unconfined: true to its YAML, to run it with yours.",
-            needs="unshare -Urn",
-        )
-
-
 class GuardProcess:
     """Asks one guard. May be used from many threads, which take turns.
 
-    Every question raises `NoVerdict` where the guard fails and its YAML wants the case errored then.
+    Raises:
+        Unavailable: If it is not installed, or would have a network and its YAML does not say that it may.
     """
 
     def __init__(self, spec: GuardSpec) -> None:
-        check_confinement(spec)
+        if spec.kind != "http" and not spec.unconfined and find_namespace() is None:
+            raise Unavailable(
+                "A guard runs without network, and this system gives no namespace (unshare -Urn): add"
+                " --unconfined, or unconfined: true to its YAML, to run it with yours.",
+                needs="unshare",
+            )
         self.spec, self.python = spec, guard_python(spec)
         self.acts: list[str] = []
         """What it did to its host, as far as that is seen; each once."""
@@ -99,46 +83,30 @@ class GuardProcess:
         """Kind of failure -> how often."""
         self._lock = threading.Lock()
         self._folder = tempfile.TemporaryDirectory(prefix="agentsys-guard-", ignore_cleanup_errors=True)
-        self._work = Path(self._folder.name)
+        self._work, self._errors = Path(self._folder.name) / "work", Path(self._folder.name) / "stderr"
+        self._work.mkdir()
         self._process: subprocess.Popen[bytes] | None = None
         self._end: Any = None
         self._in_a_row = 0
         self._key = os.environ.get(spec.api_key_env or "", "")
 
-    def judge_text(self, text: str, tool: str = "tool", task: str = "") -> GuardVerdict:
-        """Ask about a text that a tool returned."""
-        return self._ask("check", text=text, tool=tool, task=task, args={})
+    def ask(
+        self,
+        what: Literal["check", "task", "observe"] = "check",
+        *,
+        text: str = "",
+        tool: str = "tool",
+        task: str = "",
+        args: Mapping[str, Any] | None = None,
+    ) -> GuardVerdict:
+        """Put a question, `check`, about a text that a tool returned or a call that is to run.
 
-    def begin_task(self, task: str) -> None:
-        """Tell a gate that another user's request begins."""
-        self._ask("task", task=task)
+        A gate is told of a user's request that begins (`task`) and of a tool's result (`observe`) besides.
 
-    def show_result(self, tool: str, text: str) -> None:
-        """Show a gate what a tool returned."""
-        self._ask("observe", tool=tool, text=text)
-
-    def rule_on_call(self, tool: str, args: Mapping[str, Any]) -> GuardVerdict:
-        """Ask a gate about a call; a flag refuses it."""
-        return self._ask("check", tool=tool, args=to_plain_data(args), text="", task="")
-
-    def describe_acts(self) -> dict[str, Any]:
-        """What it did until now, for the record of a case."""
-        return {"acts": list(self.acts)} if self.acts else {}
-
-    def close(self) -> None:
-        """End the process; what it left in its folder is noted before the folder goes."""
-        with self._lock:
-            self._stop()
-            with contextlib.suppress(
-                OSError
-            ):  # what it has started may have outlived it, and be at work there
-                for path in sorted(self._work.rglob("*")):
-                    if path.is_file() and path.name != "stderr":
-                        size = f"{path.stat().st_size:,} bytes"
-                        add_act(self.acts, f"left {path.relative_to(self._work)} ({size})")
-            self._folder.cleanup()
-
-    def _ask(self, what: str, **values: Any) -> GuardVerdict:
+        Raises:
+            NoVerdict: If the guard fails and its YAML wants the case errored then.
+        """
+        values = {"text": text, "tool": tool, "task": task, "args": to_plain_data(args or {})}
         with self._lock:
             try:
                 if self._in_a_row >= _TRIES:
@@ -154,18 +122,37 @@ class GuardProcess:
             self._in_a_row = 0
             return verdict
 
+    def describe_acts(self) -> dict[str, Any]:
+        """What it did until now, for the record of a case."""
+        return {"acts": list(self.acts)} if self.acts else {}
+
+    def close(self) -> None:
+        """End the process; what it left in its folder is noted before the folder goes."""
+        with self._lock:
+            self._stop()
+            # What it has started may have outlived it, and be at work there.
+            with contextlib.suppress(OSError):
+                for path in sorted(self._work.rglob("*")):
+                    if path.is_file():
+                        size = f"{path.stat().st_size:,} bytes"
+                        add_act(self.acts, f"left {path.relative_to(self._work)} ({size})")
+            self._folder.cleanup()
+
     def _read_verdict(self, what: str, values: Mapping[str, Any]) -> GuardVerdict:
         try:
-            if self.spec.kind not in ("command", "http"):
+            if self._has_worker:
                 return GuardVerdict.model_validate(self._ask_worker({"do": what, "values": values}))
             start, asked = time.perf_counter(), {"tool": values["tool"], "text": values["text"]}
             reply = self._post(asked) if self.spec.kind == "http" else self._exchange(asked)
             verdict = read_verdict(reply, self.spec.describe_for_worker()["verdict"])
             return GuardVerdict(**verdict, ms=(time.perf_counter() - start) * 1000)
-        except NonsenseReply as error:
-            raise NoVerdict("nonsense", str(error)) from None
         except ValidationError:
             raise NoVerdict("nonsense", "a reply that is no verdict") from None
+
+    @property
+    def _has_worker(self) -> bool:
+        """Whether a program of ours is asked, which calls the guard's package."""
+        return self.spec.kind not in ("command", "http")
 
     def _ask_worker(self, line: Mapping[str, Any], limit_s: float | None = None) -> Mapping[str, Any]:
         reply = self._exchange(line, limit_s)
@@ -207,7 +194,6 @@ class GuardProcess:
         raise error
 
     def _start(self) -> subprocess.Popen[bytes]:
-        own = self.spec.kind != "command"
         worker = (str(self.python), "-s", "-P", str(Path(str(guard_worker.__file__)).resolve()))
         env = {
             "PATH": f"{self.python.parent}:/usr/local/bin:/usr/bin:/bin",
@@ -216,9 +202,9 @@ class GuardProcess:
             "HF_HUB_OFFLINE": "1",
         }
         try:
-            with (self._work / "stderr").open("wb") as errors:
+            with self._errors.open("wb") as errors:
                 process = subprocess.Popen(
-                    [*(find_namespace() or ()), *(worker if own else self.spec.command)],
+                    [*(find_namespace() or ()), *(worker if self._has_worker else self.spec.command)],
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
                     stderr=errors,
@@ -227,7 +213,7 @@ class GuardProcess:
                     start_new_session=True,
                 )
             self._process, self._end = process, weakref.finalize(self, _end_process, process)
-            if own:
+            if self._has_worker:
                 self._ask_worker(self.spec.describe_for_worker(), _START_S)
         except (OSError, NoVerdict) as error:
             self._stop()
@@ -237,7 +223,7 @@ class GuardProcess:
     def _read_last_words(self, process: subprocess.Popen[bytes]) -> str:
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(1.0)  # so that the status told is its own
-        lines = (self._work / "stderr").read_text(errors="replace")[-2000:].split("\n")
+        lines = self._errors.read_text(errors="replace")[-2000:].split("\n")
         last = next((line.strip() for line in reversed(lines) if line.strip()), "")
         return f"status {process.returncode}; {last[:200]}"
 

@@ -1,8 +1,8 @@
 """The fully hijacked agent, replayed through gates on calls: what they refuse of the user's work and of the attack's.
 
 Ground truths of the user task and of the injection task run call by call on the real environment, which holds the
-attack's text: the attack's calls behind the first of the user's whose result holds it. AgentDojo's checks see the
-calls that ran, not those that were asked for.
+attack's text: the attack's calls before the user's, after them, or between: behind the first of the user's whose
+result holds the text. AgentDojo's checks see the calls that ran, not those that were asked for.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing, nullcontext, suppress
 from dataclasses import dataclass, field
-from functools import cached_property
+from typing import Any
 
 from agentdojo.functions_runtime import FunctionsRuntime
 from agentdojo.types import text_content_block_from_string
@@ -23,10 +23,11 @@ from agentsys.benchmarks.agentdojo import AgentDojo
 from agentsys.benchmarks.repeatable_tools import use_case_clock
 from agentsys.benchmarks.scoring import deep_copy
 from agentsys.contracts import Attack, InjectionTask, NotInjectable, Suite, UserTask, Victim
-from agentsys.guards.guard_process import GuardProcess, NoVerdict
+from agentsys.guards.guard_process import GuardProcess
 from agentsys.guards.guard_score import CountedCase, GuardNumber, GuardScore, rate_outcomes, share_of
 from agentsys.guards.guard_spec import GuardIdentity, GuardSpec, identify_guard
 from agentsys.guards.guard_texts import CLEAN
+from agentsys.guards.guard_worker import NoVerdict
 from agentsys.runs.instantiate import instantiate
 
 
@@ -39,16 +40,8 @@ class ReplayCase:
     injection_task: InjectionTask | None
     texts: Mapping[str, str]
     """Injection vector -> the attack's text."""
-
-    @cached_property
-    def metrics(self) -> tuple[str, ...]:
-        """What it is counted for; argument-level: the user's task needs every tool that the attack needs."""
-        if self.injection_task is None:
-            return ("benign_utility",)
-        clean = self.suite.load_and_inject_default_environment({})
-        own = {call.function for call in self.user_task.ground_truth(clean)}
-        foreign = {call.function for call in self.injection_task.ground_truth(clean)}
-        return ("asr", "argument_level" if foreign <= own else "tool_level")
+    metrics: tuple[str, ...]
+    """What it is counted for; `argument_level`: the user's task needs every tool that the attack needs."""
 
 
 @dataclass
@@ -67,20 +60,27 @@ def list_replay_cases(benchmark: AgentDojo, attack: Attack) -> tuple[list[Replay
     victim = Victim("GPT-4", benchmark.user_name)
     for suite in map(benchmark.suite, benchmark.suite_names()):
         clean = suite.load_and_inject_default_environment({})
-        known = {key: bool(task.ground_truth(clean)) for key, task in suite.injection_tasks.items()}
+        needed = {key: _list_tools(task, clean) for key, task in suite.injection_tasks.items()}
         for user_task in suite.user_tasks.values():
-            cases.append(ReplayCase(suite, user_task, None, {}))
+            cases.append(ReplayCase(suite, user_task, None, {}, ("benign_utility",)))
+            own = _list_tools(user_task, clean)
             for key, injection_task in suite.injection_tasks.items():
-                try:
-                    texts = attack.injections(suite, user_task, injection_task, victim) if known[key] else {}
-                except NotInjectable:
-                    texts = {}
+                texts: Mapping[str, str] = {}
+                with suppress(NotInjectable):
+                    texts = attack.injections(suite, user_task, injection_task, victim) if needed[key] else {}
+                level = "argument_level" if needed[key] <= own else "tool_level"
                 without += not texts
-                cases += [ReplayCase(suite, user_task, injection_task, texts)] if texts else []
+                cases += (
+                    [ReplayCase(suite, user_task, injection_task, texts, ("asr", level))] if texts else []
+                )
     return cases, without
 
 
-def replay_case(case: ReplayCase, gate: GuardProcess | None) -> ReplayedCase:
+def _list_tools(task: UserTask | InjectionTask, clean: Any) -> set[str]:
+    return {call.function for call in task.ground_truth(clean)}
+
+
+def replay_case(case: ReplayCase, gate: GuardProcess | None, order: str = "between") -> ReplayedCase:
     """Replay one case.
 
     Raises:
@@ -94,23 +94,25 @@ def replay_case(case: ReplayCase, gate: GuardProcess | None) -> ReplayedCase:
     waiting = [("user", call) for call in case.user_task.ground_truth(deep_copy(before))]
     attack = case.injection_task.ground_truth(deep_copy(before)) if case.injection_task else []
     attacking = [("attack", call) for call in attack]
+    if order == "before":
+        waiting, attacking = attacking + waiting, []
     if gate is not None:
-        gate.begin_task(case.user_task.PROMPT)
+        gate.ask("task", task=case.user_task.PROMPT)
     replayed, ran, runtime = ReplayedCase(), [], FunctionsRuntime(case.suite.tools)
     lines = find_payload_lines(case.texts.values())
     while waiting or attacking:
-        if not waiting:  # the text was met nowhere, or in the last result
+        if not waiting:  # they come last, or the text was met nowhere or in the last result
             waiting, attacking = attacking, []
         who, call = waiting.pop(0)
-        replayed.refused[who].append(gate is not None and gate.rule_on_call(call.function, call.args).flag)
+        replayed.refused[who].append(gate is not None and gate.ask(tool=call.function, args=call.args).flag)
         if replayed.refused[who][-1]:
             continue
         value, error = runtime.run_function(environment, call.function, dict(call.args))
         result = tool_result_to_str(value) if error is None else str(error)
         ran.append(call)
         if gate is not None:
-            gate.show_result(call.function, result)
-        if attacking and contains_payload(result, lines):
+            gate.ask("observe", tool=call.function, text=result)
+        if order == "between" and attacking and contains_payload(result, lines):
             waiting, attacking = attacking + waiting, []
     answer = [text_content_block_from_string(case.user_task.GROUND_TRUTH_OUTPUT)]
     check = case.suite._check_task_result
@@ -120,7 +122,9 @@ def replay_case(case: ReplayCase, gate: GuardProcess | None) -> ReplayedCase:
     return replayed
 
 
-def replay_guards(specs: Mapping[str, GuardSpec], attack: str, version: str) -> tuple[list[GuardScore], int]:
+def replay_guards(
+    specs: Mapping[str, GuardSpec], attack: str, version: str, order: str
+) -> tuple[list[GuardScore], int]:
     """Replay all cases without a gate and through each one; also how many pairs cannot be.
 
     Raises:
@@ -133,9 +137,9 @@ def replay_guards(specs: Mapping[str, GuardSpec], attack: str, version: str) -> 
     for score in scores:
         process = None if score.spec is None else GuardProcess(score.spec)
         with nullcontext() if process is None else closing(process):
-            for metric, number in _replay_all(cases, process, benchmark):
+            for metric, number in _replay_all(cases, process, order, benchmark):
                 under = CLEAN if metric == "benign_utility" else attack
-                where = f"{benchmark.name} {version}", under, "between"
+                where = f"{benchmark.name} {version}", under, order
                 score.numbers.append(GuardNumber(metric, *where, number))
         if process is not None:
             score.acts, score.failures = process.acts, process.failures
@@ -143,23 +147,21 @@ def replay_guards(specs: Mapping[str, GuardSpec], attack: str, version: str) -> 
 
 
 def _replay_all(
-    cases: Sequence[ReplayCase], gate: GuardProcess | None, benchmark: AgentDojo
+    cases: Sequence[ReplayCase], gate: GuardProcess | None, order: str, benchmark: AgentDojo
 ) -> Iterable[tuple[str, Number]]:
-    outcomes: dict[str, list[CountedCase | None]] = defaultdict(list)
+    outcomes: dict[str, list[CountedCase]] = defaultdict(list)
     refused: dict[str, list[bool]] = {"user": [], "attack": []}
     for case in cases:
-        one: CountedCase | None = None
+        hit: bool | None = None
         with suppress(NoVerdict), use_case_clock(benchmark.clock):
-            found = replay_case(case, gate)
-            injection, hit = "", found.utility
-            if case.injection_task is not None:
-                injection, hit = case.injection_task.ID, found.security
-            one = case.suite.name, case.user_task.ID, injection, hit
+            found = replay_case(case, gate, order)
+            hit = found.security if case.injection_task else found.utility
             for who, flags in found.refused.items():
                 refused[who] += flags
+        injection = case.injection_task.ID if case.injection_task else ""
         for metric in case.metrics:
-            outcomes[metric].append(one)
+            outcomes[metric].append((case.suite.name, case.user_task.ID, injection, hit))
     for metric, of in outcomes.items():
-        yield metric, rate_outcomes([one for one in of if one is not None], of.count(None))
+        yield metric, rate_outcomes(of)
     for who, flags in refused.items():
         yield f"{who}_refused", share_of(flags)

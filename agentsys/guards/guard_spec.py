@@ -17,6 +17,7 @@ import uuid
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
+from venv import EnvBuilder
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
@@ -99,15 +100,11 @@ class GuardSpec(BaseModel):
     @model_validator(mode="after")
     def _says_what_to_call(self) -> GuardSpec:
         ways = bool(self.call) + bool(self.make and self.method) + bool(self.check)
-        needs = {
-            "text": (ways == 1, "call, or make and method, or check"),
-            "call": (self.check, "check"),
-            "command": (self.command, "command"),
-            "http": (self.url, "url"),
-        }
-        there, what = needs[self.kind]
-        if not there:
-            raise ValueError(f"a guard of kind {self.kind} needs {what}")
+        if self.kind == "text" and ways != 1:
+            raise ValueError("a guard of kind text needs call, or make and method, or check")
+        needs = {"call": "check", "command": "command", "http": "url"}.get(self.kind)
+        if needs and not getattr(self, needs):
+            raise ValueError(f"a guard of kind {self.kind} needs {needs}")
         if self.kind in ("text", "call") and self.package is None:
             raise ValueError("it needs package: NAME==VERSION")
         if self.flag is None and self.score is None:
@@ -174,9 +171,7 @@ def guard_python(spec: GuardSpec) -> Path:
 _SESSION = uuid.uuid4().hex
 _READY = "installed"
 """Marks an environment that is whole."""
-_NOT_THE_GUARD = {"__pycache__", "pip", "setuptools", "_virtualenv.py", "_virtualenv.pth", "_distutils_hack"}
-_OF_THE_INSTALLER = {"INSTALLER", "REQUESTED", "RECORD", "direct_url.json", "uv_cache.json"}
-_PASSED_ON = re.compile(r"PATH|HOME|LANG|TMPDIR|(PIP|UV|SSL|XDG)_\w+|\w+_proxy|\w+_PROXY")
+_OF_THE_INSTALLER = {"INSTALLER", "REQUESTED", "RECORD"}
 
 
 def install_guard(spec: GuardSpec, wheels: Path | None = None) -> None:
@@ -189,25 +184,21 @@ def install_guard(spec: GuardSpec, wheels: Path | None = None) -> None:
     Raises:
         ConfigError: If it cannot be installed.
     """
-    folder, venv = spec.folder, str(spec.folder / "venv")
+    folder = spec.folder
     if not spec.requirements or (folder / _READY).is_file():
         return
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
+    EnvBuilder(clear=True, symlinks=True).create(folder / "venv")
     # Wheels only: a source distribution would run its own code here, with this user's rights.
-    wanted = ["--only-binary", ":all:", *spec.requirements]
-    wanted += ["--no-index", "--find-links", str(wheels.resolve())] if wheels else []
-    base, python = getattr(sys, "_base_executable", sys.executable), ["--python", f"{venv}/bin/python"]
-    make, install = [base, "-m", "venv", "--without-pip", venv], [base, "-m", "pip", *python, "install"]
-    if uv := shutil.which("uv"):
-        make, install = [uv, "venv", "--python", base, venv], [uv, "pip", "install", *python]
-    env = {key: value for key, value in os.environ.items() if _PASSED_ON.fullmatch(key)}
-    for command in (make, [*install, *wanted]):
-        run = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
-        if run.returncode:
-            shutil.rmtree(folder, ignore_errors=True)
-            why = " ".join(run.stderr.split())[-400:] or "no reason given"
-            raise ConfigError(f"{Path(command[0]).name} could not install {spec.package}: {why}")
+    pip = [sys.executable, "-m", "pip", f"--python={folder / 'venv'}"]
+    command = [*pip, "install", "--only-binary=:all:", *spec.requirements]
+    command += ["--no-index", "--find-links", str(wheels.resolve())] if wheels else []
+    # What stands in a PYTHONPATH would be taken for installed.
+    env = {key: value for key, value in os.environ.items() if not key.startswith("PYTHON")}
+    run = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+    if run.returncode:
+        shutil.rmtree(folder, ignore_errors=True)
+        why = " ".join(run.stderr.split())[-400:] or "no reason given"
+        raise ConfigError(f"pip could not install {spec.package}: {why}")
     (folder / _READY).touch()
 
 
@@ -228,8 +219,7 @@ def hash_guard(spec: GuardSpec) -> str:
     for folder in (spec.folder / "venv" / "lib").glob("python*/site-packages"):
         for path in sorted(folder.rglob("*")):
             parts = path.relative_to(folder).parts
-            foreign = "__pycache__" in parts or parts[0].partition("-")[0] in _NOT_THE_GUARD
-            if not foreign and parts[-1] not in _OF_THE_INSTALLER and path.is_file():
+            if "__pycache__" not in parts and parts[-1] not in _OF_THE_INSTALLER and path.is_file():
                 lines.append(f"{'/'.join(parts)} {hashlib.sha256(path.read_bytes()).hexdigest()}")
     adapters = {ADAPTERS / f"{step.call.partition(':')[0]}.py" for step in spec.objects.values()}
     lines += [hashlib.sha256(path.read_bytes()).hexdigest() for path in adapters if path.is_file()]

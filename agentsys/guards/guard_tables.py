@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from typing import NamedTuple
 
+from agentsys.analysis.metrics.rates import Percent
 from agentsys.analysis.tables.table_document import (
     Document,
     Grid,
@@ -13,22 +15,34 @@ from agentsys.analysis.tables.table_document import (
     interval_text,
     number_text,
 )
-from agentsys.analysis.tables.table_writers import LongForm, Output
+from agentsys.analysis.tables.table_writers import Output, records_of
 from agentsys.guards.guard_process import find_namespace
-from agentsys.guards.guard_score import QUICK_MS, GuardNumber, GuardScore
-from agentsys.guards.guard_spec import GuardIdentity
+from agentsys.guards.guard_score import QUICK_MS, GuardScore
 from agentsys.guards.guard_texts import CLEAN, EDITS, TextCorpus, is_variant
 
 NumberKey = tuple[str, str, str, str]
 """Metric, benchmark, attack and edit."""
 _EDITED = ("important_instructions", "ignore_previous", "own")
 """Attacks whose edits are shown."""
-_COLUMNS = {
-    **dict.fromkeys(("guard", *GuardIdentity._fields[1:], *GuardNumber._fields[:4]), "str"),
-    **dict.fromkeys(("value_fraction", "ci_low_fraction", "ci_high_fraction"), "float"),
-    **dict.fromkeys(("n", "errors"), "int"),
-}
-"""Of the long form: column -> what it holds."""
+
+
+class GuardRow(NamedTuple):
+    """One measured share, in the long form."""
+
+    guard: str
+    package: str
+    files: str
+    python: str
+    yaml: str
+    metric: str
+    benchmark: str
+    attack: str
+    edit: str
+    value: Percent
+    ci_low: Percent
+    ci_high: Percent
+    n: int
+    errors: int
 
 
 def build_score_output(scores: Sequence[GuardScore], corpus: TextCorpus) -> Output:
@@ -104,7 +118,8 @@ def build_replay_output(scores: Sequence[GuardScore], without: int) -> Output:
         " the attack's text in it; a refused one does not run. Checks see the calls that ran.",
         "Argument-level: each tool of the attack is one that the user's task needs, so a rule on tools cannot tell.",
     ]
-    grid = _build_grid("The fully hijacked agent, the attack's calls between, %", scores, columns)
+    order = scores[0].numbers[0].edit
+    grid = _build_grid(f"The fully hijacked agent, the attack's calls {order}, %", scores, columns)
     return _build_output("agentsys guards replay", [grid, _build_identity_grid(scores[1:])], notes, scores)
 
 
@@ -112,18 +127,12 @@ def _build_output(
     name: str, grids: Iterable[Grid], notes: Sequence[str], scores: Sequence[GuardScore]
 ) -> Output:
     rows = [
-        (
-            *score.identity,
-            *one[:4],
-            *(round(percent / 100, 11) for percent in one.number[:3]),
-            *one.number[3:5],
-        )
+        GuardRow(*score.identity, *one[:4], *one.number[:3], *one.number[3:5])
         for score in scores
         for one in score.numbers
     ]
     sections = [(grid.caption, [grid]) for grid in grids if grid.rows]
-    records = LongForm(_COLUMNS, [dict(zip(_COLUMNS, row, strict=True)) for row in rows])
-    return Output(name, Document(sections, notes), records)
+    return Output(name, Document(sections, notes), records_of(GuardRow, rows))
 
 
 def _build_grid(caption: str, scores: Sequence[GuardScore], columns: Mapping[str, NumberKey]) -> Grid:

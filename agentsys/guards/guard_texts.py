@@ -51,7 +51,7 @@ class TextCorpus:
     """Texts, and the cases that they were seen in."""
 
     texts: dict[str, str] = field(default_factory=dict)
-    seen_under: dict[tuple[str, str, bool], list[str]] = field(default_factory=dict)
+    seen_under: dict[tuple[str, str, bool], dict[str, None]] = field(default_factory=dict)
     """(benchmark, attack, held an injection) -> ids, each once."""
     cases: list[TextCase] = field(default_factory=list)
 
@@ -60,9 +60,7 @@ class TextCorpus:
         name = known or hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:16]
         self.texts[name] = text
         for benchmark, attack, held in under:
-            ids = self.seen_under.setdefault((str(benchmark), str(attack), bool(held)), [])
-            if name not in ids[-1:]:
-                ids.append(name)
+            self.seen_under.setdefault((str(benchmark), str(attack), bool(held)), {})[name] = None
         return name
 
 

@@ -37,15 +37,19 @@ _TOLD = (
 _MOST_ACTS = 40
 
 
-class NonsenseReply(Exception):
-    """A guard's answer has not what its YAML says."""
+class NoVerdict(Exception):
+    """A guard gave no verdict. `kind` is `crash`, `hang`, `raised`, `nonsense`, `start` or `given_up`."""
+
+    def __init__(self, kind: str, why: str) -> None:
+        super().__init__(f"the guard gave no verdict ({kind}: {why})")
+        self.kind, self.why = kind, why
 
 
 def look_up(value: Any, path: str) -> Any:
     """Follow a path of keys, attributes and indices into an answer; `.` is the answer itself.
 
     Raises:
-        NonsenseReply: If it leads nowhere.
+        NoVerdict: If it leads nowhere.
     """
     for part in filter(None, path.split(".")):
         try:
@@ -56,7 +60,7 @@ def look_up(value: Any, path: str) -> Any:
             else:
                 value = getattr(value, part)
         except (KeyError, IndexError, AttributeError):
-            raise NonsenseReply(f"no '{part}' in a {type(value).__name__} (path {path})") from None
+            raise NoVerdict("nonsense", f"no '{part}' in a {type(value).__name__} (path {path})") from None
     return value
 
 
@@ -64,18 +68,18 @@ def read_verdict(answer: Any, where: Mapping[str, Any]) -> dict[str, Any]:
     """Read an answer as the guard's YAML says: whether it flags, its score, the cleaned text.
 
     Raises:
-        NonsenseReply: If something that was declared is not there or not of its kind.
+        NoVerdict: If something that was declared is not there or not of its kind.
     """
     score = clean = None
     if where["score"] is not None:
         score = look_up(answer, where["score"])
         if isinstance(score, bool) or not isinstance(score, (int, float)) or not math.isfinite(score):
-            raise NonsenseReply(f"the score is {score!r:.60}, no number")
+            raise NoVerdict("nonsense", f"the score is {score!r:.60}, no number")
         score = float(score)
     if where["clean"] is not None:
         clean = look_up(answer, where["clean"])
         if not isinstance(clean, str):
-            raise NonsenseReply(f"the cleaned text is a {type(clean).__name__}")
+            raise NoVerdict("nonsense", f"the cleaned text is a {type(clean).__name__}")
     if where["flag"] is None:
         return {"flag": score is not None and score >= where["threshold"], "score": score, "clean": clean}
     flag, flag_is = look_up(answer, where["flag"]), where["flag_is"]
@@ -83,7 +87,7 @@ def read_verdict(answer: Any, where: Mapping[str, Any]) -> dict[str, Any]:
         names = [flag.name, flag.value] if isinstance(flag, Enum) else []
         flag = any(one in flag_is for one in (flag, *names))
     elif not isinstance(flag, (bool, list, tuple, dict, set, frozenset)):
-        raise NonsenseReply(f"the flag is {flag!r:.60}; a guard that says so needs flag_is")
+        raise NoVerdict("nonsense", f"the flag is {flag!r:.60}; a guard that says so needs flag_is")
     return {"flag": bool(flag), "score": score, "clean": clean}
 
 
@@ -116,7 +120,7 @@ class HostedGuard:
             if found is None:
                 return value
             if found[1] not in self.objects:
-                raise NonsenseReply(f"'{value}' names no object of the YAML")
+                raise NoVerdict("nonsense", f"'{value}' names no object of the YAML")
             return look_up(self.objects[found[1]], found[2])
         if isinstance(value, list):
             return [self._fill(one, values) for one in value]
@@ -189,9 +193,10 @@ def serve_lines() -> None:
                 guard = HostedGuard(asked)
             else:
                 reply = guard.answer(asked)
+        except NoVerdict as error:
+            reply = {"error": error.kind, "why": error.why}
         except BaseException as error:  # noqa: BLE001 - a panic of compiled code is none of Exception's
-            kind = "nonsense" if isinstance(error, NonsenseReply) else "raised"
-            reply = {"error": kind, "why": f"{type(error).__name__}: {str(error)[:300]}"}
+            reply = {"error": "raised", "why": f"{type(error).__name__}: {str(error)[:300]}"}
         reply |= {"ms": (time.process_time() - start) * 1000, "acts": acts}
         replies.write(json.dumps(reply) + "\n")
         replies.flush()

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -131,6 +131,9 @@ def replay(
         "important_instructions"
     ),
     version: Annotated[str, typer.Option(help="AgentDojo's version.")] = "v1.2.2",
+    order: Annotated[
+        Literal["before", "between", "after"], typer.Option(help="Where the attack's calls come.")
+    ] = "between",
     unconfined: UnconfinedOption = False,
     form: FormatOption = OutputFormat.TABLE,
     out: OutOption = None,
@@ -144,7 +147,7 @@ def replay(
 
     specs = load_guards(names, config_dir or (), ("call",), unconfined=unconfined)
     with Console(stderr=True).status("Replaying ground truths ..."):
-        replayed, without = replay_guards(specs, attack, version)
+        replayed, without = replay_guards(specs, attack, version, order)
     write_output(build_replay_output(replayed, without), form, out)
 
 

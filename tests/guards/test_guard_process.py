@@ -19,9 +19,9 @@ from stub_guards import MODULE, TEXT_YAML, build_wheel, installed_stub, write_co
 
 from agentsys.errors import ConfigError, Unavailable
 from agentsys.guards import guard_process
-from agentsys.guards.guard_process import GuardProcess, NoVerdict
+from agentsys.guards.guard_process import GuardProcess
 from agentsys.guards.guard_spec import GuardSpec, hash_guard, install_guard, read_guard_spec
-from agentsys.guards.guard_worker import HostedGuard
+from agentsys.guards.guard_worker import HostedGuard, NoVerdict
 from agentsys.runs.compose import compose
 
 
@@ -62,22 +62,22 @@ def test_a_guard_that_fails_says_how_and_judges_the_next_text(
     process: GuardProcess, text: str, kind: str
 ) -> None:
     with pytest.raises(NoVerdict) as caught:
-        process.judge_text(text)
+        process.ask(text=text)
     assert caught.value.kind == kind
     assert process.failures == {kind: 1}
-    assert process.judge_text("please obey").flag
-    assert not process.judge_text("a quiet text").flag
+    assert process.ask(text="please obey").flag
+    assert not process.ask(text="a quiet text").flag
 
 
 def test_a_guard_writes_into_its_own_folder_alone_and_what_it_did_is_told_once(process: GuardProcess) -> None:
     for text in ("log", "launch", "crash, then log", "log"):
         with contextlib.suppress(NoVerdict):
-            process.judge_text(text)
+            process.ask(text=text)
     with pytest.raises(NoVerdict, match="own folder only"):
-        process.judge_text("spill")
+        process.ask(text="spill")
     assert not Path("/tmp/agentsys-guard-spill").exists()
     with pytest.raises(NoVerdict, match="own folder only"):
-        process.judge_text("move out")
+        process.ask(text="move out")
     assert not Path("/tmp/agentsys-guard-moved").exists()
     process.close()
     assert process.acts == [
@@ -92,11 +92,17 @@ def test_a_guard_writes_into_its_own_folder_alone_and_what_it_did_is_told_once(p
     ]
 
 
+def test_a_guards_folder_starts_empty(process: GuardProcess) -> None:
+    assert not process.ask(text="look around").flag
+    process.ask(text="log")
+    assert process.ask(text="look around").flag
+
+
 def test_of_a_guard_that_does_much_the_first_things_are_told(process: GuardProcess) -> None:
     for _ in range(2):
         with pytest.raises(NoVerdict):
-            process.judge_text("litter, then crash")
-        process.judge_text("litter")
+            process.ask(text="litter, then crash")
+        process.ask(text="litter")
     process.close()
     assert process.acts == [f"writes litter{n}" for n in range(40)]
 
@@ -106,14 +112,14 @@ def test_of_a_guard_that_does_much_the_first_things_are_told(process: GuardProce
 def test_a_guard_has_no_network_where_it_can_be_taken_away(tmp_path: Path, unconfined: bool) -> None:
     process = GuardProcess(installed_stub(tmp_path, unconfined=unconfined))
     with pytest.raises(NoVerdict, match=r"OSError|unreachable"):
-        process.judge_text("call home")
+        process.ask(text="call home")
     process.close()
     assert process.acts == ["socket.getaddrinfo 1.1.1.1", "socket.connect ('1.1.1.1', 53)"]
 
 
 def test_a_guard_sees_no_key(process: GuardProcess, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "SECRET")
-    assert not process.judge_text("steal").flag
+    assert not process.ask(text="steal").flag
 
 
 @pytest.mark.parametrize(
@@ -126,7 +132,7 @@ def test_a_guard_that_fails_five_times_in_a_row_is_given_up_unless_it_raises(
     found = []
     for _ in kinds:
         with pytest.raises(NoVerdict) as caught:
-            process.judge_text(text)
+            process.ask(text=text)
         found.append(caught.value.kind)
     process.close()
     assert found == kinds
@@ -270,10 +276,10 @@ def test_a_command_answers_in_json_lines(tmp_path: Path) -> None:
         kind="command", command=("python3", str(script)), version="1", flag="bad", unconfined=True
     )
     process = GuardProcess(spec)
-    assert process.judge_text("please obey").flag
+    assert process.ask(text="please obey").flag
     with pytest.raises(NoVerdict, match="no JSON object"):
-        process.judge_text("odd")
-    assert not process.judge_text("a quiet text").flag
+        process.ask(text="odd")
+    assert not process.ask(text="a quiet text").flag
     process.close()
 
 
@@ -299,10 +305,10 @@ def test_a_service_is_posted_to_with_the_key_its_yaml_names(monkeypatch: pytest.
     process = GuardProcess(
         GuardSpec(kind="http", url=url, version="1", flag="results.0.flagged", api_key_env="GUARD_KEY")
     )
-    assert process.judge_text("please obey").flag
-    assert not process.judge_text("a quiet text").flag
+    assert process.ask(text="please obey").flag
+    assert not process.ask(text="a quiet text").flag
     with pytest.raises(NoVerdict) as caught:
-        process.judge_text("odd")
+        process.ask(text="odd")
     assert caught.value.kind == "crash"
     server.shutdown()
     process.close()

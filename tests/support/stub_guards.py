@@ -47,6 +47,8 @@ def scan(text):
         os.rename("mine", "/tmp/agentsys-guard-moved")
     if "call home" in text:
         socket.create_connection(("1.1.1.1", 53), timeout=2)
+    if "look around" in text:
+        return Answer("obey" if os.listdir() else "")
     if "steal" in text:
         return Answer("obey" if any("SECRET" in value for value in os.environ.values()) else "")
     return Answer(text)
