@@ -3,7 +3,7 @@
 # alone, the others what tests and docs need as well.
 
 PYTHON ?= python3
-EXTRAS ?= dev,docs,litellm,mcp,middleware,notebooks,parquet
+EXTRAS ?= dev,docs,litellm,mcp,middleware,notebooks
 WORKERS ?= 2
 # Of `make paper`: the folder of runs, and where tables and figures go.
 LOGDIR ?= results/runs/paper

@@ -81,7 +81,7 @@ _CORE_SECTIONS = (
                     "agentsys results results/runs",
                     "agentsys results results/runs --format csv --out results.csv",
                     "agentsys results results/runs --by cost",
-                    "agentsys results results/runs/searches --by budget --figure figures/budget",
+                    "agentsys results results/runs/searches --by budget",
                 ),
             ),
             "check": CommandSource(

@@ -20,7 +20,6 @@ from agentsys.analysis.tables.table_writers import (
     with_shown_names,
 )
 from agentsys.cli.terminal import escape_controls
-from agentsys.errors import ConfigError
 from agentsys.models.secrets import without_credentials
 from agentsys.records.names_file import STORED_NAMES, DisplayNames
 
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
 
 FormatOption = Annotated[
     OutputFormat,
-    typer.Option("--format", help="csv, json and parquet give one record per number, with whole names."),
+    typer.Option("--format", help="csv and json give one record per number, with whole names."),
 ]
 """The option of every command that shows numbers; a command's parameter has `TABLE` as its default."""
 
@@ -56,9 +55,6 @@ def write_output(
         form: How to write it.
         out: File to write to, in a folder that is made if it is not there; None for standard output.
         shown: What its tables call defenses and models.
-
-    Raises:
-        ConfigError: If bytes would go to a terminal.
     """
     output = with_shown_names(output, shown)
     if out is not None:
@@ -71,12 +67,6 @@ def write_output(
 
         # Not cropped: what cannot be made to fit, a path say, is left to the terminal to break.
         Console(width=table_width()).print(terminal_document(output.document), crop=False)
-    elif form is OutputFormat.PARQUET:
-        if sys.stdout.isatty():
-            raise ConfigError(
-                "Parquet is no text: say where to write it, --out FILE.parquet or > FILE.parquet."
-            )
-        sys.stdout.buffer.write(render_output(output, form))
     else:
         sys.stdout.write(render_output(output, form).decode())
 

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from agentsys.analysis.metrics.compared_sides import Axis, ChosenSides, choose_sides
+from agentsys.analysis.metrics.compared_sides import Axis, choose_sides
 from agentsys.analysis.metrics.comparison import COMPARED_METRICS
 from agentsys.analysis.metrics.comparison import compare_sides as compared
 from agentsys.analysis.metrics.rates import METRICS
 from agentsys.analysis.statistics.outcome_grid import ErrorRule
-from agentsys.analysis.tables.comparison_document import ReportPages, compare_output, count_notes
+from agentsys.analysis.tables.comparison_document import compare_output, count_notes
 from agentsys.analysis.tables.table_writers import OutputFormat
 from agentsys.cli.cli_output import ConfigDirOption, FormatOption, OutOption, PluginPathOption, write_output
-from agentsys.cli.report_command import default_report_path
 from agentsys.cli.stored_runs import (
     ErrorsOption,
     NamesOption,
@@ -74,18 +72,8 @@ def compare_command(
         errors,
         own=own,
     )
-    if form in (OutputFormat.CSV, OutputFormat.PARQUET):
+    if form is OutputFormat.CSV:
         for note in (*found.notes, *count_notes(found)):
             print(escape_to_line(note), file=sys.stderr)
-    shown = compare_output(found, None if full else flips, _report_pages(chosen, folders))
+    shown = compare_output(found, None if full else flips)
     write_output(shown, form, out, RunNames(names).display_names)
-
-
-def _report_pages(chosen: ChosenSides, folders: Sequence[Path]) -> ReportPages:
-    """The reports of these folders, as far as they are written where `agentsys report` writes them."""
-    if chosen.sides.by is Axis.RUN:
-        runs = zip(folders, chosen.readings.items(), strict=True)
-        pages = {side: default_report_path(folder, reading) for folder, (side, reading) in runs}
-    else:
-        pages = dict.fromkeys(chosen.sides.cases, default_report_path(folders[0], chosen.readings[""]))
-    return ReportPages({side: page for side, page in pages.items() if page.is_file()})

@@ -38,7 +38,6 @@ from agentsys.cli.stored_runs import (
     read_stored_runs,
 )
 from agentsys.cli.terminal import escape_to_line
-from agentsys.errors import ConfigError
 from agentsys.records.case_reader import LoadedCases, describe_skipped
 from agentsys.records.case_row import CaseRow
 from agentsys.records.names_file import DisplayNames, RunNames
@@ -56,13 +55,6 @@ TogetherOption = Annotated[
     typer.Option(
         "--together", metavar="PATTERN", help="Attacks of such names, e.g. 'opi_*', as one: their mean."
     ),
-]
-FigureOption = Annotated[
-    Path | None,
-    typer.Option(metavar="OUT", help="With --by budget: also draw the curve as OUT.pdf, .png and .csv."),
-]
-FigureModelOption = Annotated[
-    str | None, typer.Option(help="With --figure: whose searches; by default the model with the most.")
 ]
 
 
@@ -84,8 +76,6 @@ def results_command(
         bool, typer.Option("--fixed", help="Beside the official scores, those under repaired checks.")
     ] = False,
     by: ByOption = None,
-    figure: FigureOption = None,
-    model: FigureModelOption = None,
     as_one: TogetherOption = None,
     metric: MetricOption = None,
     config_dir: ConfigDirOption = None,
@@ -94,9 +84,7 @@ def results_command(
 ) -> None:
     """Show utility, attack success and defense quality of stored runs, with 95% intervals."""
     if by == "budget":
-        _write_budget(folders, names, form, out, figure, model)
-    elif figure is not None or model is not None:
-        raise ConfigError("--figure and --model go with --by budget; of other runs: agentsys figure 3 DIR.")
+        _write_budget(folders, names, form, out)
     elif by == "cost":
         _write_costs(folders, names, form, out)
     if by in ("budget", "cost"):
@@ -168,14 +156,7 @@ def _write_costs(folders: list[Path], names: Path | None, form: OutputFormat, ou
             print_line(line)
 
 
-def _write_budget(
-    folders: list[Path],
-    names: Path | None,
-    form: OutputFormat,
-    out: Path | None,
-    figure: Path | None,
-    model: str | None,
-) -> None:
+def _write_budget(folders: list[Path], names: Path | None, form: OutputFormat, out: Path | None) -> None:
     from agentsys.analysis.metrics.search_budget import budget_rows, read_searches
     from agentsys.analysis.tables.cost_documents import budget_output
 
@@ -184,12 +165,3 @@ def _write_budget(
         print(escape_to_line(line), file=sys.stderr)
     shown = budget_output(budget_rows(searches.found), searches)
     write_output(shown, form, out, RunNames(names).display_names)
-    if figure is None:
-        return
-    from agentsys.analysis.figures.drawing import save_figure
-    from agentsys.analysis.figures.line_figures import make_budget_figure
-
-    stem = figure.stem if figure.suffix in (".pdf", ".png", ".csv") else figure.name
-    for path in save_figure(make_budget_figure(searches.found, stem, model), figure.parent):
-        # The numbers may be piped on; where the files are is said aside.
-        print(escape_to_line(str(path)), file=sys.stderr)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import io
 import json
-import sys
 from pathlib import Path
 
 import pytest
@@ -17,7 +15,6 @@ from agentsys.analysis.tables.table_document import Document
 from agentsys.analysis.tables.table_writers import Output, OutputFormat, records_of, render_output
 from agentsys.cli import app
 from agentsys.cli.cli_output import write_output
-from agentsys.errors import ConfigError
 from agentsys.records.case_reader import LoadedCases
 
 COMMANDS = ("results", "table", "compare", "rescore", "audit")
@@ -31,20 +28,6 @@ def output() -> Output:
 def test_every_command_offers_every_format(command: str) -> None:
     shown = CliRunner().invoke(app, [command, "--help"], env={"COLUMNS": "200", "TERM": "dumb"})
     assert "|".join(OutputFormat) in shown.stdout.replace("\n", "")
-
-
-def test_parquet_goes_to_a_pipe_and_not_to_a_terminal(
-    monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]
-) -> None:
-    import pyarrow.parquet as pq
-
-    write_output(output(), OutputFormat.PARQUET)
-    sys.stdout.flush()
-    stored = pq.read_table(io.BytesIO(capfdbinary.readouterr().out))
-    assert stored.column("benchmark").to_pylist() == ["agentdojo"] * stored.num_rows
-    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
-    with pytest.raises(ConfigError, match=r"--out FILE\.parquet"):
-        write_output(output(), OutputFormat.PARQUET)
 
 
 @pytest.mark.parametrize("form", list(OutputFormat))

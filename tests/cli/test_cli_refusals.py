@@ -28,7 +28,6 @@ from agentsys.cli import main, terminal
         ("results", "Missing argument 'DIR...'. See agentsys results --help."),
         ("measures DIR", "agentsys measures is now: agentsys results DIR --by cost"),
         ("budget DIR --format csv", "agentsys budget is now: agentsys results DIR --by budget"),
-        ("results . --figure x", "--figure and --model go with --by budget"),
         ("results . --by cost --format xx", "Invalid value for '--format'"),
         ("results . --names nowhere.yaml", "--names nowhere.yaml: no such file."),
     ],

@@ -1,9 +1,7 @@
-"""Figures made of lines: Table 1 by round, tokens by trajectory length, ASR by the attacker's budget."""
+"""Figures made of lines: Table 1 by round, tokens by trajectory length."""
 
 from __future__ import annotations
 
-import math
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from operator import attrgetter
@@ -11,24 +9,11 @@ from typing import TYPE_CHECKING
 
 from agentsys.analysis.figures import drawing
 from agentsys.analysis.figures.figure_data import WHISKERS_CAPTION, Mark, Selection
-from agentsys.analysis.metrics.rates import PERCENT
 from agentsys.analysis.metrics.rates_by_length import TokensOf, acting_tokens, asr_by_round, mean_tokens
-from agentsys.analysis.metrics.search_budget import (
-    ASR,
-    BudgetRow,
-    Search,
-    budget_rows,
-    textless_notes,
-    usual_budgets,
-)
 from agentsys.analysis.paper.paper_tables import ATTACK, ROUND_LENGTHS, RunLine, make_round_spot
 from agentsys.analysis.published import printed_in
 from agentsys.analysis.statistics.outcome_grid import CONFIDENCE, ErrorRule, Resampler
-from agentsys.analysis.statistics.rate_estimates import OVERALL
-from agentsys.analysis.tables.table_document import plain
 from agentsys.base.grouping import group_by
-from agentsys.errors import ConfigError, unknown_name
-from agentsys.records.case_row import is_simulated_name, strip_simulated_mark
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -46,8 +31,6 @@ ROUND_NOTE = (
     f"{WHISKERS_CAPTION} Trajectory length: tool results in the recorded run; cases whose tool "
     "results never hold the injection are left out. Pooled over suites."
 )
-_MOST_ATTACKS = 3
-"""Attacks shown side by side at most in the figure of budgets."""
 
 
 def measure_table1(selection: Selection, errors: ErrorRule = ErrorRule.REPORT) -> list[Mark]:
@@ -115,79 +98,3 @@ def draw_growth(axes: Axes, _: str, marks: Sequence[Mark], looks: Mapping[str, d
     axes.set(xlim=(-0.5, _LONGEST + 0.5), xlabel="Trajectory length (tool results)")
     axes.set_ylim(bottom=0)
     axes.set_ylabel("Thousand tokens per case")
-
-
-def make_budget_figure(
-    searches: Sequence[Search], name: str, model: str | None = None
-) -> drawing.DrawnFigure:
-    """Draw attack success against the attacker's budget: a line per defense, a panel per attack.
-
-    Of at least one search; by default of the model with the most. The name is the stem of the files.
-
-    Raises:
-        ConfigError: If the runs do not have the model.
-    """
-    sizes = Counter(search.model for search in searches)
-    fitting = [one for one in sizes if model is None or model in (one, strip_simulated_mark(one))]
-    if not fitting:
-        raise ConfigError(unknown_name("model in these runs", str(model), list(sizes)))
-    chosen = max(sorted(fitting), key=lambda one: sizes[one])
-    mine = [search for search in searches if search.model == chosen]
-    attacks = sorted({search.case.attack for search in mine})
-    others, unseen = sorted(set(sizes) - {chosen}), attacks[_MOST_ATTACKS:]
-    mine = [search for search in mine if search.case.attack not in unseen]
-    every = list(range(1, max(search.budget * search.tried_on for search in mine) + 1))
-    rows = [row for row in budget_rows(mine, every) if (row.measure, row.suite) == (ASR, OVERALL)]
-    marks = _list_budget_marks(rows)
-    versions = ", ".join(dict.fromkeys(mark.version for mark in marks))
-    subtitle = [f"{plain(chosen)}, benchmark version {plain(versions)}."]
-    if is_simulated_name(chosen):
-        subtitle.insert(0, "SIMULATED: from a scripted agent and attacker, not from language models.")
-    notes = [
-        f"Bands: {CONFIDENCE:.0f}% intervals, tasks resampled. Unit: one search; a query is one run of the "
-        "agent. Mean of the suites. Searches that errored, were interrupted or had no text of an "
-        "attacker are left out.",
-        *([f"Also in the runs: {plain(', '.join(others))} (choose with --model)."] if others else []),
-        *(plain(note) for note in textless_notes(mine)),
-        *([f"Not drawn, for room: {plain(', '.join(unseen))}."] if unseen else []),
-    ]
-    panels = {attack: plain(attack) for attack in attacks[:_MOST_ATTACKS]}
-    words = ("Targeted ASR by the attacker's budget", subtitle, notes)
-    with drawing.apply_style():
-        figure = drawing.draw_panels(panels, marks, _draw_steps, 3.8, words)
-    return drawing.DrawnFigure(name, figure, marks)
-
-
-def _list_budget_marks(rows: Sequence[BudgetRow]) -> list[Mark]:
-    several = len({(row.benchmark, row.version) for row in rows}) > 1
-    return [
-        Mark(
-            row.attack,
-            f"{row.defense}, {row.benchmark} {row.version}" if several else row.defense,
-            float(row.budget or 0),
-            *(row.value, row.ci_low, row.ci_high),
-            n=row.n,
-            x_unit="queries",
-            y_unit=PERCENT,
-            simulated=is_simulated_name(row.model),
-            model=row.model,
-            version=row.version,
-        )
-        for row in rows
-        if not math.isnan(row.value)
-    ]
-
-
-def _draw_steps(axes: Axes, _: str, marks: Sequence[Mark], looks: Mapping[str, drawing.Look]) -> None:
-    most = max((mark.x for mark in marks), default=1.0)
-    for name, some in group_by(marks, lambda mark: mark.series).items():
-        mine = sorted(some, key=lambda mark: mark.x)
-        # A budget of 2.5 queries is one of 2: the value holds until the next query. The last one is
-        # drawn out a little, or a search of a single query would have no line.
-        mine.append(replace(mine[-1], x=mine[-1].x + 0.5))
-        x, y, low, high = ([getattr(mark, key) for mark in mine] for key in ("x", "y", "y_low", "y_high"))
-        axes.step(x, y, where="post", color=looks[name].color, ls=looks[name].dashes, lw=1.4, zorder=3)
-        axes.fill_between(x, low, high, step="post", color=looks[name].color, alpha=0.12, lw=0, zorder=1)
-    axes.set(xlim=(0.5, most + 0.7), ylim=(-2, 102), xlabel="Queries", ylabel="Targeted ASR, %")
-    axes.set_xticks(usual_budgets(int(most)))
-    axes.label_outer()

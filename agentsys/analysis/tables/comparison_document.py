@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from agentsys.analysis.metrics.cell_verdict import (
@@ -43,7 +41,7 @@ from agentsys.records.case_row import NO_ATTACK, make_case_id
 _SIGNIFICANT = 0.05
 _OPENED = (
     "Ids of flipped cases: behind the address of the report (agentsys report DIR) put #case=ID, or "
-    "#case=ID&beside=ID for both sides; where the report is written already, the ids are links to it."
+    "#case=ID&beside=ID for both sides."
 )
 _CAPTIONS = {
     ALL_CASES: "overall, cases that both have, in percent",
@@ -61,43 +59,23 @@ _EXPLAINED = (
 )
 
 
-@dataclass(frozen=True)
-class ReportPages:
-    """The reports (`agentsys report`) of what is compared, so that flipped cases can be linked to."""
-
-    of_side: Mapping[str, Path] = field(default_factory=dict)
-    """Side -> the page that shows its cases; a side without a page has no links."""
-
-    def links(self, flip: CaseFlip) -> tuple[str, str]:
-        """A link for the baseline's case and one for the other, to both together where one page has both."""
-        baseline, compared = make_case_id(flip.pair.baseline), make_case_id(flip.pair.defense)
-        first, second = (self.of_side.get(side) for side in (flip.contest.baseline, flip.contest.compared))
-        both = first is not None and first == second
-        places = (first, baseline, compared), (second, compared, baseline)
-        return tuple(  # type: ignore[return-value]
-            f"{page.absolute().as_uri()}#case={own}{f'&beside={other}' if both else ''}" if page else ""
-            for page, own, other in places
-        )
-
-
-def compare_output(found: Comparison, flips: int | None = 1, pages: ReportPages | None = None) -> Output:
+def compare_output(found: Comparison, flips: int | None = 1) -> Output:
     """Arrange tables, flipped cases and notes, ready to be written in any form.
 
     Args:
         found: What was measured, from `agentsys.analysis.metrics.comparison.compare_sides`.
         flips: Flipped cases to list per metric and direction, None: all; JSON has all of them.
-        pages: Reports that the flipped cases are linked to.
     """
     sections = [(title, list(_grids(rows, found))) for title, rows in group_by(found.rows, _sheet).items()]
-    notes, pages = list(_notes(found)), pages or ReportPages()
+    notes = list(_notes(found))
     if found.flips and flips != 0:
         groups = group_by(found.flips, lambda flip: (flip.contest, found.titles[flip.metric], flip.gained))
         left = sum(max(len(group) - flips, 0) for group in groups.values()) if flips is not None else 0
         heading = f"Flipped cases; {left} more: --full" if left else "Flipped cases"
-        sections.append((heading, [_flip_grid(groups, flips, found, pages)]))
+        sections.append((heading, [_flip_grid(groups, flips, found)]))
         notes.append(_OPENED)
     records = records_of(DifferenceRow, found.rows)
-    return Output("agentsys compare", Document(sections, tuple(notes)), records, _data(found, records, pages))
+    return Output("agentsys compare", Document(sections, tuple(notes)), records, _data(found, records))
 
 
 def _sheet(row: DifferenceRow) -> str:
@@ -274,12 +252,8 @@ def _significant(found: Comparison, contest: Contest, pairs: Sequence[Pair]) -> 
             yield row
 
 
-def _data(found: Comparison, records: LongForm, pages: ReportPages) -> dict[str, Any]:
+def _data(found: Comparison, records: LongForm) -> dict[str, Any]:
     """Collect what JSON holds: the differences, every flip and the counts."""
-    flips = []
-    for flip in found.flips:
-        links = dict(zip(("baseline_link", "compared_link"), pages.links(flip), strict=True))
-        flips.append(flip_record(flip) | {name: link or None for name, link in links.items()})
     pairings = [
         {
             **contest.field._asdict(),
@@ -296,7 +270,7 @@ def _data(found: Comparison, records: LongForm, pages: ReportPages) -> dict[str,
         "by": found.by.value,
         "baseline": found.baseline,
         "differences": records.rows,
-        "flips": flips,
+        "flips": [*map(flip_record, found.flips)],
         "pairings": pairings,
         "unopposed": unopposed,
     }
@@ -306,9 +280,7 @@ _FlipKind = tuple[Contest, str, bool]
 """Contest, heading of the metric, and whether the outcome occurred on the compared side."""
 
 
-def _flip_grid(
-    groups: Mapping[_FlipKind, Sequence[CaseFlip]], limit: int | None, found: Comparison, pages: ReportPages
-) -> Grid:
+def _flip_grid(groups: Mapping[_FlipKind, Sequence[CaseFlip]], limit: int | None, found: Comparison) -> Grid:
     """All flips in one table: how many of a kind there are, and the first of them."""
     rows, breaks, several = [], set(), False
     fields = [(of.field.model, of.field.defense, of.field.attack) for of, _, _ in groups]
@@ -319,8 +291,7 @@ def _flip_grid(
         signed = f"{'+' if gained else '-'}{len(flips)}"
         head = cells(GridCell(contest.compared, " / ".join(told)), heading, signed)
         for flip in flips[:limit]:
-            ids = zip(map(make_case_id, flip.pair.cases), pages.links(flip), strict=True)
-            rows.append((*head, GridCell(_case(flip)), *(GridCell(one, link=link) for one, link in ids)))
+            rows.append((*head, *map(GridCell, (_case(flip), *map(make_case_id, flip.pair.cases)))))
             head = cells("", "", "")  # of a kind only the first line says what it is
         several = several or len(flips[:limit]) > 1
         breaks.add(len(rows))

@@ -22,7 +22,6 @@ from agentsys.analysis.tables.table_document import (
     plain,
     rename_in_document,
 )
-from agentsys.errors import find_missing_packages, not_installed_error
 from agentsys.records.names_file import DisplayNames
 
 if TYPE_CHECKING:
@@ -41,12 +40,11 @@ class OutputFormat(StrEnum):
     HTML = "html"
     CSV = "csv"
     JSON = "json"
-    PARQUET = "parquet"
 
     @property
     def for_programs(self) -> bool:
         """Whether it holds one record per number with whole names, and has no room for notes."""
-        return self in (OutputFormat.CSV, OutputFormat.JSON, OutputFormat.PARQUET)
+        return self in (OutputFormat.CSV, OutputFormat.JSON)
 
 
 @dataclass(frozen=True)
@@ -127,10 +125,8 @@ def render_output(output: Output, form: OutputFormat, width: int = FILE_WIDTH) -
     """Write a result in one of the forms.
 
     Returns:
-        The content of a file; UTF-8 unless it is Parquet.
+        The content of a file, in UTF-8.
     """
-    if form is OutputFormat.PARQUET:
-        return _parquet(output.records)
     if form is OutputFormat.TABLE:
         from agentsys.analysis.tables.write_terminal import terminal_text  # alone it needs rich
 
@@ -173,28 +169,6 @@ def _plain_texts(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {name: _plain_texts(one) for name, one in value.items()}
     return [_plain_texts(one) for one in value] if isinstance(value, list | tuple) else value
-
-
-def _parquet(records: LongForm) -> bytes:
-    """Written with `pyarrow`; names are stored as they are, missing values as null."""
-    if lacking := find_missing_packages(["pyarrow"]):
-        raise not_installed_error("--format parquet", lacking, "parquet")
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    kinds = {"int": pa.int64(), "str": pa.string(), "float": pa.float64(), "bool": pa.bool_()}
-    schema = pa.schema([(name, kinds[kind]) for name, kind in records.columns.items()])
-    # Parquet holds UTF-8: a lone surrogate, which JSON may hold, becomes `?`.
-    rows = [
-        {
-            name: value.encode("utf-8", "replace").decode() if isinstance(value, str) else value
-            for name, value in row.items()
-        }
-        for row in records.rows
-    ]
-    file = io.BytesIO()
-    pq.write_table(pa.Table.from_pylist(rows, schema=schema), file)
-    return file.getvalue()
 
 
 def markdown_document(document: Document) -> str:

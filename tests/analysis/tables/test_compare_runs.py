@@ -222,11 +222,3 @@ def test_a_table_names_the_sides_and_where_they_were_compared(tmp_path: Path) ->
     assert all(flip["baseline_case"] == flip["compared_case"] for flip in stored["flips"])
     written = list(csv.DictReader(io.StringIO(command_output("compare", before, after, "--format", "csv"))))
     assert len(written) == len(stored["differences"])
-
-
-def test_flips_of_two_runs_lead_to_the_report_of_each(tmp_path: Path) -> None:
-    folders = [store_grid(tmp_path / name, seed) for seed, name in enumerate(("before", "after"))]
-    (folders[1] / "report.html").write_text("")
-    flip = json.loads(command_output("compare", *folders, "--format", "json"))["flips"][0]
-    assert flip["baseline_link"] is None
-    assert flip["compared_link"] == f"{(folders[1] / 'report.html').as_uri()}#case={flip['compared_case']}"

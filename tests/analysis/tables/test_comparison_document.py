@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import html
 import io
 import json
 from collections.abc import Callable
@@ -16,12 +15,10 @@ from stored_cases import case_of, row, row_grid, store_own
 
 from agentsys.analysis.metrics.comparison import DifferenceRow, compare_sides, correct_by_holm
 from agentsys.analysis.tables.comparison_document import (
-    ReportPages,
     compare_output,
     few_task_notes,
     p_text,
 )
-from agentsys.analysis.tables.table_writers import OutputFormat, render_output
 from agentsys.errors import ConfigError
 from agentsys.records.case_reader import load_runs, read_cases
 from agentsys.records.case_row import CaseRow, make_case_id
@@ -122,27 +119,6 @@ def test_flips_and_counts_are_those_that_load_runs_gives(folder: Path) -> None:
     assert told == set(lost.index) and len(lost) == 21
     (pooled,) = [r for r in stored["differences"] if (r["suite"], r["cases"]) == ("pooled", "all")]
     assert (pooled["n"], pooled["lost"], pooled["gained"]) == (len(pairs), len(lost), 0)
-
-
-def test_flipped_cases_are_linked_to_the_report_where_there_is_one(folder: Path) -> None:
-    page = folder / 'a (b)".html'
-    found = compare_sides(read_cases([folder]).cases)
-    pages = ReportPages({"none": page, "agentsys": page})
-    texts = {
-        form: render_output(compare_output(found, 1, pages), OutputFormat(form)).decode()
-        for form in ("html", "json")
-    }
-    flip = json.loads(texts["json"])["flips"][0]
-    assert (
-        flip["baseline_link"]
-        == f"{page.as_uri()}#case={flip['baseline_case']}&beside={flip['compared_case']}"
-    )
-    assert f'href="{html.escape(flip["compared_link"])}"' in texts["html"]
-    assert "(" not in page.as_uri()
-    apart = ReportPages({"none": page, "agentsys": folder / "other.html"})
-    assert apart.links(found.flips[0])[1].endswith(f"/other.html#case={flip['compared_case']}")
-    assert ReportPages().links(found.flips[0]) == ("", "")
-    assert "href" not in render_output(compare_output(found, 1), OutputFormat.HTML).decode()
 
 
 def test_the_other_defense_as_baseline_turns_the_signs_around(folder: Path) -> None:

@@ -126,7 +126,7 @@ def _text(found: Report, form: OutputFormat) -> str:
     return render_output(results_output(found), form).decode()
 
 
-@pytest.mark.parametrize("form", [form for form in OutputFormat if form is not OutputFormat.PARQUET])
+@pytest.mark.parametrize("form", list(OutputFormat))
 def test_hostile_names_steer_no_terminal(form: OutputFormat) -> None:
     text = _text(_nasty_report(), form)
     assert "\x1b" not in text
