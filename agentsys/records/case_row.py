@@ -200,7 +200,7 @@ class CaseRow:
     @property
     def is_scored(self) -> bool:
         """Whether it is a case that metrics are made of."""
-        return self.benchmark != SERVED and not self.user_task_id.startswith("injection_task_")
+        return self.benchmark != SERVED and not self.is_injection_task_alone
 
     @property
     def task_key(self) -> tuple[str, str, str | None, int]:

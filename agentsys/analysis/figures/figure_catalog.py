@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from agentsys.analysis.figures import figure2, line_figures, utility_figures
+from agentsys.analysis.figures import attack_figures, utility_figures
 from agentsys.analysis.figures.drawing import DrawnFigure, apply_style, draw_panels, remove_words
 from agentsys.analysis.figures.figure_data import Mark, Selection, list_series
 from agentsys.analysis.metrics.cell_verdict import BROKEN
@@ -105,16 +105,16 @@ FIGURES = {
         "figure2",
         "Figure 2. Observation prompt injection on ASB",
         {"": (PERCENT, "row")},
-        (figure2.ATTACK, figure2.CONTROL),
-        figure2.measure_figure2,
-        figure2.list_modes,
-        figure2.draw_mode,
-        figure2.write_notes,
+        (attack_figures.ATTACK, attack_figures.CONTROL),
+        attack_figures.measure_figure2,
+        attack_figures.list_modes,
+        attack_figures.draw_mode,
+        attack_figures.write_notes,
         height=2.4,
         row_height=0.32,
         legend=False,
-        benchmark=figure2.BENCHMARK,
-        prepare=figure2.rename_cases,
+        benchmark=attack_figures.BENCHMARK,
+        prepare=attack_figures.rename_cases,
         joins_versions=False,
     ),
     "3": FigureKind(
@@ -148,20 +148,20 @@ FIGURES = {
         "Table 1 as a figure. Targeted ASR by trajectory length and injection round",
         {"": ("round", PERCENT)},
         (ATTACK,),
-        line_figures.measure_table1,
-        line_figures.ROUND_PANELS,
-        line_figures.draw_rounds,
-        lambda *_: [line_figures.ROUND_NOTE],
+        attack_figures.measure_table1,
+        attack_figures.ROUND_PANELS,
+        attack_figures.draw_rounds,
+        lambda *_: [attack_figures.ROUND_NOTE],
     ),
     "tokens": FigureKind(
         "figure_tokens",
         "Tokens per case by trajectory length",
         {"": ("tool results", "thousand tokens")},
         _BOTH,
-        line_figures.measure_tokens,
-        line_figures.TOKEN_PANELS,
-        line_figures.draw_growth,
-        line_figures.write_token_notes,
+        attack_figures.measure_tokens,
+        attack_figures.TOKEN_PANELS,
+        attack_figures.draw_growth,
+        attack_figures.write_token_notes,
     ),
     "guarantees": FigureKind(
         "figure_guarantees",
