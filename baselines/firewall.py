@@ -1,6 +1,7 @@
-"""`Firewall`: the plain agent between a tool-input firewall (`Minimizer`) and a tool-output one (`OutputFirewall`).
+"""`Firewall`: a model rewrites what goes to a tool (`Minimizer`), another what comes back (`OutputFirewall`).
 
-Their prompts come first, then the two, the defense, and their simulation.
+Rebuilt from arXiv 2510.05244, of which no code is published. What the paper leaves open, and how it is settled
+here, is in docs/baselines/firewall.md.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`Spotlighting`: the plain agent with everything that a tool returns marked as data.
+"""`Spotlighting` (Hines et al., arXiv 2403.14720): everything that a tool returns is marked as data.
 
 The three ways of marking a text come first: delimiting, datamarking, encoding. Then the elements that mark results
 and take copied marks out of calls and answers. `SpotlightingCompat` is the installed AgentDojo's own pipeline of
