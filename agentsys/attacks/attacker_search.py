@@ -28,8 +28,6 @@ from agentsys.attacks.attacker_knowledge import KnowledgeLevel
 from agentsys.attacks.attacker_prompt import GOAL, UNUSABLE_REPLY, Attacker, extract_delimited
 from agentsys.attacks.attacker_reply import ATTACKER_FAULTS, format_proposal, parse_proposal
 from agentsys.attacks.injection_vectors import escape_yaml, find_injectable_vectors
-from agentsys.attacks.observation_injection import ObservationInjection, find_attack_tool
-from agentsys.attacks.registered_attack import RegisteredAttack
 from agentsys.attacks.search_judge import (
     Feedback,
     describe_agent_actions,
@@ -39,6 +37,7 @@ from agentsys.attacks.search_judge import (
     rate_attempt,
 )
 from agentsys.attacks.search_options import TRANSFER, SearchOptions
+from agentsys.attacks.text_attacks import ObservationInjection, RegisteredAttack, find_attack_tool
 from agentsys.contracts import Attack, AttackKind, InjectionTask, Suite, UserTask, Victim
 from agentsys.errors import ConfigError, find_enum_member
 from agentsys.models.chat import ChatModel, ChatRequest, assistant, text_of, user
