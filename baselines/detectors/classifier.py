@@ -8,19 +8,17 @@ from __future__ import annotations
 import hashlib
 import importlib
 import threading
-import time
 from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
-from functools import lru_cache, partial
+from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from agentsys.base.option_checks import AtLeast1, check_options
-from agentsys.errors import ConfigError, find_missing_packages, not_installed_error
-from baselines.detectors.defense import DetectorDefense, WindowedDetector
+from agentsys.base.option_checks import AtLeast1
+from agentsys.errors import ConfigError, not_installed_error
+from baselines.detectors.defense import WindowedDetector
 
 ClassifierHead = Literal["pooled", "first_token"]
 LongInput = Literal["windows", "truncate", "whole"]
@@ -266,86 +264,3 @@ def softmax(logits: NDArray[Any]) -> NDArray[np.float64]:
     powers = np.exp(logits.astype(np.float64) - logits.max(axis=1, keepdims=True))
     result: NDArray[np.float64] = powers / powers.sum(axis=1, keepdims=True)
     return result
-
-
-_LOADING_LOCK = threading.Lock()
-_RECENT_FAILURES: dict[ClassifierSettings, tuple[float, str]] = {}
-"""Settings that could not be loaded: when (monotonic seconds), and why."""
-_FAILURE_KEPT_S = 60.0
-"""How long a failure holds. Cases run side by side: without it each would try an unreachable hub in turn."""
-
-
-class ClassifierDefense(DetectorDefense):
-    """The plain agent with a text classifier between tools and model.
-
-    Needs `pip install 'agentsys-bench[detectors]'`; the model is loaded when the first case is built.
-
-    Args:
-        name: The defense's name in configs, records and tables.
-        model_id: The model, see `ClassifierSettings`, as for all that follow up to `local_files_only`.
-        threshold: The threshold, see `DetectorDefense`, as for all that follow.
-
-    Raises:
-        ConfigError: If an option has a value it cannot have.
-    """
-
-    def __init__(self, name: str, **options: Any) -> None:
-        names = {field.name for field in fields(ClassifierSettings)} & options.keys()
-        self.settings = check_options(
-            ClassifierSettings, "detector", {key: options.pop(key) for key in names}
-        )
-        super().__init__(name, partial(load_classifier, self.settings), **options)
-
-    def ready(self) -> None:
-        """Look whether the extra is installed; the model itself is loaded with the first case.
-
-        Raises:
-            Unavailable: If it is not.
-        """
-        if absent := find_missing_packages(PACKAGES_NEEDED[self.settings.backend]):
-            raise not_installed_error(f"The detector model {self.settings.name}", absent, EXTRA)
-
-    @property
-    def detector_description(self) -> str:
-        """Name the classifier, and say how it reads long texts."""
-        pieces = {
-            "windows": f"overlapping pieces of {self.settings.max_length} tokens, of which the worst counts",
-            "truncate": f"the first {self.settings.max_length} tokens only",
-            "whole": "in one pass",
-        }[self.settings.long_input]
-        return f"the text classifier {self.settings.model_id} (a long text: {pieces})"
-
-
-def load_classifier(settings: ClassifierSettings) -> CachedDetector:
-    """Load the detector of these settings once per process, for everyone who asks for the same.
-
-    Raises:
-        ConfigError: If a package is missing, or the model cannot be had or does not fit the settings.
-    """
-    with _LOADING_LOCK:
-        when, why = _RECENT_FAILURES.get(settings, (float("-inf"), ""))
-        if time.monotonic() - when < _FAILURE_KEPT_S:
-            raise ConfigError(why)
-        try:
-            return _load_cached(settings)
-        except ConfigError as failure:
-            _RECENT_FAILURES[settings] = (time.monotonic(), str(failure))
-            raise
-
-
-@lru_cache(maxsize=4)
-def _load_cached(settings: ClassifierSettings) -> CachedDetector:
-    require_detector_packages(settings, PACKAGES_NEEDED[settings.backend])
-    from baselines.detectors.torch_backend import find_safe_index, load_torch, read_config, read_tokenizer
-
-    config = read_config(settings)
-    safe = find_safe_index(config.id2label, settings)
-    tokens = wrap_tokenizer(read_tokenizer(settings, config))
-    network: ClassifierNetwork
-    if settings.backend == "torch":
-        network = load_torch(settings, config)
-    else:
-        from baselines.detectors.onnx_backend import load_onnx
-
-        network = load_onnx(settings, config)
-    return CachedDetector(Classifier(settings, tokens, network, safe))

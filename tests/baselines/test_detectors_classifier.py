@@ -15,7 +15,8 @@ from tiny_classifier import INJECTED, SAFE, WORDS, save_tiny
 
 from agentsys.errors import ConfigError
 from agentsys.models.chat import assistant, text_of
-from baselines.detectors.classifier import ClassifierSettings, load_classifier
+from baselines.detectors.classifier import ClassifierSettings
+from baselines.detectors.classifier_defense import load_classifier
 from baselines.detectors.defense import NOTICE, DetectInjections, DetectionOptions
 
 pytest.importorskip("torch", reason="the extra `detectors` is not installed (make test-detectors)")

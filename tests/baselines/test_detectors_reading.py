@@ -18,18 +18,17 @@ from omegaconf import OmegaConf
 from agentsys.base.option_checks import check_options
 from agentsys.errors import ConfigError
 from agentsys.extensions import shipped_config_dir
-from baselines.detectors import classifier as classifier_module
+from baselines.detectors import classifier_defense
 from baselines.detectors.classifier import (
     MOST_TOKENS_AT_ONCE,
     CachedDetector,
     Classifier,
-    ClassifierDefense,
     ClassifierSettings,
     WindowTokenizer,
-    load_classifier,
     split_overlapping,
     wrap_tokenizer,
 )
+from baselines.detectors.classifier_defense import ClassifierDefense, load_classifier
 
 SETTINGS = ClassifierSettings("somewhere/model", "0" * 40, "pooled", "SAFE")
 
@@ -154,7 +153,7 @@ def test_shipped_detectors_are_composed_without_the_extra_and_pin_a_commit(name:
 
 @pytest.fixture
 def fresh_failures(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(classifier_module, "_RECENT_FAILURES", {})
+    monkeypatch.setattr(classifier_defense, "_RECENT_FAILURES", {})
 
 
 @pytest.mark.parametrize(
@@ -182,12 +181,12 @@ def test_a_failure_holds_for_a_while_so_that_cases_side_by_side_do_not_each_wait
         tried.append(settings)
         raise ConfigError("no hub")
 
-    monkeypatch.setattr(classifier_module, "_load_cached", fails)
+    monkeypatch.setattr(classifier_defense, "_load_cached", fails)
     for _ in range(3):
         with pytest.raises(ConfigError, match="no hub"):
             load_classifier(SETTINGS)
     assert len(tried) == 1
-    monkeypatch.setattr(classifier_module, "_FAILURE_KEPT_S", 0.0)
+    monkeypatch.setattr(classifier_defense, "_FAILURE_KEPT_S", 0.0)
     with pytest.raises(ConfigError, match="no hub"):
         load_classifier(SETTINGS)
     assert len(tried) == 2

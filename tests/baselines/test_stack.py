@@ -15,7 +15,7 @@ from agentsys.models.chat import ErrorKind, ModelError
 from agentsys.runs.compose import compose
 from agentsys.runs.instantiate import instantiate
 from agentsys.runs.references import load_defense_config
-from baselines.detectors import classifier as classifier_module
+from baselines.detectors import classifier_defense
 from baselines.detectors.defense import PhraseDetector
 from baselines.stack import Stack
 
@@ -165,8 +165,8 @@ def test_agentsys_behind_piguard_runs_whole_cases_with_a_detector_in_its_place(
     run_cases: Any, monkeypatch: pytest.MonkeyPatch, finds: bool
 ) -> None:
     scripted = PhraseDetector() if finds else PhraseDetector([])
-    monkeypatch.setattr(classifier_module, "load_classifier", lambda settings: scripted)
-    monkeypatch.setattr(classifier_module, "find_missing_packages", lambda packages: [])
+    monkeypatch.setattr(classifier_defense, "load_classifier", lambda settings: scripted)
+    monkeypatch.setattr(classifier_defense, "find_missing_packages", lambda packages: [])
     records = run_cases([*BANKING, "defense=agentsys,agentsys+piguard"])
     mine = [r for r in records.values() if r["agentsys"]["case"]["defense"] == "agentsys+piguard"]
     plain = [r for r in records.values() if r["agentsys"]["case"]["defense"] == "agentsys"]
