@@ -60,11 +60,9 @@ class Marking(Protocol):
 
     def explanation(self) -> str:
         """Sentences for the system message: what the mark is, and that marked text is never to be obeyed."""
-        ...
 
     def mark(self, text: str) -> MarkedText:
         """The marked text, and how many forged marks were taken out of it first."""
-        ...
 
 
 _RULE = (

@@ -175,7 +175,6 @@ class Embedder(Protocol):
         Raises:
             ModelError: If it cannot; nothing is then executed.
         """
-        ...
 
 
 def build_embedder(name: str, openai: Mapping[str, Any]) -> Embedder:

@@ -171,7 +171,6 @@ class Keepsakes(Protocol):
 
     def keepsake(self, reply: ChatReply) -> Any:
         """What to store with a reply, JSON-ready; None for nothing."""
-        ...
 
     def restore(self, keepsake: Any) -> None:
         """The reply it belongs to was read from the cache.
@@ -179,7 +178,6 @@ class Keepsakes(Protocol):
         Raises:
             ValueError: If it is not what `keepsake` gives.
         """
-        ...
 
 
 class RequestKeys:
