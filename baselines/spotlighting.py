@@ -17,6 +17,7 @@ from agentdojo.functions_runtime import FunctionCall
 from agentdojo.task_suite.task_suite import TaskSuite
 from agentdojo.types import ChatToolResultMessage
 
+from agentsys.base.json_values import map_texts
 from agentsys.errors import ConfigError, unknown_name
 from agentsys.models.chat import ChatModel, text_of
 from agentsys.models.pipeline_elements import (
@@ -29,7 +30,7 @@ from agentsys.models.pipeline_elements import (
     tool_loop,
 )
 from agentsys.models.trace import current_tracer, span
-from baselines.tool_boundary.result_rewriter import change_texts, rewrite_new_results, rewrite_text_blocks
+from baselines.tool_boundary.result_rewriter import rewrite_new_results, rewrite_text_blocks
 
 if TYPE_CHECKING:
     from agentdojo.agent_pipeline.agent_pipeline import AgentPipeline
@@ -231,7 +232,7 @@ class UnmarkArguments(LoopStep):
             count += plain.count
             return plain.text
 
-        args = change_texts(dict(call.args), unmark)
+        args = map_texts(dict(call.args), unmark)
         if not count:
             return call
         _record_unmarking(call.function, count)

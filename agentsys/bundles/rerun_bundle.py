@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, field
@@ -21,6 +21,7 @@ import yaml
 from pydantic import ValidationError
 
 from agentsys.base.config_catalog import list_config_names
+from agentsys.base.json_values import map_texts
 from agentsys.bundles.bundle_archive import (
     CODE,
     FILES,
@@ -148,7 +149,7 @@ def insert_paths(settings: Mapping[str, Any], folder: Path) -> dict[str, Any]:
             raise ConfigError(f"The bundle is refused: a setting names {value[:100]!a}.")
         return str(path)
 
-    inserted: dict[str, Any] = _map_texts(dict(settings), path_of)
+    inserted: dict[str, Any] = map_texts(settings, path_of)
     for option, path in _iterate_existing(inserted):
         # Of weights or a checkout a folder could hold code.
         if path.is_relative_to(folder.resolve()) and path.is_dir() and option not in _FOLDER_OPTIONS:
@@ -238,14 +239,6 @@ def _iterate_existing(settings: Mapping[str, Any]) -> Iterator[tuple[str, Path]]
     for option, value in walk_options({group: settings.get(group, {}) for group in CONFIG_GROUPS}):
         if isinstance(value, str) and _path_exists(Path(value)):
             yield option, Path(value)
-
-
-def _map_texts(value: Any, change: Callable[[str], str]) -> Any:
-    if isinstance(value, dict):
-        return {key: _map_texts(inner, change) for key, inner in value.items()}
-    if isinstance(value, list):
-        return [_map_texts(inner, change) for inner in value]
-    return change(value) if isinstance(value, str) else value
 
 
 def _path_exists(path: Path) -> bool:
