@@ -24,12 +24,7 @@ from typing import Any, NamedTuple
 from agentdojo.functions_runtime import TaskEnvironment
 
 from agentsys.audit.rescoring.read_trajectories import SkippedRecord, find_records
-from agentsys.audit.rescoring.recorded_trajectory import (
-    RecordFault,
-    Trajectory,
-    Unusable,
-    load_agentdojo,
-)
+from agentsys.audit.rescoring.recorded_trajectory import RecordFault, Trajectory, Unusable, load_agentdojo
 from agentsys.audit.rescoring.reexecution import (
     convert_calls,
     find_final_answer,

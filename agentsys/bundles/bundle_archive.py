@@ -25,12 +25,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
 
 from agentsys.base.object_import import by_registered_names, with_todays_paths
 from agentsys.errors import ConfigError
-from agentsys.records.runs_source import (
-    BUNDLE_LIST,
-    MAX_MEMBER_BYTES,
-    MAX_TOTAL_BYTES,
-    is_safe_member,
-)
+from agentsys.records.runs_source import BUNDLE_LIST, MAX_MEMBER_BYTES, MAX_TOTAL_BYTES, is_safe_member
 from agentsys.runs.settings import code_versions
 
 MANIFEST_NAME = BUNDLE_LIST

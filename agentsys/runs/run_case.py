@@ -45,14 +45,7 @@ from agentsys.benchmarks.repeatable_tools import (
 )
 from agentsys.benchmarks.scoring import are_equal, deep_copy
 from agentsys.benchmarks.traced_tools import TracedRuntime, add_receipts, book_runs_on, writes_receipts
-from agentsys.contracts import (
-    AttackKind,
-    FinishedCase,
-    InjectionTask,
-    NotInjectable,
-    Suite,
-    UserTask,
-)
+from agentsys.contracts import AttackKind, FinishedCase, InjectionTask, NotInjectable, Suite, UserTask
 from agentsys.errors import ConfigError
 from agentsys.models.chat import ChatModel, Consequence, ModelCodeFailed, ModelError, Scene, user
 from agentsys.models.pipeline_elements import (

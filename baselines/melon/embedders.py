@@ -21,12 +21,7 @@ from agentsys.models.chat import ChatReply, ChatRequest, Usage, assistant, text_
 from agentsys.models.pricing import Price, cost_usd
 from agentsys.models.providers.openai import OpenAIModel
 from agentsys.models.providers.openai_wire import parse_body
-from agentsys.models.providers.wire_parts import (
-    as_mapping,
-    clean_json,
-    malformed_reply,
-    token_count,
-)
+from agentsys.models.providers.wire_parts import as_mapping, clean_json, malformed_reply, token_count
 from agentsys.models.wrappers.accounting import MeteredModel, RecordingModel, RetryingModel, RetryPolicy
 from agentsys.models.wrappers.rate_limit import RateLimitedModel, RateLimiter
 
