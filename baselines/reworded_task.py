@@ -22,7 +22,7 @@ from agentdojo.types import (
 )
 
 from agentsys.errors import ConfigError, unknown_name
-from agentsys.models.chat import ChatModel, ChatReply, ChatRequest, user
+from agentsys.models.chat import ChatModel, ChatReply, ChatRequest, ModelWrapper, user
 from agentsys.models.pipeline_elements import LoopState, LoopStep, default_system_message, tool_loop
 from agentsys.models.providers.wire_parts import visible_text
 from agentsys.models.trace import span
@@ -48,7 +48,7 @@ def require_placeholder(defense: str, template: str) -> str:
     return template
 
 
-class RewordingModel:
+class RewordingModel(ModelWrapper):
     """A model that reads the first user message of each conversation, which is the request, rewritten.
 
     Raises:
@@ -61,13 +61,8 @@ class RewordingModel:
                 "Two defenses rewrite the same user message;"
                 " use either delimiters or instructional_prevention."
             )
-        self.model = model
+        super().__init__(model)
         self.rewrite = rewrite
-
-    @property
-    def name(self) -> str:
-        """The wrapped model's name."""
-        return self.model.name
 
     def complete(self, request: ChatRequest) -> ChatReply:
         """Ask the wrapped model with the request rewritten; the messages given are left as they are."""
