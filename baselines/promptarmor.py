@@ -101,9 +101,8 @@ def find_quotation_places(text: str, quotation: str, gap: int) -> list[tuple[int
             last = candidates[at]
         else:
             free = words[last].end()
-            for candidates in reversed(
-                ordered[:-1]
-            ):  # The shortest place: a first word may stand there twice.
+            # The shortest place: a first word may stand there twice.
+            for candidates in reversed(ordered[:-1]):
                 last = candidates[bisect_left(candidates, last) - 1]
             found.append((words[last].start(), free))
         if steps > _MOST_STEPS:
