@@ -10,6 +10,7 @@ import hashlib
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from agentdojo.types import ChatAssistantMessage
 
@@ -38,6 +39,7 @@ from agentsys.attacks.search_judge import (
 )
 from agentsys.attacks.search_options import TRANSFER, SearchOptions
 from agentsys.attacks.text_attacks import ObservationInjection, RegisteredAttack, find_attack_tool
+from agentsys.base.option_checks import check_options
 from agentsys.contracts import Attack, AttackKind, InjectionTask, Suite, UserTask, Victim
 from agentsys.errors import ConfigError, find_enum_member
 from agentsys.models.chat import ChatModel, ChatRequest, assistant, text_of, user
@@ -99,10 +101,10 @@ class AttackerSearch:
 
     Args:
         name: The attack's name; the YAML puts mode and knowledge into it.
-        options: The options that all such attacks share.
+        given: The options that all such attacks share (see `SearchOptions`), by name.
 
     Raises:
-        ConfigError: If the artefact holds texts of another attack.
+        ConfigError: If an option has a value it cannot have, or the artefact holds texts of another attack.
     """
 
     kind = AttackKind.TARGETED
@@ -112,9 +114,10 @@ class AttackerSearch:
     literal = False
     """Whether candidates are read letter by letter, with quotes and line breaks; False: those are mended."""
 
-    def __init__(self, name: str, options: SearchOptions) -> None:
+    def __init__(self, name: str, given: Mapping[str, Any]) -> None:
+        options = check_options(SearchOptions, "attack", given)
         self.name = name
-        self.mode = options.mode
+        self.mode: str = options.mode
         self.knowledge = find_enum_member("attack.knowledge", options.knowledge, KnowledgeLevel)
         self.attacker = options.attacker
         self.search_on = options.search_on if options.mode == TRANSFER else 1
