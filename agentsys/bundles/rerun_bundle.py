@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, field
@@ -21,6 +21,7 @@ import yaml
 from pydantic import ValidationError
 
 from agentsys.base.config_catalog import list_config_names
+from agentsys.base.grouping import join_names
 from agentsys.base.json_values import map_texts
 from agentsys.bundles.bundle_archive import (
     CODE,
@@ -357,12 +358,6 @@ def _build_job(name: str, content: bytes, cells: Mapping[str, Cell]) -> Job:
 _MAX_NAMES = 8
 
 
-def format_names(names: Sequence[str], most: int = _MAX_NAMES) -> str:
-    """Write the first few of several names, and how many more there are."""
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return f"{', '.join(names[:most])}{more}"
-
-
 def compare_machines(manifest: Manifest, rerun: RerunPlan) -> Iterator[str]:
     """Say what differs between the machine that a bundle was made on and this one, a line for each kind."""
     now, files_here = list_package_versions(), hash_package_files()
@@ -384,4 +379,4 @@ def compare_machines(manifest: Manifest, rerun: RerunPlan) -> Iterator[str]:
                 kinds[kind].append(one)
         if rerun.cells[config_hash].settings.benchmark.get("clock") == "real":
             kinds["settings"].append("tools read the machine's clock (benchmark.clock=real)")
-    return (f"{kind}: {format_names(list(dict.fromkeys(found)))}" for kind, found in kinds.items() if found)
+    return (f"{kind}: {join_names(found, _MAX_NAMES)}" for kind, found in kinds.items() if found)
