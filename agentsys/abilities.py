@@ -30,7 +30,6 @@ class NeedsReadingTest(Protocol):
     @property
     def reading_test(self) -> ReadingTest:
         """Tell whether a model can, without the attack."""
-        ...
 
 
 @runtime_checkable
@@ -39,7 +38,6 @@ class PlaysRoles(Protocol):
 
     def simulated_roles(self) -> Mapping[str, SimulatedRole]:
         """Role -> how the simulated model plays it; a role without one is a plain agent there."""
-        ...
 
 
 @runtime_checkable
@@ -52,7 +50,6 @@ class DescribesItself(Protocol):
         What is kept apart from what, what crosses, which checks there are, with which settings. An
         attacker may be told this, so it holds no secret.
         """
-        ...
 
 
 @runtime_checkable
@@ -61,7 +58,6 @@ class NamesPrompts(Protocol):
 
     def prompts(self) -> Mapping[str, str]:
         """Name -> text of every prompt, as it is set."""
-        ...
 
 
 @runtime_checkable
@@ -74,7 +70,6 @@ class ChecksItsNeeds(Protocol):
         Raises:
             Unavailable: Naming what is missing.
         """
-        ...
 
 
 @runtime_checkable
@@ -96,7 +91,6 @@ class HasContents(Protocol):
     @staticmethod
     def contents(config: Mapping[str, Any]) -> Mapping[str, str]:
         """Name -> hash of what a case of this config depends on besides: part of every record's identity."""
-        ...
 
 
 @runtime_checkable
@@ -116,7 +110,6 @@ class NeedsOwnModels(Protocol):
         Raises:
             ModelError: If it gives no reply.
         """
-        ...
 
 
 @runtime_checkable
@@ -133,7 +126,6 @@ class Rehearsable(Protocol):
 
     def rehearsed(self) -> Defense:
         """The same defense with an offline stand-in; it takes its place wherever the model is simulated."""
-        ...
 
 
 @runtime_checkable
@@ -155,7 +147,6 @@ class PoisonsTools(Protocol):
             tools: The suite's.
             written: What `injections` gave for the case, or what a recorded case says of it.
         """
-        ...
 
 
 @runtime_checkable
@@ -164,7 +155,6 @@ class ChecksSuccess(Protocol):
 
     def has_succeeded(self, suite: Suite, finished: FinishedCase) -> bool | None:
         """Whether it did; None: the benchmark's check decides."""
-        ...
 
 
 @runtime_checkable
@@ -182,7 +172,6 @@ class ReadsTools(Protocol):
             suite: The suite, whose own tools are as its authors describe them.
             model: For questions; calls are booked to the case.
         """
-        ...
 
 
 @runtime_checkable
@@ -191,7 +180,6 @@ class PicksPairs(Protocol):
 
     def applies_to(self, suite: Suite, user_task: UserTask, injection_task: InjectionTask) -> bool:
         """Whether this pair is part of a plan; the others are left out of it and counted."""
-        ...
 
 
 @runtime_checkable
@@ -217,7 +205,6 @@ class NamesFromFile(Protocol):
     @staticmethod
     def name_of_file(file: Path) -> str:
         """What stands for the file in the name of an attack; without this ability the file's own name."""
-        ...
 
 
 @runtime_checkable
@@ -234,7 +221,6 @@ class NamesTasks(Protocol):
 
     def unmatched(self, benchmark: Benchmark) -> Sequence[str]:
         """Names of tasks that the benchmark does not have, each as one line would show it."""
-        ...
 
 
 @runtime_checkable
@@ -298,7 +284,6 @@ class UserTurns(Protocol):
         Returns:
             The user's words; None: the user has nothing more to say, and the case is scored.
         """
-        ...
 
 
 @runtime_checkable
@@ -315,7 +300,6 @@ class LeadsUsers(Protocol):
             user_task: The case's.
             injection_task: The case's; None without attack.
         """
-        ...
 
 
 @runtime_checkable
@@ -326,7 +310,6 @@ class WrapsModels(Protocol):
         self, model: ChatModel, user_task: UserTask, injection_task: InjectionTask | None
     ) -> ChatModel:
         """The model that the defense of a case gets in place of `model`; asked for once per case."""
-        ...
 
 
 @runtime_checkable
@@ -343,7 +326,6 @@ class MeasuresCases(Protocol):
 
     def measured(self, finished: FinishedCase) -> CaseScores:
         """The final scores, and the facts."""
-        ...
 
 
 @runtime_checkable
@@ -364,7 +346,6 @@ class KnowsWays(Protocol):
         Then a user task is done as its ground truth has it, and an injection task is never obeyed by the
         simulated model.
         """
-        ...
 
 
 @runtime_checkable

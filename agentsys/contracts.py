@@ -34,7 +34,6 @@ class Defense(Protocol):
 
     def pipeline(self, model: ChatModel, suite: Suite) -> BasePipelineElement:
         """The agent for one case. Called afresh for every case; may not keep state between cases."""
-        ...
 
 
 class AttackKind(Enum):
@@ -74,7 +73,6 @@ class Attack(Protocol):
         Raises:
             NotInjectable: If no vector of this user task can carry an injection.
         """
-        ...
 
 
 class NotInjectable(Exception):
@@ -125,7 +123,6 @@ class Benchmark(Protocol):
 
     def suite_names(self) -> Sequence[str]:
         """The suites of this version, in the benchmark's order."""
-        ...
 
     def suite(self, name: str) -> Suite:
         """One suite, ready for use: environments load fast and checks see copies.
@@ -133,4 +130,3 @@ class Benchmark(Protocol):
         Raises:
             ConfigError: If this version has no such suite.
         """
-        ...

@@ -8,12 +8,16 @@ Where an extension is not installed its commands and configs are not there, and 
 from __future__ import annotations
 
 import logging
-import os
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from importlib.metadata import entry_points
+from importlib.metadata import PackageNotFoundError, entry_points, metadata
 from pathlib import Path
+
+from platformdirs import user_data_path
+
+from agentsys.errors import DISTRIBUTION
 
 _ENTRY_POINT_GROUP = "agentsys.rooms"
 _log = logging.getLogger(__name__)
@@ -131,8 +135,30 @@ def shipped_config_dirs() -> list[Path]:
 
 
 def user_data_folder() -> Path:
-    """The user's folder (XDG) for what was fetched."""
-    base = os.environ.get("XDG_DATA_HOME", "")
-    # The XDG specification has relative paths ignored.
-    root = Path(base) if base and Path(base).is_absolute() else Path.home() / ".local" / "share"
-    return root / "agentsys"
+    """The user's folder for what was fetched (`XDG_DATA_HOME` where it is set)."""
+    return user_data_path("agentsys")
+
+
+_HIDDEN_EXTRAS = frozenset({"dev"})
+_EXTRA = re.compile(r"extra\s*==\s*['\"]([^'\"]+)['\"]")
+_REQUIREMENT_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+
+
+def read_requirements() -> dict[str | None, list[str]]:
+    """Extra -> packages it asks for; under None those that are always needed, first.
+
+    Empty where agentsys is not installed as a package.
+    """
+    try:
+        own = metadata(DISTRIBUTION)
+    except PackageNotFoundError:
+        return {}
+    extras = [name for name in own.get_all("Provides-Extra") or [] if name not in _HIDDEN_EXTRAS]
+    found: dict[str | None, list[str]] = {None: [], **{name: [] for name in extras}}
+    for line in own.get_all("Requires-Dist") or []:
+        extra = _EXTRA.search(line)
+        package = _REQUIREMENT_NAME.match(line)
+        group = extra[1] if extra else None
+        if package and group in found:
+            found[group].append(package.group())
+    return found

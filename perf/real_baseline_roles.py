@@ -62,12 +62,12 @@ from baselines.drift.drift_validator import JUDGE_CONTRACT as DRIFT_JUDGE
 from baselines.drift.injection_isolator import isolate_results
 from baselines.drift.prompts import ENVIRONMENT
 from baselines.fides.fides_agent import QUERY_CONTRACT as FIDES_QUERY
-from baselines.firewall.firewalls import FirewallOptions, Minimizer, OutputFirewall
+from baselines.firewall import FirewallOptions, Minimizer, OutputFirewall
 from baselines.flow.quarantined_model import ask_for_shape
 from baselines.isolategpt.app_plan import make_app_plan
 from baselines.progent.policy_model import CalledTool, PolicyModel, WrittenRule
 from baselines.progent.progent_rules import ProgentSettings
-from baselines.promptarmor.armor_guard import ArmorGuard, ArmorOptions
+from baselines.promptarmor import ArmorGuard, ArmorOptions
 from baselines.result_parsing.result_parser import ParsingOptions, ResultParser
 from baselines.tool_boundary.boundary_filter import FilterTurn
 from baselines.tool_filter import FILTER_CONTRACT, FilterTools, ToolFilterOptions

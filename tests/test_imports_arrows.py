@@ -191,7 +191,7 @@ def test_the_listed_sub_rooms_exist() -> None:
         ("agentsys.new_module", "agentsys.runs"),
         ("agentsys.attacks.search_attacks", "agentsys.attacks.red_team.evolve_attack"),
         ("agentsys.audit.audit_report", "agentsys.cli.cli_output"),
-        ("baselines.stack.stack", "baselines.middleware.guard"),
+        ("baselines.stack", "baselines.middleware.guard"),
     ],
 )
 def test_wrong_arrows_are_told_apart(module: str, name: str) -> None:

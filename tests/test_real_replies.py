@@ -34,12 +34,12 @@ from baselines.drift.drift_plan import PERMISSION_CONTRACT, PLANNER_CONTRACT, re
 from baselines.drift.drift_validator import JUDGE_CONTRACT as DRIFT_JUDGE
 from baselines.drift.injection_isolator import DETECTOR_CONTRACT
 from baselines.fides.fides_agent import QUERY_CONTRACT as FIDES_QUERY
-from baselines.firewall.firewalls import MINIMIZER_CONTRACT
-from baselines.firewall.firewalls import SANITIZER_CONTRACT as FIREWALL_SANITIZER
+from baselines.firewall import MINIMIZER_CONTRACT
+from baselines.firewall import SANITIZER_CONTRACT as FIREWALL_SANITIZER
 from baselines.isolategpt.app_plan import PLAN_CONTRACT
 from baselines.progent.policy_model import DECIDE_CONTRACT, UPDATE_CONTRACT, make_contract
 from baselines.progent.progent_rules import ProgentSettings
-from baselines.promptarmor.armor_guard import ARMOR_CONTRACT, read_armor_verdict
+from baselines.promptarmor import ARMOR_CONTRACT, read_armor_verdict
 from baselines.result_parsing.result_parser import (
     EXPECTATION_CONTRACT,
     EXTRACTION_CONTRACT,

@@ -208,7 +208,6 @@ class SearchTarget(Protocol):
             propose: Asks the attacker's model for it. Not called where the attempt of this number was
                 made before: then that one is returned.
         """
-        ...
 
 
 class SearchedAttack(Attack, Protocol):
@@ -231,11 +230,9 @@ class SearchedAttack(Attack, Protocol):
 
     def search(self, quest: SearchTask, target: SearchTarget) -> Sequence[Attempt]:
         """Make attempts until one succeeds or the budget is spent; all of them, in order."""
-        ...
 
     def judge(self, quest: SearchTask, facts: QueryFacts, text: str, model: ChatModel) -> Judgement:
         """Score a query with a text, and say what its attacker hears of it."""
-        ...
 
 
 def is_searched(attack: Attack) -> bool:
@@ -265,7 +262,6 @@ class SelectsTexts(Protocol):
 
     def select_texts(self, attempts: Sequence[Attempt]) -> Sequence[Attempt]:
         """The attempts whose texts the artefact keeps, best first; empty if none was tried."""
-        ...
 
 
 def select_attempts(attack: Attack, attempts: Sequence[Attempt]) -> Sequence[Attempt]:

@@ -10,6 +10,7 @@ import hashlib
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from agentdojo.types import ChatAssistantMessage
 
@@ -28,8 +29,6 @@ from agentsys.attacks.attacker_knowledge import KnowledgeLevel
 from agentsys.attacks.attacker_prompt import GOAL, UNUSABLE_REPLY, Attacker, extract_delimited
 from agentsys.attacks.attacker_reply import ATTACKER_FAULTS, format_proposal, parse_proposal
 from agentsys.attacks.injection_vectors import escape_yaml, find_injectable_vectors
-from agentsys.attacks.observation_injection import ObservationInjection, find_attack_tool
-from agentsys.attacks.registered_attack import RegisteredAttack
 from agentsys.attacks.search_judge import (
     Feedback,
     describe_agent_actions,
@@ -39,6 +38,8 @@ from agentsys.attacks.search_judge import (
     rate_attempt,
 )
 from agentsys.attacks.search_options import TRANSFER, SearchOptions
+from agentsys.attacks.text_attacks import ObservationInjection, RegisteredAttack, find_attack_tool
+from agentsys.base.option_checks import check_options
 from agentsys.contracts import Attack, AttackKind, InjectionTask, Suite, UserTask, Victim
 from agentsys.errors import ConfigError, find_enum_member
 from agentsys.models.chat import ChatModel, ChatRequest, assistant, text_of, user
@@ -100,10 +101,10 @@ class AttackerSearch:
 
     Args:
         name: The attack's name; the YAML puts mode and knowledge into it.
-        options: The options that all such attacks share.
+        given: The options that all such attacks share (see `SearchOptions`), by name.
 
     Raises:
-        ConfigError: If the artefact holds texts of another attack.
+        ConfigError: If an option has a value it cannot have, or the artefact holds texts of another attack.
     """
 
     kind = AttackKind.TARGETED
@@ -113,9 +114,10 @@ class AttackerSearch:
     literal = False
     """Whether candidates are read letter by letter, with quotes and line breaks; False: those are mended."""
 
-    def __init__(self, name: str, options: SearchOptions) -> None:
+    def __init__(self, name: str, given: Mapping[str, Any]) -> None:
+        options = check_options(SearchOptions, "attack", given)
         self.name = name
-        self.mode = options.mode
+        self.mode: str = options.mode
         self.knowledge = find_enum_member("attack.knowledge", options.knowledge, KnowledgeLevel)
         self.attacker = options.attacker
         self.search_on = options.search_on if options.mode == TRANSFER else 1

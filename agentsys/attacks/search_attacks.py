@@ -15,7 +15,7 @@ from typing import Any
 
 from agentsys.attacks.attack_search import Attempt, AttemptPosition, SearchTarget, SearchTask
 from agentsys.attacks.attacker_search import AttackerSearch
-from agentsys.attacks.search_options import SearchOptions, check_count
+from agentsys.attacks.search_options import check_count
 
 
 class PairAttack(AttackerSearch):
@@ -32,7 +32,7 @@ class PairAttack(AttackerSearch):
     """
 
     def __init__(self, streams: int = 3, depth: int = 5, *, name: str = "pair", **options: Any) -> None:
-        super().__init__(name, SearchOptions(**options))
+        super().__init__(name, options)
         self.streams = check_count("attack.streams", streams)
         self.depth = check_count("attack.depth", depth)
         self.budget = 1 + self.streams * self.depth
@@ -82,7 +82,7 @@ class TapAttack(AttackerSearch):
         on_topic: str = "model",
         **options: Any,
     ) -> None:
-        super().__init__(name, SearchOptions(on_topic=on_topic, **options))
+        super().__init__(name, {"on_topic": on_topic, **options})
         self.branching = check_count("attack.branching", branching)
         self.width = check_count("attack.width", width)
         self.depth = check_count("attack.depth", depth)
@@ -147,7 +147,7 @@ class SamplerAttack(AttackerSearch):
     literal = True
 
     def __init__(self, samples: int = 10, *, name: str = "sampler", **options: Any) -> None:
-        super().__init__(name, SearchOptions(**options))
+        super().__init__(name, options)
         self.samples = self.budget = check_count("attack.samples", samples)
 
     def search(self, quest: SearchTask, target: SearchTarget) -> Sequence[Attempt]:

@@ -25,8 +25,8 @@ from agentsys.attacks.attack_search import (
     shares_words,
 )
 from agentsys.attacks.attacker_prompt import DID, GOAL, JUDGE_ROLE, TEXT, delimit, extract_delimited
+from agentsys.base.json_values import scalar_leaves
 from agentsys.models.chat import ChatModel, ChatRequest, assistant, text_of, user
-from agentsys.simulated.script_grounding import scalar_leaves
 from agentsys.simulated.simulated_role import SimulatedKnowledge
 
 _TOPIC_QUESTION = """\

@@ -10,11 +10,11 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from agentsys.errors import ConfigError, require_known_name
+from agentsys.errors import ConfigError
 
 
 class _ArtefactPart(BaseModel):
@@ -143,9 +143,6 @@ _ARTEFACT_HINT = "A search writes its artefact to LOGDIR/.agentsys/searches/ and
 
 
 TRANSFER, PER_CASE = "transfer", "per_case"
-SEARCH_MODES = (TRANSFER, PER_CASE)
-TOPIC_JUDGES = ("model", "none")
-SCORE_JUDGES = ("calls", "model")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,7 +153,7 @@ class SearchOptions:
         ConfigError: If one has a value it cannot have.
     """
 
-    mode: str = "transfer"
+    mode: Literal["transfer", "per_case"] = "transfer"
     """`transfer`: one search per injection task; `per_case`: one per case."""
     knowledge: str = "task"
     """What the attacker is told of the case: `none`, `task` or `full` (see `Knowledge`)."""
@@ -166,13 +163,13 @@ class SearchOptions:
     """A text file that is told in place of the defense's description; None: the description."""
     attacker: str | None = None
     """Name of the YAML of the attacker's model; None: the run's own model."""
-    temperature: float = 1.0
+    temperature: Annotated[float, Field(ge=0, le=2)] = 1.0
     """The attacker's temperature, from 0.0 to 2.0."""
-    on_topic: str = "none"
+    on_topic: Literal["model", "none"] = "none"
     """`model`: a model says which candidates are off topic, and they are not tried; `none`: all are tried."""
-    judge: str = "calls"
+    judge: Literal["calls", "model"] = "calls"
     """Where scores below a success come from: the agent's `calls`, or a `model`."""
-    search_on: int = 3
+    search_on: Annotated[int, Field(ge=1, le=1000)] = 3
     """Number of user tasks that a candidate is tried on in mode `transfer`."""
     seed: int | None = None
     """Orders the attacker's strategies and breaks ties; None: 0."""
@@ -184,18 +181,8 @@ class SearchOptions:
     """Whether the artefact keeps every distinct text that was tried, best first, and not the best alone."""
 
     def __post_init__(self) -> None:
-        require_known_name("attack.mode", self.mode, SEARCH_MODES)
-        if self.mode == TRANSFER:
-            check_count("attack.search_on", self.search_on)
-        if self.seed is not None and (isinstance(self.seed, bool) or not isinstance(self.seed, int)):
-            raise ConfigError(f"attack.seed is {self.seed!r}; give a whole number, or null for the run's.")
-        check_number("attack.temperature", self.temperature, 0.0, 2.0)
-        if not isinstance(self.save_all, bool):
-            raise ConfigError(f"attack.save_all is {self.save_all!r}; give true or false.")
         if self.variant is not None and self.artefact is None:
             raise ConfigError("attack.variant chooses among the texts of attack.artefact; give both.")
-        require_known_name("attack.on_topic", self.on_topic, TOPIC_JUDGES)
-        require_known_name("attack.judge", self.judge, SCORE_JUDGES)
 
     def read_knowledge_file(self) -> str | None:
         """The text of `knowledge_file`; None without one.
@@ -205,7 +192,7 @@ class SearchOptions:
         """
         if self.knowledge_file is None:
             return None
-        file = _check_file("attack.knowledge_file", self.knowledge_file, "a text file")
+        file = Path(self.knowledge_file)
         try:
             return file.read_text("utf-8").strip()
         except (OSError, UnicodeDecodeError) as error:
@@ -224,7 +211,7 @@ class SearchOptions:
         """
         if self.artefact is None:
             return None
-        artefact = read_artefact(_check_file("attack.artefact", self.artefact, "a file of a search"))
+        artefact = read_artefact(Path(self.artefact))
         if artefact.attack.split("+")[0] != name:
             raise ConfigError(
                 f"attack.artefact {self.artefact} holds texts of attack {artefact.attack[:60]!a}, not of"
@@ -249,9 +236,3 @@ def check_number(option: str, value: object, least: float, most: float) -> float
     if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most:
         raise ConfigError(f"{option} is {value!r}; give a number from {least} to {most}.")
     return float(value)
-
-
-def _check_file(option: str, value: object, what: str) -> Path:
-    if not isinstance(value, str) or not value:
-        raise ConfigError(f"{option} is {value!r}; give the name of {what}, or null.")
-    return Path(value)

@@ -19,7 +19,7 @@ from pydantic import Field, create_model
 
 from agentsys.abilities import PicksPairs
 from agentsys.attacks.injection_vectors import TOOL_PLACE, once_per_task, unescape_for_suite
-from agentsys.attacks.registered_attack import RegisteredAttack
+from agentsys.attacks.text_attacks import RegisteredAttack
 from agentsys.contracts import (
     Attack,
     AttackKind,

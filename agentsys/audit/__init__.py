@@ -28,5 +28,5 @@ ROOM = Extension(
             ),
         },
     ),
-    check="agentsys.audit.rescoring.check_scores:check_scores",
+    check="agentsys.audit.rescoring.rescoring_document:check_scores",
 )

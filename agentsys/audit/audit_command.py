@@ -46,8 +46,7 @@ def audit(
     from rich.console import Console
 
     from agentsys.audit.audit_report import AuditReport, build_audit_output
-    from agentsys.audit.static.static_audit import audit_benchmark, describe_package
-    from agentsys.audit.static.static_rows import StaticAudit
+    from agentsys.audit.static.static_audit import StaticAudit, audit_benchmark, describe_package
 
     run_names = RunNames(names)
     build, runs = parse_audit_request(overrides or [], config_dir or [], plugin_path or [])

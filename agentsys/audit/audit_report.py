@@ -9,6 +9,7 @@ from typing import Any
 
 from agentsys.analysis.tables.table_document import Document, Grid, cells
 from agentsys.analysis.tables.table_writers import Output, grid_records
+from agentsys.audit.static.static_audit import StaticAudit, build_static_data
 from agentsys.audit.static.static_document import (
     AuditSection,
     build_static_sections,
@@ -16,7 +17,6 @@ from agentsys.audit.static.static_document import (
     name_benchmark,
     write_static_sentences,
 )
-from agentsys.audit.static.static_rows import StaticAudit, build_static_data
 from agentsys.audit.trace_audit import TraceAudit
 from agentsys.audit.trace_rows import TraceCase
 from agentsys.base.grouping import Rows

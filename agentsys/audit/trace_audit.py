@@ -12,7 +12,7 @@ import io
 import math
 import os
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import redirect_stdout, suppress
 from dataclasses import asdict, dataclass, fields, replace
 from datetime import datetime
@@ -24,12 +24,7 @@ from typing import Any, NamedTuple
 from agentdojo.functions_runtime import TaskEnvironment
 
 from agentsys.audit.rescoring.read_trajectories import SkippedRecord, find_records
-from agentsys.audit.rescoring.recorded_trajectory import (
-    RecordFault,
-    Trajectory,
-    Unusable,
-    load_agentdojo,
-)
+from agentsys.audit.rescoring.recorded_trajectory import RecordFault, Trajectory, Unusable, load_agentdojo
 from agentsys.audit.rescoring.reexecution import (
     convert_calls,
     find_final_answer,
@@ -49,6 +44,7 @@ from agentsys.audit.trace_rows import (
     read_attacked_trace,
 )
 from agentsys.base.grouping import Rows, count_rows
+from agentsys.base.json_values import map_leaves
 from agentsys.errors import ConfigError
 from agentsys.records.names_file import RunNames
 
@@ -67,17 +63,11 @@ class GroundTruthState(NamedTuple):
 
 def dump_comparable(environment: TaskEnvironment) -> Any:
     """An environment's dump, with all stamps of the clock equal."""
-    return _replace_stamps(environment.model_dump())
+    return map_leaves(environment.model_dump(), lambda leaf: "now" if _is_stamp(leaf) else leaf)
 
 
-def _replace_stamps(value: Any) -> Any:
-    if isinstance(value, datetime):
-        return "now" if value.year >= _FIRST_CLOCK_YEAR else value
-    if isinstance(value, Mapping):
-        return {key: _replace_stamps(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_replace_stamps(item) for item in value]
-    return value
+def _is_stamp(value: object) -> bool:
+    return isinstance(value, datetime) and value.year >= _FIRST_CLOCK_YEAR
 
 
 @lru_cache(maxsize=512)

@@ -56,11 +56,11 @@ _NAMED = 4
 """Names that a sentence lists; of others it gives the number."""
 
 
-def join_names(names: Iterable[str]) -> str:
+def join_names(names: Iterable[str], most: int = _NAMED) -> str:
     """Names, each once, for a sentence; of many the first and how many more."""
     listed = list(dict.fromkeys(names))
-    more = f" and {len(listed) - _NAMED} more" if len(listed) > _NAMED else ""
-    return f"{', '.join(listed[:_NAMED])}{more}"
+    more = f" and {len(listed) - most} more" if len(listed) > most else ""
+    return f"{', '.join(listed[:most])}{more}"
 
 
 def abbreviate_count(count: float) -> str:

@@ -1,11 +1,11 @@
-"""Encode whatever models and tools produced as JSON that every reader can read."""
+"""Walk through nested data, and encode whatever models and tools produced as JSON that every reader can read."""
 
 from __future__ import annotations
 
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
 from datetime import date, time
 from enum import Enum
@@ -93,3 +93,24 @@ def _to_text(value: object) -> str:
         return str(value)
     except Exception:  # noqa: BLE001 - anybody's object: what it cannot say must not cost the case
         return f"({type(value).__name__} without a text)"
+
+
+def scalar_leaves(value: object) -> list[object]:
+    """The scalars inside a JSON value, in order."""
+    if isinstance(value, Mapping):
+        return [leaf for item in value.values() for leaf in scalar_leaves(item)]
+    if isinstance(value, list | tuple):
+        return [leaf for item in value for leaf in scalar_leaves(item)]
+    return [value]
+
+
+def map_leaves(value: Any, change: Callable[[Any], Any]) -> Any:
+    """Nested data with each value changed that is no object and no list; keys stay."""
+    if isinstance(value, Mapping):
+        return {key: map_leaves(item, change) for key, item in value.items()}
+    return [map_leaves(item, change) for item in value] if isinstance(value, list | tuple) else change(value)
+
+
+def map_texts(value: Any, change: Callable[[str], Any]) -> Any:
+    """Nested data with every text in it changed; keys stay."""
+    return map_leaves(value, lambda leaf: change(leaf) if isinstance(leaf, str) else leaf)

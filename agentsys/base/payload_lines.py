@@ -3,7 +3,7 @@
 The definitions (squeezing, lines of at least 20 characters) are the ones with which the published
 runs' exposure was measured; see docs/benchmarks.md#exposure. A text on a single line is looked for sentence
 by sentence: a defense that passes on part of it would else seem to have passed on nothing. A case under way
-(`agentsys.benchmarks`) and a stored one (`agentsys.analysis`) are looked through alike, so this belongs to
+(`agentsys.runs`) and a stored one (`agentsys.analysis`) are looked through alike, so this belongs to
 neither room.
 """
 

@@ -16,6 +16,7 @@ from agentdojo.functions_runtime import FunctionCall, FunctionsRuntime, TaskEnvi
 from pydantic_core import to_jsonable_python
 
 from agentsys.abilities import KnowsWays
+from agentsys.base.json_values import scalar_leaves
 from agentsys.benchmarks.workspace_scripts import WORKSPACE_SCRIPTS
 from agentsys.contracts import InjectionTask, Suite, UserTask
 from agentsys.simulated.playbook_index import (
@@ -26,7 +27,7 @@ from agentsys.simulated.playbook_index import (
     ScriptedCall,
     TaskScript,
 )
-from agentsys.simulated.script_grounding import ground_arguments, leaf_forms, list_yaml_strings, scalar_leaves
+from agentsys.simulated.script_grounding import ground_arguments, leaf_forms, list_yaml_strings
 from agentsys.simulated.text_matching import fold_text, occurs_in
 
 

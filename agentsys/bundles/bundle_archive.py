@@ -10,13 +10,13 @@ from __future__ import annotations
 import hashlib
 import json
 import platform
-import re
 import shutil
 import stat
 import zipfile
 import zlib
 from collections.abc import Iterable, Mapping
-from importlib.metadata import PackageNotFoundError, requires, version
+from contextlib import suppress
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from types import TracebackType
 from typing import Annotated, Any, Literal, NamedTuple
@@ -25,12 +25,8 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
 
 from agentsys.base.object_import import by_registered_names, with_todays_paths
 from agentsys.errors import ConfigError
-from agentsys.records.runs_source import (
-    BUNDLE_LIST,
-    MAX_MEMBER_BYTES,
-    MAX_TOTAL_BYTES,
-    is_safe_member,
-)
+from agentsys.extensions import read_requirements
+from agentsys.records.runs_source import BUNDLE_LIST, MAX_MEMBER_BYTES, MAX_TOTAL_BYTES, is_safe_member
 from agentsys.runs.settings import code_versions
 
 MANIFEST_NAME = BUNDLE_LIST
@@ -276,20 +272,10 @@ def _shorten_name(name: str) -> str:
     return ascii(name[:100])
 
 
-_PROJECT = "agentsys-bench"
-
-
 def list_package_versions() -> dict[str, str]:
     """Package -> version: ours, Python, and every package that ours needs."""
     found = {**code_versions(), "python": platform.python_version()}
-    try:
-        wanted = [one for one in requires(_PROJECT) or () if "extra ==" not in one]
-    except PackageNotFoundError:  # run from a folder that was never installed
-        wanted = []
-    for one in wanted:
-        name = re.split(r"[^A-Za-z0-9._-]", one, maxsplit=1)[0]
-        try:
+    for name in read_requirements().get(None, ()):
+        with suppress(PackageNotFoundError):  # not needed on this Python
             found[name.lower()] = version(name)
-        except PackageNotFoundError:  # not needed on this Python
-            continue
     return dict(sorted(found.items()))

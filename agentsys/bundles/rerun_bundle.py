@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, field
@@ -21,6 +21,8 @@ import yaml
 from pydantic import ValidationError
 
 from agentsys.base.config_catalog import list_config_names
+from agentsys.base.grouping import join_names
+from agentsys.base.json_values import map_texts
 from agentsys.bundles.bundle_archive import (
     CODE,
     FILES,
@@ -148,7 +150,7 @@ def insert_paths(settings: Mapping[str, Any], folder: Path) -> dict[str, Any]:
             raise ConfigError(f"The bundle is refused: a setting names {value[:100]!a}.")
         return str(path)
 
-    inserted: dict[str, Any] = _map_texts(dict(settings), path_of)
+    inserted: dict[str, Any] = map_texts(settings, path_of)
     for option, path in _iterate_existing(inserted):
         # Of weights or a checkout a folder could hold code.
         if path.is_relative_to(folder.resolve()) and path.is_dir() and option not in _FOLDER_OPTIONS:
@@ -238,14 +240,6 @@ def _iterate_existing(settings: Mapping[str, Any]) -> Iterator[tuple[str, Path]]
     for option, value in walk_options({group: settings.get(group, {}) for group in CONFIG_GROUPS}):
         if isinstance(value, str) and _path_exists(Path(value)):
             yield option, Path(value)
-
-
-def _map_texts(value: Any, change: Callable[[str], str]) -> Any:
-    if isinstance(value, dict):
-        return {key: _map_texts(inner, change) for key, inner in value.items()}
-    if isinstance(value, list):
-        return [_map_texts(inner, change) for inner in value]
-    return change(value) if isinstance(value, str) else value
 
 
 def _path_exists(path: Path) -> bool:
@@ -364,12 +358,6 @@ def _build_job(name: str, content: bytes, cells: Mapping[str, Cell]) -> Job:
 _MAX_NAMES = 8
 
 
-def format_names(names: Sequence[str], most: int = _MAX_NAMES) -> str:
-    """Write the first few of several names, and how many more there are."""
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return f"{', '.join(names[:most])}{more}"
-
-
 def compare_machines(manifest: Manifest, rerun: RerunPlan) -> Iterator[str]:
     """Say what differs between the machine that a bundle was made on and this one, a line for each kind."""
     now, files_here = list_package_versions(), hash_package_files()
@@ -391,4 +379,4 @@ def compare_machines(manifest: Manifest, rerun: RerunPlan) -> Iterator[str]:
                 kinds[kind].append(one)
         if rerun.cells[config_hash].settings.benchmark.get("clock") == "real":
             kinds["settings"].append("tools read the machine's clock (benchmark.clock=real)")
-    return (f"{kind}: {format_names(list(dict.fromkeys(found)))}" for kind, found in kinds.items() if found)
+    return (f"{kind}: {join_names(found, _MAX_NAMES)}" for kind, found in kinds.items() if found)

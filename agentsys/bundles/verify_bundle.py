@@ -16,13 +16,12 @@ from typing import Any
 import orjson
 import yaml
 
-from agentsys.base.grouping import format_count
+from agentsys.base.grouping import format_count, join_names
 from agentsys.bundles.bundle_archive import CODE, REPLIES, BundledCell, BundleReader, Manifest
 from agentsys.bundles.rerun_bundle import (
     UNPACK_FOLDERS,
     RerunPlan,
     compare_machines,
-    format_names,
     importable_folder,
     prepare_rerun,
     walk_options,
@@ -322,7 +321,7 @@ def check_trust(manifest: Manifest, file: object) -> None:
     )
     if not named:
         return
-    listed = format_names([ascii(name)[1:-1] for name in named], _MAX_NAMED)
+    listed = join_names([ascii(name)[1:-1] for name in named], _MAX_NAMED)
     raise ConfigError(
         f"{file} runs code of its own ({listed}), which can do what you can: read it (unzip), then give"
         " --trust-code."

@@ -9,7 +9,6 @@ import importlib.metadata
 import json
 import os
 import platform
-import re
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
@@ -23,14 +22,10 @@ from agentsys.base import config_catalog
 from agentsys.cli.cli_output import print_line
 from agentsys.cli.terminal import escape_to_line
 from agentsys.errors import DISTRIBUTION, ConfigError, install_command
-from agentsys.extensions import shipped_config_dir
+from agentsys.extensions import read_requirements, shipped_config_dir
 
 if TYPE_CHECKING:
     from agentsys.records.schema import CaseRecord
-
-_HIDDEN_EXTRAS = frozenset({"dev"})
-_EXTRA = re.compile(r"extra\s*==\s*['\"]([^'\"]+)['\"]")
-_REQUIREMENT_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
 class CheckResult(NamedTuple):
@@ -47,32 +42,12 @@ class CheckResult(NamedTuple):
 def collect_versions() -> dict[str, str | None]:
     """Versions of Python, of ourselves and of the packages results depend on."""
     found = {"python": platform.python_version(), "agentsys": __version__}
-    required = _read_requirements()
+    required = read_requirements()
     needed = [package for extra in required if extra is None for package in required[extra]]
     optional = [
         package for extra in required if extra for package in required[extra] if _installed_version(package)
     ]
     return found | {name: _installed_version(name) for name in dict.fromkeys([*needed, *optional])}
-
-
-def _read_requirements() -> dict[str | None, list[str]]:
-    """Extra -> packages it asks for; under None those that are always needed, first.
-
-    Empty where agentsys is not installed as a package.
-    """
-    try:
-        metadata = importlib.metadata.metadata(DISTRIBUTION)
-    except importlib.metadata.PackageNotFoundError:
-        return {}
-    extras = [name for name in metadata.get_all("Provides-Extra") or [] if name not in _HIDDEN_EXTRAS]
-    found: dict[str | None, list[str]] = {None: [], **{name: [] for name in extras}}
-    for line in metadata.get_all("Requires-Dist") or []:
-        extra = _EXTRA.search(line)
-        package = _REQUIREMENT_NAME.match(line)
-        group = extra[1] if extra else None
-        if package and group in found:
-            found[group].append(package.group())
-    return found
 
 
 _UNUSED_KEYS = {True: frozenset({"api_key_env"}), False: frozenset({"project_env", "location_env"})}
@@ -127,7 +102,7 @@ def _ping_model(name: str, values: Mapping[str, Any], config_dirs: Sequence[Path
 
 def check_extras() -> list[CheckResult]:
     """Say which optional parts are installed, and how to install the others."""
-    required = _read_requirements()
+    required = read_requirements()
     if not required:
         return [CheckResult(DISTRIBUTION, False, "is not installed as a package: pip install .")]
     found = []

@@ -162,9 +162,8 @@ def _list_models(url: str, key_env: str | None) -> dict[str, int | None]:
     try:
         listed = httpx.get(f"{url.rstrip('/')}/models", headers=headers, timeout=20).json()["data"]
         sizes = {str(one["id"]): one.get("max_model_len") for one in listed}
-    except (
-        httpx.ConnectError
-    ) as slip:  # nobody is there: the questions that follow would be retried for minutes
+    except httpx.ConnectError as slip:
+        # Nobody is there: the questions that follow would be retried for minutes.
         raise Unavailable(
             f"No server answers at {url} ({slip}). Start it, or mend --url.", needs=url
         ) from None

@@ -14,12 +14,7 @@ from agentsys.analysis.statistics.outcome_grid import ErrorRule
 from agentsys.analysis.tables.results_report import variants_of
 from agentsys.analysis.tables.table_writers import OutputFormat
 from agentsys.cli.cli_output import FormatOption, OutOption, write_output
-from agentsys.cli.stored_runs import (
-    ErrorsOption,
-    NamesOption,
-    print_unfinished,
-    read_stored_runs,
-)
+from agentsys.cli.stored_runs import ErrorsOption, NamesOption, print_unfinished, read_stored_runs
 from agentsys.errors import ConfigError, unknown_name
 from agentsys.records.case_reader import LoadedCases
 from agentsys.records.names_file import RunNames

@@ -48,7 +48,7 @@ IN_FIELD_OPENING = "The full text of this entry, for every text field that asks 
 """Opening words of the adaptive attack that wants its payload in a declared field."""
 
 TASK_POLICY_ROLE = "task_policy"
-"""Asked by `agentsys_typed_derived` (agentsys.defense.typed.derived_policy)."""
+"""Asked by `agentsys_typed_derived` (agentsys.defense.typed.value_judge)."""
 
 STATUS_FIELD = "status"
 """The field that acting calls declare; a simulated worker always answers it with `done`."""

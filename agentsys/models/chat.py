@@ -160,7 +160,6 @@ class ChatModel(Protocol):
     @property
     def name(self) -> str:
         """The name the model has in configs, records and tables."""
-        ...
 
     def complete(self, request: ChatRequest) -> ChatReply:
         """Answer one request.
@@ -168,7 +167,6 @@ class ChatModel(Protocol):
         Raises:
             ModelError: If the provider failed; its kind says whether to retry, end the case or the run.
         """
-        ...
 
 
 @dataclass
@@ -189,7 +187,6 @@ class SceneModel(ChatModel, Protocol):
 
     def for_scene(self, scene: Scene) -> ChatModel:
         """The model to use for one case; it may hold state of that case."""
-        ...
 
 
 @runtime_checkable
@@ -198,7 +195,6 @@ class WarmableModel(Protocol):
 
     def warm_up(self) -> None:
         """Do so now; in the first case it would count as that case's time. Called again, it does nothing."""
-        ...
 
 
 @runtime_checkable
@@ -211,7 +207,6 @@ class RecordedInjectionModel(Protocol):
         Raises:
             ModelError: If there is no recorded run for the scene.
         """
-        ...
 
     def recorded_results(self, scene: Scene) -> Sequence[RecordedResult]:
         """What each tool call of the recorded run returned, in order.
@@ -219,7 +214,6 @@ class RecordedInjectionModel(Protocol):
         Raises:
             ModelError: If there is no recorded run for the scene.
         """
-        ...
 
 
 @dataclass(frozen=True)

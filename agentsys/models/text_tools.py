@@ -19,12 +19,7 @@ from agentdojo.types import ChatAssistantMessage, ChatMessage, ChatToolResultMes
 from agentsys.base.json_values import to_json_bytes
 from agentsys.models.chat import ChatRequest, ModelError, ToolSpec, text_of
 from agentsys.models.prompted_tools import to_json_lines
-from agentsys.models.providers.wire_parts import (
-    arguments_json,
-    clean_json,
-    parse_json,
-    result_text,
-)
+from agentsys.models.providers.wire_parts import arguments_json, clean_json, parse_json, result_text
 
 ProtocolName = Literal["agentdojo", "agentdojo+", "llama3", "hermes"]
 ToolRole = Literal["tool", "user", "input", "ipython"]

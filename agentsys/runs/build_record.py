@@ -19,7 +19,6 @@ from agentdojo.types import ChatMessage
 from agentsys.abilities import DeclaresFacts
 from agentsys.base.grouping import group_by
 from agentsys.base.json_values import to_plain_data
-from agentsys.benchmarks.case_watch import ExposureWatch
 from agentsys.benchmarks.environment_loader import hash_suite_data
 from agentsys.benchmarks.repeatable_tools import find_clock_start
 from agentsys.contracts import Suite
@@ -28,7 +27,6 @@ from agentsys.models.trace import ModelCall, Span, Tracer
 from agentsys.records.schema import (
     AttemptFacts,
     CaseRecord,
-    Exposure,
     Receipt,
     RoleUsage,
     SearchFacts,
@@ -36,6 +34,7 @@ from agentsys.records.schema import (
     StoredSpan,
     is_simulated_id,
 )
+from agentsys.runs.case_watch import ExposureWatch
 from agentsys.runs.plan import Job
 from agentsys.runs.run_totals import CaseEnd
 from agentsys.runs.settings import code_versions
@@ -118,7 +117,7 @@ def _build_case_record(run: CaseRun) -> CaseRecord:
         utility=run.utility,
         security=run.security,
         scored_attempt=scored,
-        exposure=Exposure(**vars(run.watch.summarize())),
+        exposure=run.watch.summarize(),
         usage=usage,
         spans=[to_stored_span(span, scored) for span in run.tracer.spans],
         noop=run.noop,

@@ -45,7 +45,6 @@ class Scriptable(Protocol):
         self, playbook: Callable[[], Playbook], roles: Mapping[str, SimulatedRole]
     ) -> ChatModel:
         """A copy that can play these roles, and makes itself the script when it needs it."""
-        ...
 
 
 def give_script(benchmark: Benchmark, players: Iterable[object], model: ChatModel) -> ChatModel:

@@ -7,7 +7,7 @@ import re
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from copy import copy, deepcopy
+from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -16,13 +16,10 @@ from typing import Any
 from hydra import compose as hydra_compose
 from hydra import initialize_config_dir
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
-from hydra._internal.config_repository import ConfigRepository
-from hydra.core.config_search_path import ConfigSearchPath
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import ChoiceSweep, Glob, Override, OverrideType
 from hydra.errors import HydraException
-from hydra.plugins.config_source import ConfigResult
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
@@ -56,7 +53,7 @@ _APPLICATIONS = (
 )
 """What Hydra composes for applications that it starts itself: half the time, and no part of our configs."""
 # Hydra reads and joins the YAMLs of a combination in a tenth of a second, and a sweep has thousands of few
-# choices: files as read, and what choices come to, are kept as long as no file changes.
+# choices: what choices come to is kept as long as no file changes.
 _MOST_KEPT = 256
 """Combinations kept before any value is set; a sweep may have thousands, of 0.1 MB each."""
 _Stamps = tuple[tuple[str, int, int], ...]
@@ -259,32 +256,10 @@ class Composition:
 
 @dataclass(frozen=True)
 class _ComposedFiles:
-    files: dict[str, ConfigResult] = field(default_factory=dict)
-    """Name of a config -> as it was read."""
     composed: dict[tuple[str, ...], Composition] = field(default_factory=dict)
     """Overrides that choose -> what they come to, before any value is set."""
     shipped: dict[tuple[str, str], Mapping[str, Any]] = field(default_factory=dict)
     """Group and choice -> its YAML, before any override."""
-
-
-class _KeptFiles(ConfigRepository):
-    """Reads configs for Hydra, which parses its own and ours anew for each combination otherwise."""
-
-    def __init__(self, places: ConfigSearchPath, kept: dict[str, ConfigResult]) -> None:
-        super().__init__(places)
-        self._kept = kept
-
-    def __deepcopy__(self, memo: object) -> _KeptFiles:
-        return copy(self)
-
-    def load_config(self, config_path: str) -> ConfigResult | None:
-        """Read a config, or give a copy of the one that was read before; Hydra writes into it."""
-        if config_path not in self._kept:
-            read = super().load_config(config_path)
-            if read is None:
-                return None
-            self._kept[config_path] = read
-        return deepcopy(self._kept[config_path])
 
 
 class Composer:
@@ -298,9 +273,6 @@ class Composer:
         files = [path for folder in self._folders for path in sorted(folder.resolve().rglob("*.yaml"))]
         stamps = [(str(path), stat.st_size, stat.st_mtime_ns) for path in files for stat in [path.stat()]]
         self._kept = _load_composed(tuple(stamps))
-        loader = GlobalHydra.instance().config_loader()
-        assert isinstance(loader, ConfigLoaderImpl)
-        loader.repository = _KeptFiles(loader.get_search_path(), self._kept.files)
 
     def __call__(self, overrides: Sequence[str]) -> Composition:
         """One combination.

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from agentsys.abilities import NamesExclusions, NamesTasks, PicksPairs, SparesUserTasks
 from agentsys.attacks.attack_search import is_searched
-from agentsys.base.grouping import group_by
+from agentsys.base.grouping import group_by, join_names
 from agentsys.contracts import AttackKind
 from agentsys.errors import ConfigError, unknown_name
 from agentsys.records.case import Case
@@ -283,8 +283,7 @@ def _warn_unmatched(cells: Iterable[Cell]) -> None:
     for attack, found in named.items():
         nowhere = sorted(set.intersection(*found))
         if nowhere:
-            more = f" and {len(nowhere) - _MAX_NAMED} more" if len(nowhere) > _MAX_NAMED else ""
-            which, name = f"{', '.join(nowhere[:_MAX_NAMED])}{more}", ascii(attack).strip("'")
+            which, name = join_names(nowhere, _MAX_NAMED), ascii(attack).strip("'")
             _log.warning("%s: %d texts are for tasks that are not there: %s.", name, len(nowhere), which)
 
 

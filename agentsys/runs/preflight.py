@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from agentsys.abilities import NeedsOwnModels, NeedsReadingTest
+from agentsys.base.grouping import join_names
 from agentsys.contracts import Defense
 from agentsys.errors import ConfigError, Unavailable
 from agentsys.models.budget import UsageLog
@@ -141,14 +142,9 @@ def refusal_error(obstacles: Sequence[BlockedCell], cells: int) -> ConfigError:
     )
 
 
-_MAX_NAMES = 4
-
-
 def _blocked_names(obstacles: Sequence[BlockedCell], why: str) -> str:
     labels = [one.settings.labels for one in obstacles if str(one.missing) == why]
-    names = list(dict.fromkeys(f"{one['model']} / {one['defense']}" for one in labels))
-    more = len(names) - _MAX_NAMES
-    return ", ".join(names[:_MAX_NAMES]) + (f" and {more} more" if more > 0 else "")
+    return join_names(f"{one['model']} / {one['defense']}" for one in labels)
 
 
 def find_first_trouble(

@@ -112,9 +112,8 @@ def make_label(
     differing = [k for k in keys if k not in opened and (before.get(k) != after.get(k) or k in stated)]
     changed = [f"+{k}={without_credentials(str(after.get(k)))}" for k in differing]
     name, file = values.get("name") or choice, values.get("file")
-    if (
-        not values.get("name") and isinstance(file, str) and file
-    ):  # of an attack: `cached-mine` for `mine.json`
+    # Of an attack: `cached-mine` for `mine.json`.
+    if not values.get("name") and isinstance(file, str) and file:
         found = load_class("attack", values)
         own = found.name_of_file(Path(file)) if isinstance(found, NamesFromFile) else Path(file).stem
         name = f"{choice}-{own}"

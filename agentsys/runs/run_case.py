@@ -32,7 +32,6 @@ from agentsys.abilities import (
 from agentsys.attacks.attack_search import searches_texts
 from agentsys.attacks.attacker_search import choose_start_attack
 from agentsys.attacks.injection_vectors import drop_tool_places
-from agentsys.benchmarks.case_watch import ExposureWatch
 from agentsys.benchmarks.environment_loader import InjectionBreaksEnvironment
 from agentsys.benchmarks.repeatable_tools import (
     CaseRandom,
@@ -45,14 +44,7 @@ from agentsys.benchmarks.repeatable_tools import (
 )
 from agentsys.benchmarks.scoring import are_equal, deep_copy
 from agentsys.benchmarks.traced_tools import TracedRuntime, add_receipts, book_runs_on, writes_receipts
-from agentsys.contracts import (
-    AttackKind,
-    FinishedCase,
-    InjectionTask,
-    NotInjectable,
-    Suite,
-    UserTask,
-)
+from agentsys.contracts import AttackKind, FinishedCase, InjectionTask, NotInjectable, Suite, UserTask
 from agentsys.errors import ConfigError
 from agentsys.models.chat import ChatModel, Consequence, ModelCodeFailed, ModelError, Scene, user
 from agentsys.models.pipeline_elements import (
@@ -64,6 +56,7 @@ from agentsys.models.pipeline_elements import (
 )
 from agentsys.models.trace import Span, Tracer, use_tracer
 from agentsys.runs.build_record import CaseRun, format_traceback, new_case_run
+from agentsys.runs.case_watch import ExposureWatch
 from agentsys.runs.plan import Job
 
 _log = logging.getLogger(__name__)

@@ -15,12 +15,7 @@ from agentsys.records.schema import CaseRecord, SearchFacts
 from agentsys.runs.build_record import CaseRun, build_case_end, new_case_run
 from agentsys.runs.claims import Claims
 from agentsys.runs.plan import Job
-from agentsys.runs.run_case import (
-    SearchFailed,
-    SearchStopped,
-    play_case,
-    run_guarded,
-)
+from agentsys.runs.run_case import SearchFailed, SearchStopped, play_case, run_guarded
 from agentsys.runs.run_totals import CaseEnd
 from agentsys.runs.search_plan import (
     SearchKey,

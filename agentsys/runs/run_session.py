@@ -21,12 +21,7 @@ from agentsys.runs.cell import Cell, CellBuilder
 from agentsys.runs.claims import Claims
 from agentsys.runs.compose import compose
 from agentsys.runs.plan import Job, Plan, list_cells, plan_cases
-from agentsys.runs.preflight import (
-    BlockedCell,
-    find_unreachable_cells,
-    refusal_error,
-    run_reading_tests,
-)
+from agentsys.runs.preflight import BlockedCell, find_unreachable_cells, refusal_error, run_reading_tests
 from agentsys.runs.run_totals import Listener, RunOutcome
 from agentsys.runs.search_plan import artefact_path, attempt_folders, check_searches
 from agentsys.runs.settings import ExecutorKind, Settings

@@ -15,13 +15,7 @@ from typing import Any, NamedTuple, cast
 import orjson
 from pydantic import ValidationError
 
-from agentsys.attacks.attack_search import (
-    Attempt,
-    AttemptPosition,
-    Judgement,
-    Proposal,
-    SearchedAttack,
-)
+from agentsys.attacks.attack_search import Attempt, AttemptPosition, Judgement, Proposal, SearchedAttack
 from agentsys.attacks.injection_vectors import find_injectable_vectors
 from agentsys.attacks.search_options import TRANSFER, Artefact, ArtefactEntry, read_artefact
 from agentsys.base.atomic_file import write_atomically

@@ -30,13 +30,7 @@ from agentsys.models.trace import Span, Tracer, span
 from agentsys.records.schema import UNFINISHED, AttemptFacts, CaseRecord, EarlyProposal
 from agentsys.runs.build_record import CaseRun, build_agentdojo_fields, build_record, new_case_run
 from agentsys.runs.plan import Job
-from agentsys.runs.run_case import (
-    SearchFailed,
-    SearchStopped,
-    case_scene,
-    play_case,
-    run_guarded,
-)
+from agentsys.runs.run_case import SearchFailed, SearchStopped, case_scene, play_case, run_guarded
 from agentsys.runs.search_plan import (
     StoredAttempt,
     fill_vectors,

@@ -15,13 +15,15 @@ import sys
 import sysconfig
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
-from importlib.metadata import PackageNotFoundError, distribution, packages_distributions, requires
+from importlib.metadata import PackageNotFoundError, distribution, packages_distributions
 from importlib.util import find_spec
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from agentsys.base.python_parser import parse_module
+from agentsys.errors import DISTRIBUTION
+from agentsys.extensions import read_requirements
 
 _OURS = {"agentsys", "baselines"}
 _INSTALLED = {"site-packages", "dist-packages"}
@@ -270,12 +272,7 @@ def _forget_modules(files: Iterable[Path]) -> None:
 @lru_cache(maxsize=1)
 def _own_requirements() -> frozenset[str]:
     """Top-level modules of agentsys and of what it needs in every installation."""
-    names = [
-        re.split(r"[^\w.-]", line, maxsplit=1)[0]
-        for line in requires("agentsys-bench") or ()
-        if "extra" not in line
-    ]
-    ours = {_normalize(name) for name in (*names, "agentsys-bench")}
+    ours = {_normalize(name) for name in (*read_requirements().get(None, ()), DISTRIBUTION)}
     return frozenset(
         top for top, owners in packages_distributions().items() if ours & {*map(_normalize, owners)}
     )

@@ -6,8 +6,8 @@ import re
 from collections.abc import Sequence
 from enum import StrEnum
 
+from agentsys.base.json_values import scalar_leaves
 from agentsys.simulated.playbook_index import GoalScript
-from agentsys.simulated.script_grounding import scalar_leaves
 from agentsys.simulated.text_matching import words_pattern
 
 

@@ -17,6 +17,7 @@ from typing import Any
 import yaml
 from agentdojo.types import ChatMessage
 
+from agentsys.base.json_values import map_leaves, scalar_leaves
 from agentsys.models.chat import ChatRequest, text_of
 from agentsys.simulated.playbook_index import Fact, GoalScript, Quote, ScriptedCall
 from agentsys.simulated.text_matching import decode_base64_parts, fold_decoded, fold_text, occurs_in
@@ -223,7 +224,9 @@ def ground_arguments(
     """A fresh copy of the arguments in which every value that has not been seen is a placeholder."""
     within = "\n".join(form for leaf in scalar_leaves(args) for form in leaf_forms(leaf))
     replaced = fact_replacements(facts, within, readings, believes=believes)
-    return {name: _replace_values(value, replaced) for name, value in args.items()}
+    return {
+        name: map_leaves(value, lambda leaf: _replace_leaf(leaf, replaced)) for name, value in args.items()
+    }
 
 
 def leaf_forms(leaf: object) -> list[str]:
@@ -237,20 +240,7 @@ def leaf_forms(leaf: object) -> list[str]:
     return [str(leaf)]
 
 
-def scalar_leaves(value: object) -> list[object]:
-    """The scalars inside a JSON value, in order."""
-    if isinstance(value, Mapping):
-        return [leaf for item in value.values() for leaf in scalar_leaves(item)]
-    if isinstance(value, list | tuple):
-        return [leaf for item in value for leaf in scalar_leaves(item)]
-    return [value]
-
-
-def _replace_values(value: Any, replaced: Mapping[str, str]) -> Any:
-    if isinstance(value, Mapping):
-        return {name: _replace_values(item, replaced) for name, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_replace_values(item, replaced) for item in value]
+def _replace_leaf(value: Any, replaced: Mapping[str, str]) -> Any:
     if isinstance(value, str):
         return replace_facts(value, replaced)
     told = next((replaced[form] for form in leaf_forms(value) if form in replaced), None)

@@ -215,7 +215,6 @@ class SimulatedRole(Protocol):
 
     def __call__(self, request: ChatRequest, knowledge: SimulatedKnowledge, /) -> ChatAssistantMessage:
         """The reply. Must depend on the request and the knowledge alone."""
-        ...
 
 
 _OWN_ATTRIBUTE = "is_own_request"

@@ -18,6 +18,7 @@ from typing import Any
 from agentdojo.functions_runtime import FunctionCall
 from agentdojo.types import ChatAssistantMessage, ChatMessage
 
+from agentsys.base.json_values import map_leaves
 from agentsys.models.chat import ChatRequest, assistant, text_of, tool_message
 from agentsys.models.prompted_tools import ActionSyntaxError, find_json_block, read_action
 from agentsys.models.trace import ACTING_ROLES
@@ -50,13 +51,6 @@ def _rewrite_json(text: str, change: Callable[[Any], Any]) -> str:
     value = json.loads(text)
     changed = change(value)
     return text if changed == value else json.dumps(changed, ensure_ascii=False)
-
-
-def _map_leaves(value: Any, change: Callable[[Any], Any]) -> Any:
-    """Data with each value changed that is no object and no list."""
-    if isinstance(value, Mapping):
-        return {key: _map_leaves(below, change) for key, below in value.items()}
-    return [_map_leaves(below, change) for below in value] if isinstance(value, list) else change(value)
 
 
 def _map_quotes(value: Any, change: Callable[[list[str]], list[str]]) -> Any:
@@ -247,7 +241,7 @@ def _add_wrong_quote(quotes: list[str], reply: CleanReply) -> list[str]:
 
 def _quote_numbers(reply: CleanReply) -> CleanReply:
     calls = reply.message["tool_calls"] or ()
-    return reply.with_calls([_with_args(call, _map_leaves(call.args, _stringify_number)) for call in calls])
+    return reply.with_calls([_with_args(call, map_leaves(call.args, _stringify_number)) for call in calls])
 
 
 def _alias_types(reply: CleanReply) -> CleanReply:
@@ -260,7 +254,7 @@ def _alias_types(reply: CleanReply) -> CleanReply:
 
     return reply.with_calls(
         [
-            _with_args(c, {k: _map_leaves(v, alias) if k == INTENT else v for k, v in c.args.items()})
+            _with_args(c, {k: map_leaves(v, alias) if k == INTENT else v for k, v in c.args.items()})
             for c in calls
         ]
     )
@@ -300,7 +294,7 @@ _QUOTE_SLIPS: Mapping[str, Callable[[list[str], CleanReply], list[str]]] = {
     "partial_quotes": lambda qs, reply: [keep_first_half(q) for q in qs],
 }
 _JSON_SLIPS: Mapping[str, Callable[[str], str]] = {
-    "numbers_as_strings": lambda text: _rewrite_json(text, lambda data: _map_leaves(data, _stringify_number)),
+    "numbers_as_strings": lambda text: _rewrite_json(text, lambda data: map_leaves(data, _stringify_number)),
     "trailing_commas": add_trailing_comma,
 }
 """Changes of JSON, also of the action in what an agent says."""

@@ -85,9 +85,8 @@ def occurs_in(needle: str, hay: str) -> bool:
 
 @lru_cache(maxsize=1024)
 def _compile_whole(needle: str) -> re.Pattern[str]:
-    literal = re.escape(
-        needle
-    )  # first, so that it is found fast; what must not stand before it is looked at then
+    # First, so that it is found fast; what must not stand before it is looked at then.
+    literal = re.escape(needle)
     pattern = literal + (rf"(?<!\w{literal})" if re.match(r"\w", needle) else "")
     pattern += r"(?!\w)" if re.match(r"\w", needle[-1]) else ""
     if needle.isdigit():

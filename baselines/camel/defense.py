@@ -12,11 +12,12 @@ from agentdojo.agent_pipeline.basic_elements import InitQuery
 from agentdojo.task_suite.task_suite import TaskSuite
 from agentdojo.types import ChatAssistantMessage, ChatMessage
 
+from agentsys.base.json_values import scalar_leaves
 from agentsys.base.option_checks import check_options
 from agentsys.models.chat import ChatModel, ChatRequest, ToolSpec, assistant, text_of
 from agentsys.models.pipeline_elements import default_system_message, named_pipeline
 from agentsys.simulated.playbook_index import Fact, TaskScript
-from agentsys.simulated.script_grounding import MAX_ATTEMPTS, PLACEHOLDER, leaf_forms, scalar_leaves
+from agentsys.simulated.script_grounding import MAX_ATTEMPTS, PLACEHOLDER, leaf_forms
 from agentsys.simulated.simulated_role import SimulatedKnowledge, SimulatedRole, mark_own_requests
 from agentsys.simulated.tool_offers import PARAMETER_REQUESTS, find_twins
 from baselines.camel.camel_agent import PROGRAM_CONTRACT, ROLE, CamelAgent, CamelSettings

@@ -164,7 +164,6 @@ class ClassifierNetwork(Protocol):
 
     def logits(self, ids: NDArray[np.int64], mask: NDArray[np.int64]) -> NDArray[Any]:
         """Shape `(n, labels)` from token ids and attention mask of shape `(n, length)`."""
-        ...
 
 
 class _Scores:

@@ -32,11 +32,9 @@ class Detector(Protocol):
     @property
     def name(self) -> str:
         """The name in records, e.g. the model's id and revision."""
-        ...
 
     def score(self, texts: Sequence[str]) -> list[float]:
         """One probability (0.0 to 1.0) per text that it holds an injection; none depends on the others."""
-        ...
 
 
 @runtime_checkable
@@ -45,7 +43,6 @@ class WindowedDetector(Detector, Protocol):
 
     def score_windows(self, texts: Sequence[str]) -> list[list[float]]:
         """Per text the probabilities of its windows, in order; at least one each."""
-        ...
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from agentdojo.functions_runtime import FunctionCall
 from agentdojo.task_suite.task_suite import TaskSuite
 from agentdojo.types import ChatAssistantMessage, ChatToolResultMessage
 
+from agentsys.base.json_values import map_leaves, scalar_leaves
 from agentsys.base.option_checks import check_options
 from agentsys.models.chat import ChatModel, ChatRequest, assistant, text_of
 from agentsys.models.pipeline_elements import default_system_message, named_pipeline
@@ -23,7 +24,6 @@ from agentsys.simulated.script_grounding import (
     find_fact,
     leaf_forms,
     read_tool_result,
-    scalar_leaves,
 )
 from agentsys.simulated.scripted_agent import play_plain_agent
 from agentsys.simulated.simulated_role import SimulatedKnowledge, SimulatedRole, mark_own_requests
@@ -139,15 +139,14 @@ class _ScriptWalk:
 
     def _insert_names(self, value: Any) -> Any:
         """A scripted value in which names stand for what was asked for."""
-        if isinstance(value, Mapping):
-            return {key: self._insert_names(held) for key, held in value.items()}
-        if isinstance(value, list | tuple):
-            return [self._insert_names(held) for held in value]
-        if isinstance(value, str):
-            for fact in sorted(self.known, key=len, reverse=True):
-                value = value.replace(fact, self.known[fact])
-            return value
-        return next((self.known[form] for form in leaf_forms(value) if form in self.known), value)
+        return map_leaves(value, self._insert_name)
+
+    def _insert_name(self, leaf: Any) -> Any:
+        if not isinstance(leaf, str):
+            return next((self.known[form] for form in leaf_forms(leaf) if form in self.known), leaf)
+        for fact in sorted(self.known, key=len, reverse=True):
+            leaf = leaf.replace(fact, self.known[fact])
+        return leaf
 
     def _write_call(self, function: str, args: dict[str, Any]) -> ChatAssistantMessage:
         call = FunctionCall(function=function, args=args, id=f"call_{len(self.request.messages)}")

@@ -22,14 +22,7 @@ from agentsys.models.chat import ChatModel, ChatRequest, assistant, text_of, too
 from agentsys.models.pipeline_elements import LoopState, LoopStep, ToolsElement, parse_list_text, tool_specs
 from agentsys.models.text_tools import explain_unread_call
 from agentsys.models.trace import current_tracer, span
-from agentsys.models.untrusted import (
-    ForeignFunction,
-    Reader,
-    ToolError,
-    ToolOutcome,
-    Untrusted,
-    read_error,
-)
+from agentsys.models.untrusted import ForeignFunction, Reader, ToolError, ToolOutcome, Untrusted, read_error
 from baselines.defense_bases import warn_once
 from baselines.fides.fides_policy import (
     CallArgument,

@@ -11,9 +11,9 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from agentsys.base.json_values import map_texts
 from agentsys.models.untrusted import Reader, Untrusted
 from baselines.flow.labelled_values import FlowLabel, join_labels
-from baselines.tool_boundary.result_rewriter import change_texts
 
 VARIABLE_NAME = re.compile(r"#([A-Za-z_]\w*-result-\d+(?:\.[\w .:@-]{1,80})?)#")
 """What a variable looks like."""
@@ -67,7 +67,7 @@ class HiddenValues:
         def read(name: str) -> Any:  # For a tool or the user: the planner is not shown what comes of it.
             return self.variables[name].raw.open_for(Reader.GATE)
 
-        return change_texts(value, expand)
+        return map_texts(value, expand)
 
     def label_argument(self, value: Any, conversation: FlowLabel) -> FlowLabel:
         """Join the conversation's label and those of the variables that an argument names."""

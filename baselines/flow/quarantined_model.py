@@ -12,12 +12,13 @@ from typing import Any, TypeVar
 from agentdojo.types import ChatAssistantMessage
 from pydantic import BaseModel, ValidationError
 
+from agentsys.base.json_values import scalar_leaves
 from agentsys.models.chat import ChatModel, ChatRequest, assistant, system, text_of, user
 from agentsys.models.loose_json import find_outer_objects
 from agentsys.models.reply_contract import ReplyContract
 from agentsys.models.trace import span
 from agentsys.simulated.playbook_index import GoalScript
-from agentsys.simulated.script_grounding import PLACEHOLDER, find_fact, scalar_leaves
+from agentsys.simulated.script_grounding import PLACEHOLDER, find_fact
 from agentsys.simulated.simulated_role import SimulatedKnowledge
 
 ROLE = "query"

@@ -17,6 +17,7 @@ import numpy as np
 import yaml
 from agentdojo.types import ChatAssistantMessage
 
+from agentsys.base.json_values import scalar_leaves
 from agentsys.base.option_checks import AtLeast1
 from agentsys.models.chat import (
     ChatModel,
@@ -33,7 +34,7 @@ from agentsys.models.providers.wire_parts import parse_json
 from agentsys.models.reply_contract import ReplyContract
 from agentsys.models.trace import span
 from agentsys.simulated.playbook_index import ScriptedCall, TaskScript
-from agentsys.simulated.script_grounding import leaf_forms, scalar_leaves
+from agentsys.simulated.script_grounding import leaf_forms
 from agentsys.simulated.simulated_role import SimulatedKnowledge, SimulatedRole
 from agentsys.simulated.tool_offers import join_descriptions
 from baselines.melon.embedders import CharNgrams

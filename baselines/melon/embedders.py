@@ -21,12 +21,7 @@ from agentsys.models.chat import ChatReply, ChatRequest, Usage, assistant, text_
 from agentsys.models.pricing import Price, cost_usd
 from agentsys.models.providers.openai import OpenAIModel
 from agentsys.models.providers.openai_wire import parse_body
-from agentsys.models.providers.wire_parts import (
-    as_mapping,
-    clean_json,
-    malformed_reply,
-    token_count,
-)
+from agentsys.models.providers.wire_parts import as_mapping, clean_json, malformed_reply, token_count
 from agentsys.models.wrappers.accounting import MeteredModel, RecordingModel, RetryingModel, RetryPolicy
 from agentsys.models.wrappers.rate_limit import RateLimitedModel, RateLimiter
 
@@ -175,7 +170,6 @@ class Embedder(Protocol):
         Raises:
             ModelError: If it cannot; nothing is then executed.
         """
-        ...
 
 
 def build_embedder(name: str, openai: Mapping[str, Any]) -> Embedder:

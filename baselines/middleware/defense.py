@@ -22,7 +22,7 @@ from pydantic import BaseModel
 from agentsys.abilities import DescribesItself, NamesPrompts, Rehearsable
 from agentsys.contracts import Defense, Suite
 from agentsys.errors import ConfigError
-from agentsys.models.chat import ChatModel, ChatReply, ChatRequest, text_of
+from agentsys.models.chat import ChatModel, ChatReply, ChatRequest, ModelWrapper, text_of
 from agentsys.models.pipeline_elements import (
     LoopState,
     LoopStep,
@@ -157,22 +157,17 @@ NOT_AVAILABLE = "Not Available: "
 """Begins every replaced value in a returned object, as return gates expect it of a missing one."""
 
 
-class GuardedModel:
+class GuardedModel(ModelWrapper):
     """A model whose replies in the roles of inner agents are screened for contagion, if they end its work.
 
     In a JSON object each text is screened by itself, so that the object keeps its form.
     """
 
     def __init__(self, model: ChatModel, roles: Sequence[str]) -> None:
-        self.model = model
+        super().__init__(model)
         self.roles = frozenset(roles)
         self.session: GuardSession | None = None
         """The conversation under way; set anew for each run of the pipeline."""
-
-    @property
-    def name(self) -> str:
-        """The model's own name."""
-        return self.model.name
 
     def complete(self, request: ChatRequest) -> ChatReply:
         """Answer one request."""

@@ -17,6 +17,7 @@ from typing import Any, Literal
 from agentdojo.functions_runtime import FunctionCall
 from agentdojo.types import ChatMessage, ChatToolResultMessage
 
+from agentsys.base.json_values import map_leaves
 from agentsys.base.option_checks import AtLeast0
 from agentsys.models.chat import ChatModel, ChatRequest, ToolSpec, system, user
 from agentsys.models.pipeline_elements import describe_tool, tool_specs
@@ -236,8 +237,15 @@ def split_made_up(extracted: str, raw: str) -> tuple[str, list[str]]:
 
     Layout and number format aside; an extraction that is no JSON stays as it is.
     """
-    value, made_up = read_json_text(extracted), list[str]()
-    left = _replace_made_up(value, _fold_text(raw), made_up)
+    value, made_up, hay = read_json_text(extracted), list[str](), _fold_text(raw)
+
+    def check(leaf: Any) -> Any:
+        if leaf is None or isinstance(leaf, bool) or _fold_text(str(leaf)) in hay:
+            return leaf
+        made_up.append(str(leaf)[:_LONGEST_FLAGGED])
+        return None
+
+    left = map_leaves(value, check)
     return (extracted if value is None else json.dumps(left, ensure_ascii=False)), made_up
 
 
@@ -254,18 +262,6 @@ def keep_declared_types(extracted: str, expected: Expectation) -> tuple[str, lis
             wrong.append(name)
     left = {name: None if name in wrong else item for name, item in value.items()}
     return json.dumps(left, ensure_ascii=False), wrong
-
-
-def _replace_made_up(value: Any, hay: str, made_up: list[str]) -> Any:
-    """The value with null for leaves that do not stand in a folded text, which are added to a list."""
-    if isinstance(value, dict):
-        return {name: _replace_made_up(item, hay, made_up) for name, item in value.items()}
-    if isinstance(value, list):
-        return [_replace_made_up(item, hay, made_up) for item in value]
-    if value is None or isinstance(value, bool) or _fold_text(str(value)) in hay:
-        return value
-    made_up.append(str(value)[:_LONGEST_FLAGGED])
-    return None
 
 
 _NO_CENTS = re.compile(r"(\d)\.0+\b")

@@ -6,7 +6,7 @@ Parts of questions to guard models come first: marks around what others wrote, a
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
@@ -18,6 +18,7 @@ from agentdojo.types import (
     text_content_block_from_string,
 )
 
+from agentsys.base.json_values import map_texts, scalar_leaves
 from agentsys.models.chat import ChatRequest, text_of
 from agentsys.models.providers.wire_parts import result_text
 from agentsys.models.trace import current_tracer, span
@@ -124,11 +125,11 @@ class StringLeaves:
 
     def list_strings(self) -> list[str]:
         """Every string, in order of place; keys are none."""
-        return list(_iterate_strings(self.data))
+        return [leaf for leaf in scalar_leaves(self.data) if isinstance(leaf, str)]
 
     def replace_strings(self, change: Callable[[str], str]) -> str:
         """The text with strings changed, asked about once each, in order; the very bytes where none is."""
-        changed = change_texts(self.data, change)
+        changed = map_texts(self.data, change)
         if changed == self.data:
             return self.text
         return changed if isinstance(changed, str) else str(yaml.safe_dump(changed)).strip()
@@ -147,23 +148,6 @@ def read_leaves(text: str) -> StringLeaves:
 def _may_be_data(text: str) -> bool:
     # An anchor could unfold without end; what tools return as data has one only where AgentDojo writes it.
     return "&" not in text and (text.startswith(_STRUCTURED) or ": " in text or ":\n" in text)
-
-
-def _iterate_strings(data: Any) -> Iterator[str]:
-    if isinstance(data, str):
-        yield data
-    elif isinstance(data, dict | list):
-        for item in data.values() if isinstance(data, dict) else data:
-            yield from _iterate_strings(item)
-
-
-def change_texts(data: Any, change: Callable[[str], Any]) -> Any:
-    """Nested data with every text in it changed; keys stay."""
-    if isinstance(data, str):
-        return change(data)
-    if isinstance(data, Mapping):
-        return {key: change_texts(item, change) for key, item in data.items()}
-    return [change_texts(item, change) for item in data] if isinstance(data, list | tuple) else data
 
 
 OnDoubt = Literal["withhold", "keep"]

@@ -11,9 +11,9 @@ from agentsys.attacks.red_team.encoded_attack import TEXT_CODES, EncodedAttack
 from agentsys.attacks.search_attacks import PairAttack
 from agentsys.attacks.text_attacks import NoAttack, TemplateAttack
 from agentsys.benchmarks.agentdojo import AgentDojo
-from agentsys.benchmarks.case_watch import ExposureWatch
 from agentsys.contracts import Victim
 from agentsys.errors import ConfigError
+from agentsys.runs.case_watch import ExposureWatch
 
 SUITE = AgentDojo("v1.2.2").suite("banking")
 USER, TASK = SUITE.user_tasks["user_task_0"], SUITE.injection_tasks["injection_task_0"]

@@ -11,8 +11,7 @@ import pytest
 
 from agentsys.attacks.injection_round import InjectionRound, find_first_rounds
 from agentsys.attacks.injection_vectors import find_injectable_vectors
-from agentsys.attacks.registered_attack import RegisteredAttack
-from agentsys.attacks.text_attacks import NoAttack
+from agentsys.attacks.text_attacks import NoAttack, RegisteredAttack
 from agentsys.benchmarks.agentdojo import AgentDojo
 from agentsys.contracts import NotInjectable, Victim
 from agentsys.errors import ConfigError

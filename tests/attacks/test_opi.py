@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from agentsys.attacks.observation_injection import ObservationInjection, write_opi_text
+from agentsys.attacks.text_attacks import ObservationInjection, write_opi_text
 from agentsys.benchmarks.asb.asb_benchmark import ASB
 from agentsys.contracts import Victim
 from agentsys.errors import ConfigError

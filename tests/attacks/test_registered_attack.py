@@ -17,7 +17,7 @@ from agentdojo.functions_runtime import FunctionCall
 from agentdojo.task_suite.load_suites import get_suite
 from agentdojo.task_suite.task_suite import TaskSuite
 
-from agentsys.attacks.registered_attack import RegisteredAttack
+from agentsys.attacks.text_attacks import RegisteredAttack
 from agentsys.benchmarks.agentdojo import AgentDojo
 from agentsys.contracts import NotInjectable, Victim
 from agentsys.errors import ConfigError

@@ -93,17 +93,17 @@ def test_a_file_of_ones_own_is_told_in_place_of_the_defenses_description(tmp_pat
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ({"mode": "both"}, "Unknown attack.mode 'both'"),
+        ({"mode": "both"}, "Unknown attack mode 'both'"),
         ({"feedback": "blackbx"}, "Did you mean blackbox"),
         ({"knowledge": "ful"}, "Did you mean full"),
-        ({"search_on": 0}, "attack.search_on is 0"),
+        ({"search_on": 0}, "attack: search_on is 0"),
         ({"knowledge_file": "/nowhere.txt"}, "cannot be read"),
         ({"streams": 0}, "attack.streams is 0"),
         ({"depth": "5"}, "attack.depth is '5'"),
-        ({"temperature": 3}, "attack.temperature is 3"),
+        ({"temperature": 3}, "attack: temperature is 3"),
         ({"artefact": "/nowhere.json"}, "cannot be read"),
-        ({"artefact": 3}, "attack.artefact is 3; give the name of a file"),
-        ({"seed": "abc"}, "attack.seed is 'abc'; give a whole number"),
+        ({"artefact": 3}, "attack: artefact is 3; give a value of the type string, or null"),
+        ({"seed": "abc"}, "attack: seed is 'abc'; give a value of the type integer, or null"),
     ],
 )
 def test_a_wrong_option_is_one_line(options: dict[str, Any], says: str) -> None:

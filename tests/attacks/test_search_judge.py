@@ -10,13 +10,13 @@ from agentdojo.agent_pipeline.ground_truth_pipeline import GroundTruthPipeline
 from agentdojo.task_suite.load_suites import get_suites
 
 from agentsys.attacks.attack_search import QueryFacts, SearchTask, ToolCall
-from agentsys.attacks.registered_attack import RegisteredAttack
 from agentsys.attacks.search_judge import CALLED, Feedback, judge_query, score_query
+from agentsys.attacks.text_attacks import RegisteredAttack
 from agentsys.benchmarks.agentdojo import AgentDojo
-from agentsys.benchmarks.case_watch import ExposureWatch
 from agentsys.benchmarks.traced_tools import TracedRuntime
 from agentsys.contracts import NotInjectable, Victim
 from agentsys.models.trace import Tracer, use_tracer
+from agentsys.runs.case_watch import ExposureWatch
 from agentsys.runs.search_target import calls_after_exposure, find_ground_truth_calls
 
 IBAN = "GB29NWBK60161331926819"

@@ -17,7 +17,7 @@ from agentsys.audit.audit_report import (
     build_audit_output,
     write_trace_sentences,
 )
-from agentsys.audit.static.static_rows import StaticAudit
+from agentsys.audit.static.static_audit import StaticAudit
 from agentsys.audit.trace_audit import TraceAudit
 from agentsys.audit.trace_rows import AsrRow, BenignHit, TraceCase
 

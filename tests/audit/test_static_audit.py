@@ -7,9 +7,8 @@ from functools import cache, partial
 import pytest
 
 from agentsys.analysis.metrics.task_tags import limits_of
-from agentsys.audit.static.static_audit import audit_benchmark
+from agentsys.audit.static.static_audit import StaticAudit, SuiteAudit, audit_benchmark
 from agentsys.audit.static.static_document import format_task_numbers, write_static_sentences
-from agentsys.audit.static.static_rows import StaticAudit, SuiteAudit
 from agentsys.benchmarks.agentdojo import AgentDojo
 
 VERSIONS = ("v1", "v1.1", "v1.1.1", "v1.1.2", "v1.2", "v1.2.1", "v1.2.2")

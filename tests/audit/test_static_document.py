@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from agentsys.audit.static.mutations import Mutation
+from agentsys.audit.static.static_audit import InjectionTaskAudit, SuiteAudit, UserTaskAudit
 from agentsys.audit.static.static_document import list_attack_findings, list_user_findings
-from agentsys.audit.static.static_rows import InjectionTaskAudit, SuiteAudit, UserTaskAudit
 
 ATTACKS = tuple(f"injection_task_{number}" for number in range(2))
 WRONG = Mutation(2, "create_calendar_event", "title", "title", "required")

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from agentsys.analysis.tables.table_writers import OutputFormat, render_output
 from agentsys.audit.audit_report import AuditReport, build_audit_output
 from agentsys.audit.static.mutations import Mutation, alter_value, classify_argument
+from agentsys.audit.static.static_audit import InjectionTaskAudit, StaticAudit, SuiteAudit, UserTaskAudit
 from agentsys.audit.static.static_document import format_task_numbers, write_static_sentences
-from agentsys.audit.static.static_rows import InjectionTaskAudit, StaticAudit, SuiteAudit, UserTaskAudit
 from agentsys.audit.static.task_checks import iterate_texts, split_words
 
 WRONG = Mutation(2, "send_email", "recipients", "recipient", "required")

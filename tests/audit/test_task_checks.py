@@ -12,8 +12,12 @@ from agentdojo.task_suite.task_suite import TaskSuite, validate_injections
 from pydantic import Field
 
 from agentsys.audit.static.audited_task import CallPlayer, prepare_task
-from agentsys.audit.static.static_audit import audit_injection_task, audit_user_task
-from agentsys.audit.static.static_rows import InjectionTaskAudit, UserTaskAudit
+from agentsys.audit.static.static_audit import (
+    InjectionTaskAudit,
+    UserTaskAudit,
+    audit_injection_task,
+    audit_user_task,
+)
 from agentsys.audit.static.task_checks import VectorWords
 from agentsys.benchmarks.scoring import SuiteTask
 

@@ -10,7 +10,7 @@ from scripted_for_baselines import ScriptedModel, calls, runtime_returning
 
 from agentsys.errors import ConfigError
 from agentsys.models.chat import assistant, text_of
-from baselines.prompt_sandwiching import PromptSandwiching
+from baselines.reworded_task import PromptSandwiching
 
 QUERY = "Pay {rent}, as in {user_task}."
 

@@ -15,8 +15,7 @@ from agentsys.errors import ConfigError
 from agentsys.models.chat import assistant, text_of
 from agentsys.models.pipeline_elements import ModelElement
 from agentsys.models.trace import Tracer, use_tracer
-from baselines.spotlighting import Spotlighting
-from baselines.spotlighting.defense import PRIVATE_USE, SpotlightingCompat
+from baselines.spotlighting import PRIVATE_USE, Spotlighting, SpotlightingCompat
 
 M = PRIVATE_USE
 

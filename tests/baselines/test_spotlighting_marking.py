@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from baselines.spotlighting.defense import PRIVATE_USE, Datamarking, Delimiting, remove_marks
+from baselines.spotlighting import PRIVATE_USE, Datamarking, Delimiting, remove_marks
 
 M = PRIVATE_USE
 FORGERIES = st.text(alphabet="<>ab \n", max_size=40)

@@ -13,7 +13,7 @@ from agentdojo.task_suite.task_suite import TaskSuite
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentsys.attacks.registered_attack import RegisteredAttack
+from agentsys.attacks.text_attacks import RegisteredAttack
 from agentsys.benchmarks.agentdojo import AgentDojo
 from agentsys.benchmarks.environment_loader import (
     _SAME_IN_C,

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from agentsys.benchmarks.case_watch import ExposureWatch
 from agentsys.models.chat import ChatRequest
+from agentsys.runs.case_watch import ExposureWatch
 
 ARCHIVE = Path(__file__).parents[3] / "shared/data/traces/agentdojo-gpt-4o-mini-2024-07-18.tar.gz"
 pytestmark = pytest.mark.skipif(not ARCHIVE.exists(), reason=f"published runs are not at {ARCHIVE}")

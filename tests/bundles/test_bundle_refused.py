@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from agentsys.bundles.bundle_archive import BundledCell, BundleReader, BundleWriter, Manifest
-from agentsys.bundles.confined_process import run_confined
+from agentsys.bundles.check_bundle import run_confined
 from agentsys.bundles.rerun_bundle import insert_paths
 from agentsys.bundles.verify_bundle import check_trust
 from agentsys.errors import ConfigError
@@ -209,7 +209,7 @@ def test_words_that_are_no_paths_pass(tmp_path: Path) -> None:
 _TRIED = """
 import os, socket, tempfile
 from pathlib import Path
-from agentsys.bundles.confined_process import confine_process
+from agentsys.bundles.check_bundle import confine_process
 confine_process()
 def outcome(what):
     try:

@@ -12,8 +12,7 @@ import pytest
 from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
 from agentdojo.task_suite.task_suite import TaskSuite
 
-from agentsys.attacks.registered_attack import RegisteredAttack
-from agentsys.attacks.text_attacks import AdaptiveAttack
+from agentsys.attacks.text_attacks import AdaptiveAttack, RegisteredAttack
 from agentsys.benchmarks.agentdojo import AgentDojo
 from agentsys.benchmarks.ground_truth_playbook import build_playbook
 from agentsys.benchmarks.traced_tools import TracedRuntime

@@ -13,8 +13,7 @@ from agentdojo.functions_runtime import FunctionsRuntime
 from agentdojo.task_suite.task_suite import TaskSuite
 from scripted_for_defense import is_subsequence
 
-from agentsys.attacks.registered_attack import RegisteredAttack
-from agentsys.attacks.text_attacks import AdaptiveAttack
+from agentsys.attacks.text_attacks import AdaptiveAttack, RegisteredAttack
 from agentsys.benchmarks.agentdojo import AgentDojo
 from agentsys.contracts import Attack, NotInjectable, Victim
 from agentsys.defense.sanitizer import cut_spans

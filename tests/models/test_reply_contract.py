@@ -16,6 +16,7 @@ from agentsys.models.chat import system, text_of, user
 from agentsys.models.reply_contract import ReplyContract, UnusableReply
 from agentsys.models.trace import ReplyFlaw, Tracer, span, use_tracer
 from agentsys.models.wrappers.accounting import RecordingModel
+from baselines import firewall
 from baselines.attriguard.attribution_audit import ATTENUATOR_CONTRACTS, JUDGE_CONTRACT
 from baselines.camel.camel_agent import PROGRAM_CONTRACT
 from baselines.camel.suite_world import QUERY_CONTRACT as CAMEL_QUERY
@@ -24,20 +25,19 @@ from baselines.drift.drift_validator import FORMATTER_CONTRACT
 from baselines.drift.drift_validator import JUDGE_CONTRACT as DRIFT_JUDGE
 from baselines.drift.injection_isolator import DETECTOR_CONTRACT
 from baselines.fides.fides_agent import QUERY_CONTRACT as FIDES_QUERY
-from baselines.firewall import firewalls
 from baselines.isolategpt.app_plan import PLAN_CONTRACT
 from baselines.isolategpt.hub import ACTION_CONTRACT
 from baselines.progent.policy_model import DECIDE_CONTRACT, UPDATE_CONTRACT, make_contract
 from baselines.progent.progent_rules import ProgentSettings
 from baselines.progent.prompts import FIRST_CALL
-from baselines.promptarmor.armor_guard import ARMOR_CONTRACT
+from baselines.promptarmor import ARMOR_CONTRACT
 from baselines.result_parsing import result_parser as parsing
 from baselines.tool_filter import FILTER_CONTRACT
 
 CONTRACTS = (
     *(PRIVILEGES_CONTRACT, SANITIZER_CONTRACT, VALIDATOR_CONTRACT, WORKER_CONTRACT),
     *(ARMOR_CONTRACT, *ATTENUATOR_CONTRACTS.values(), JUDGE_CONTRACT),
-    *(firewalls.MINIMIZER_CONTRACT, firewalls.SANITIZER_CONTRACT),
+    *(firewall.MINIMIZER_CONTRACT, firewall.SANITIZER_CONTRACT),
     *(parsing.EXPECTATION_CONTRACT, parsing.EXTRACTION_CONTRACT, parsing.REMOVAL_CONTRACT),
     *(PLANNER_CONTRACT, PERMISSION_CONTRACT, DRIFT_JUDGE, FORMATTER_CONTRACT, DETECTOR_CONTRACT),
     *(make_contract(wording, (), ProgentSettings()) for wording in FIRST_CALL),

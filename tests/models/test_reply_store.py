@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from agentsys.models.wrappers import reply_cache
 from agentsys.models.wrappers.reply_cache import ReplyStore
 
 fcntl = pytest.importorskip("fcntl")
@@ -30,7 +29,7 @@ def test_a_lock_whose_file_was_removed_meanwhile_is_not_taken_for_ours(
         waits.append(descriptor)
         locks(descriptor, how)
 
-    monkeypatch.setattr(reply_cache.fcntl, "flock", lock)
+    monkeypatch.setattr(fcntl, "flock", lock)
     # Somebody else may remove his own, too, just after it was seen.
     monkeypatch.setattr(Path, "exists", lambda _: True)
     with ReplyStore(tmp_path).lock_key(KEY):
@@ -55,7 +54,7 @@ def test_no_file_stays_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fai
         def lock(*_: int) -> None:
             raise OSError(37, "No locks available")
 
-        monkeypatch.setattr(reply_cache.fcntl, "flock", lock)
+        monkeypatch.setattr(fcntl, "flock", lock)
     before = lowest_free()
     for _ in range(3):
         with ReplyStore(tmp_path).lock_key(KEY):

@@ -28,7 +28,7 @@ from agentsys.models.serving.wire_format import RequestRefused, WireRequest
 from agentsys.serve_agent.conversation_router import ConversationLimits
 from agentsys.serve_agent.defended_agent import Dialogue
 from baselines.none import NoDefense
-from baselines.prompt_sandwiching import PromptSandwiching
+from baselines.reworded_task import PromptSandwiching
 
 
 def pages(page: str) -> str:

@@ -19,7 +19,7 @@ from typing import Any
 from agentdojo.types import ChatMessage
 from json_repair import repair_json
 
-from agentsys.attacks.registered_attack import RegisteredAttack
+from agentsys.attacks.text_attacks import RegisteredAttack
 from agentsys.benchmarks.agentdojo import AgentDojo
 from agentsys.contracts import Victim
 from agentsys.models.chat import ChatReply, ChatRequest, assistant, text_of

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from agentsys.attacks.injection_vectors import escape_for_suite, find_injectable_vectors
 from agentsys.attacks.red_team.cache_files import TextKey, read_texts
-from agentsys.attacks.registered_attack import RegisteredAttack
+from agentsys.attacks.text_attacks import RegisteredAttack
 from agentsys.contracts import (
     Attack,
     AttackKind,

@@ -34,7 +34,7 @@ from agentsys.attacks.red_team.chat_injection import (
     read_family,
     render_turns,
 )
-from agentsys.attacks.search_options import SearchOptions, check_count, check_number
+from agentsys.attacks.search_options import check_count, check_number
 from agentsys.errors import require_known_name
 from agentsys.models.chat import ChatModel, ChatRequest
 
@@ -227,7 +227,7 @@ class EvolveAttack(AttackerSearch):
         name: str = "evolve",
         **options: Any,
     ) -> None:
-        super().__init__(name, SearchOptions(**options))
+        super().__init__(name, options)
         self.budget = check_count("attack.budget", budget)
         require_known_name("attack.cells", cells, ["strategy"])
         self.family = family

@@ -26,7 +26,7 @@ from agentsys.attacks.red_team.chat_injection import (
     render_turns,
 )
 from agentsys.attacks.search_judge import play_attacker_judge
-from agentsys.attacks.search_options import SearchOptions, check_count
+from agentsys.attacks.search_options import check_count
 from agentsys.errors import ConfigError, require_known_name
 from agentsys.models.chat import ChatModel, ChatRequest, assistant, text_of
 from agentsys.simulated.simulated_role import SimulatedKnowledge, SimulatedRole
@@ -89,7 +89,7 @@ class WrittenDialogue(AttackerSearch):
         name: str | None = None,
         **options: Any,
     ) -> None:
-        super().__init__(name or f"chatinject-{family}-{turns}turns", SearchOptions(**options))
+        super().__init__(name or f"chatinject-{family}-{turns}turns", options)
         if check_count("attack.turns", turns) % 2 == 0 or turns > _LONGEST:
             raise ConfigError(
                 f"attack.turns is {turns}; the user begins and ends, so give an odd number up to {_LONGEST}."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from operator import itemgetter
 from typing import Any, NamedTuple
@@ -9,9 +10,11 @@ from typing import Any, NamedTuple
 from agentsys.analysis.metrics.task_tags import describe_fix
 from agentsys.analysis.tables.table_document import Document, Grid, GridCell, cells
 from agentsys.audit.rescoring.recorded_trajectory import RecordFault, Trajectory
-from agentsys.audit.rescoring.rescore import RescoredCase, RescoringResult
+from agentsys.audit.rescoring.rescore import RescoredCase, RescoringResult, rescore_records
 from agentsys.audit.rescoring.score_flips import FlipReason, ScoreFlip
-from agentsys.base.grouping import Rows, count_rows, group_by
+from agentsys.base.grouping import Rows, count_rows, format_count, group_by
+from agentsys.errors import ConfigError
+from agentsys.extensions import CheckFinding, RunsToCheck
 from agentsys.records.case_row import NO_ATTACK
 
 ALL_SUITES = "all"
@@ -285,3 +288,43 @@ def write_fixed_notes(found: RescoringResult) -> Iterator[str]:
             " its answer section judged, which is what a user sees, the utility of"
             f" {lost} of them would turn false and of {gained} true."
         )
+
+
+def check_scores(runs: RunsToCheck) -> Iterator[CheckFinding]:
+    """Execute every recorded call again and compare the scores; a flip that nothing explains is broken."""
+    try:
+        found = rescore_records([runs.folder], processes=runs.workers)
+    except ConfigError as error:
+        yield CheckFinding("Scores", "suspect", f"not done again: {error}")
+        return
+    yield _compare_scores(found)
+    fixable = [case for case in found.cases if has_fixed_scores(case)]
+    turned = select_changed_cases(fixable)
+    causes = Counter(fix for case in turned if case.fixed for fix in case.fixed.changed_by)
+    named = f" ({', '.join(f'{fix} {count}' for fix, count in causes.most_common(4))})" if causes else ""
+    yield CheckFinding(
+        "Benchmark",
+        "note",
+        f"its known flaws decide {len(turned):,} of {format_count(len(fixable), 'score pair')}{named}",
+    )
+
+
+def _compare_scores(found: RescoringResult) -> CheckFinding:
+    flips = [flip for case in found.cases for flip in case.flips]
+    if not found.cases:
+        return CheckFinding(
+            "Scores", "suspect", f"none of {len(found.skipped):,} records could be scored again"
+        )
+    skipped = f"; {format_count(len(found.skipped), 'record')} passed over" if found.skipped else ""
+    if not flips:
+        return CheckFinding(
+            "Scores", "valid", f"all of {len(found.cases):,} records score as stored{skipped}"
+        )
+    flips.sort(key=lambda flip: flip.reason is not FlipReason.NOT_EXPLAINED)
+    details = [
+        f"{flip.trajectory.source}: {flip.score} {flip.recorded} then, {flip.rescored} now: {flip.reason}"
+        for flip in flips
+    ]
+    unexplained = flips[0].reason is FlipReason.NOT_EXPLAINED
+    text = f"{format_count(len(flips), 'score')} of {len(found.cases):,} records come out otherwise{skipped}"
+    return CheckFinding("Scores", "broken" if unexplained else "suspect", text, tuple(details))

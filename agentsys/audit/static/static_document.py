@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple, TypeVar
 
 from agentsys.analysis.tables.table_document import Grid, cells
-from agentsys.audit.static.static_rows import InjectionTaskAudit, StaticAudit, SuiteAudit, UserTaskAudit
+from agentsys.audit.static.static_audit import InjectionTaskAudit, StaticAudit, SuiteAudit, UserTaskAudit
 from agentsys.base.grouping import format_count, group_by
 
 

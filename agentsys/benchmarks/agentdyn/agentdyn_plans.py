@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from importlib.resources import files
+from operator import methodcaller
 from typing import Any
 
 import yaml
@@ -19,12 +20,13 @@ from agentdojo.base_tasks import BaseUserTask
 from agentdojo.functions_runtime import TaskEnvironment
 from agentdojo.types import text_content_block_from_string
 
+from agentsys.base.json_values import map_texts, scalar_leaves
 from agentsys.benchmarks.ground_truth_playbook import run_calls, script_calls, to_function_calls
 from agentsys.benchmarks.repeatable_tools import CaseRandom, use_case_random
 from agentsys.benchmarks.scoring import SuiteTask
 from agentsys.contracts import Suite
 from agentsys.simulated.playbook_index import AlternativeSolution, Fact, ScriptedCall
-from agentsys.simulated.script_grounding import PLACEHOLDER, find_fact, ground_arguments, scalar_leaves
+from agentsys.simulated.script_grounding import PLACEHOLDER, find_fact, ground_arguments
 
 CODE_HOLE = "{code}"
 """Stands for the newest one-time code that was mailed."""
@@ -128,16 +130,8 @@ def _walk_plan(
             fact = Fact(f"{suite.name}_{task.ID}_{number}", number, 0, _PATTERNS[hole])
             source = max((at for at, text in enumerate(outputs) if find_fact(fact, text)), default=0)
             drawn.append(Fact(fact.field, number, source, fact.pattern))
-            args = _fill_hole(args, hole, number)
+            args = map_texts(args, methodcaller("replace", hole, number))
         calls.append(ScriptedCall(function, args))
         made = ScriptedCall(function, ground_arguments(args, drawn, outputs))
         outputs += run_calls(suite, [made], environment)
     return AlternativeSolution(tuple(calls), answer, tuple(drawn))
-
-
-def _fill_hole(value: Any, hole: str, number: str) -> Any:
-    if isinstance(value, Mapping):
-        return {name: _fill_hole(inner, hole, number) for name, inner in value.items()}
-    if isinstance(value, list):
-        return [_fill_hole(inner, hole, number) for inner in value]
-    return value.replace(hole, number) if isinstance(value, str) else value

@@ -20,7 +20,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from agentsys.benchmarks.asb.asb_data import AsbAgent, AttackTool
 from agentsys.benchmarks.traced_tools import with_receipts
-from agentsys.models.chat import ChatModel, ChatReply, ChatRequest
+from agentsys.models.chat import ChatModel, ChatReply, ChatRequest, ModelWrapper
 from agentsys.models.trace import ACTING_ROLES
 
 
@@ -86,7 +86,7 @@ def set_plan_step(turn: PlanStep | None) -> None:
 _COUNT: ContextVar[int] = ContextVar("asb_replies_with_calls", default=0)
 
 
-class CountedReplies:
+class CountedReplies(ModelWrapper):
     """A model whose replies with tool calls are counted, in this case only.
 
     A worker that one call starts (an isolating defense) replies in between, so a later call of the
@@ -94,13 +94,8 @@ class CountedReplies:
     """
 
     def __init__(self, model: ChatModel) -> None:
-        self.model = model
+        super().__init__(model)
         start_counting()  # one is made per case, in the case's own context
-
-    @property
-    def name(self) -> str:
-        """The model's name."""
-        return self.model.name
 
     def complete(self, request: ChatRequest) -> ChatReply:
         """Ask the model.

@@ -146,9 +146,8 @@ def _cut_node(value: Any, request: UserRequest, view: BlindView, is_foreign: IsF
 def _cut_key(key: object, place: int, request: UserRequest, view: BlindView) -> object:
     kind = find_value_kind(key)
     if kind is not ValueKind.TEXT or request.contains(str(key)):
-        if (
-            kind is not ValueKind.WORD
-        ):  # A word is the name of a field; an address may say who has which right.
+        # A word is the name of a field; an address may say who has which right.
+        if kind is not ValueKind.WORD:
             view.leaves.add(write_canonical(key))
         return key
     view.keys_cut += 1

@@ -26,7 +26,6 @@ from agentsys.defense.privileges import PRIVILEGES_CONTRACT, PrivilegeStore, get
 from agentsys.defense.simulated_agentsys import SIMULATED_ROLES
 from agentsys.defense.tool_turn import ask_next_message
 from agentsys.defense.typed.argument_roles import load_argument_roles
-from agentsys.defense.typed.derived_policy import derive_policy
 from agentsys.defense.typed.handle_store import HandleStore, count_first_call, hide_quotations
 from agentsys.defense.typed.prompts import (
     BLIND_ADVICE,
@@ -37,7 +36,7 @@ from agentsys.defense.typed.prompts import (
     TASK_POLICY,
 )
 from agentsys.defense.typed.typed_session import ShownKinds, TypedSession, TypedSettings
-from agentsys.defense.typed.value_judge import FlowPolicy
+from agentsys.defense.typed.value_judge import FlowPolicy, derive_policy
 from agentsys.defense.worker import WORKER_CONTRACT
 from agentsys.models.chat import ChatModel, ChatRequest, ToolSpec, assistant, text_of, user
 from agentsys.models.pipeline_elements import default_system_message, named_pipeline

@@ -20,7 +20,6 @@ from agentsys.defense.intent import INTENT_PARAMETER, Intent, NoIntent, parse_in
 from agentsys.defense.tool_turn import CheckedArguments, ToolOutput, check_arguments, run_tool
 from agentsys.defense.typed.argument_roles import ArgumentRole, ArgumentRoles
 from agentsys.defense.typed.blind_view import BlindView, build_blind_view, find_foreign_records
-from agentsys.defense.typed.derived_policy import DerivedPolicy
 from agentsys.defense.typed.handle_store import (
     HandleStore,
     ResolvedArguments,
@@ -30,7 +29,13 @@ from agentsys.defense.typed.handle_store import (
     write_text,
 )
 from agentsys.defense.typed.prompts import BLIND_ADVICE, READ_TOOL
-from agentsys.defense.typed.value_judge import FlowPolicy, LeafVerdict, find_distance, judge_leaf
+from agentsys.defense.typed.value_judge import (
+    DerivedPolicy,
+    FlowPolicy,
+    LeafVerdict,
+    find_distance,
+    judge_leaf,
+)
 from agentsys.defense.typed.value_origin import (
     COPIED_KINDS,
     WORDLESS_KINDS,

@@ -1,14 +1,28 @@
-"""The judge: whether a command may run, by the role of each argument and the provenance of each of its leaves."""
+"""The judge: whether a command may run, by the role of each argument and the provenance of each of its leaves.
+
+`DerivedPolicy` is what one request allows, derived by a model before anything is read, and checked by quotation. It
+can only refuse more than the fixed policy does: a line whose quotation does not stand in the request is dropped, and
+a command that no line names may not run.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import Enum
+from typing import Any
 
+from agentsys.defense.agent_session import OutOfCalls
+from agentsys.defense.call_trace import UserRequest, write_json_line
+from agentsys.defense.gate import find_first_object
+from agentsys.defense.prompts import write_sections
+from agentsys.defense.simulated_agentsys import TASK_POLICY_ROLE
 from agentsys.defense.typed.argument_roles import ArgumentRole
-from agentsys.defense.typed.handle_store import ResolvedLeaf
+from agentsys.defense.typed.handle_store import ResolvedLeaf, list_number_forms
+from agentsys.defense.typed.prompts import TASK_POLICY, TASK_POLICY_SECTIONS
 from agentsys.defense.typed.value_origin import ChosenBy, Distance, ValueKind, ValueOrigin
+from agentsys.models.chat import ChatModel, ChatRequest, ToolSpec, system, text_of, user
+from agentsys.models.trace import mark_reply_unreadable, span
 
 
 class FlowPolicy(Enum):
@@ -138,3 +152,91 @@ def _is_near(leaf: ResolvedLeaf) -> bool:
         and one.distance is not Distance.VIA
         for one in leaf.origins
     )
+
+
+FROM_REQUEST = "request"
+_MIN_QUOTE = 3
+
+
+ValueSource = tuple[str, str]
+"""Where one argument's value has to come from (`request`, or a tool's name), and the user's words that say so."""
+
+
+@dataclass(frozen=True)
+class DerivedPolicy:
+    """The commands that a request needs, and where their arguments come from."""
+
+    commands: Mapping[str, Mapping[str, ValueSource]] = field(default_factory=dict)
+    """Command -> argument -> source; an argument without one is judged by the fixed policy alone."""
+
+    def admits(self, tool: str, leaf: ResolvedLeaf) -> bool:
+        """Whether a leaf of a command comes from where the request says; false for a command it does not name."""
+        if tool not in self.commands:
+            return False
+        if leaf.argument not in self.commands[tool] or leaf.value is None or isinstance(leaf.value, bool):
+            return True
+        source, because = self.commands[tool][leaf.argument]
+        if source == FROM_REQUEST:
+            quoted = UserRequest(because)
+            return leaf.in_request and any(map(quoted.contains, list_number_forms(leaf.value)))
+        return leaf.in_request or any(origin.tool == source for origin in leaf.origins)
+
+
+def derive_policy(model: ChatModel, request: UserRequest, tools: Sequence[ToolSpec]) -> DerivedPolicy:
+    """Ask a model for the policy of a request.
+
+    Raises:
+        ModelError: If the model gave no reply.
+    """
+    told = ((tool.name, tool.description, tool.parameters.get("properties", {})) for tool in tools)
+    described = [
+        {"name": name, "does": " ".join(does.split()), "arguments": list(given)} for name, does, given in told
+    ]
+    question = write_sections(TASK_POLICY_SECTIONS, [write_json_line(described), request.text])
+    messages = [system(TASK_POLICY), user(question)]
+    with span(TASK_POLICY_ROLE) as opened:
+        opened.messages = messages
+        try:
+            reply = model.complete(ChatRequest(messages, role=TASK_POLICY_ROLE)).message
+        except OutOfCalls:
+            return DerivedPolicy()
+        policy = read_derived_policy(text_of(reply), request, tools)
+        opened.messages = [*messages, reply]
+        opened.decision = {"commands": {name: sorted(lines) for name, lines in policy.commands.items()}}
+        if find_first_object(text_of(reply)) is None:
+            mark_reply_unreadable()
+    return policy
+
+
+def read_derived_policy(reply: str, request: UserRequest, tools: Sequence[ToolSpec]) -> DerivedPolicy:
+    """The lines of a reply whose quotations stand in the request; nothing else of it counts."""
+    said = (find_first_object(reply) or {}).get("commands")
+    if isinstance(said, list):
+        said = {one.get("tool", one.get("name")): one for one in said if isinstance(one, dict)}
+    arguments = {tool.name: tool.parameters.get("properties", {}) for tool in tools}
+    commands: dict[str, dict[str, ValueSource]] = {}
+    for name, line in said.items() if isinstance(said, dict) else ():
+        if name not in arguments or not isinstance(line, dict) or not _is_quoted(line, request):
+            continue
+        given = line.get("arguments")
+        sources = given.items() if isinstance(given, dict) else ()
+        commands[name] = {
+            argument: _read_source(source, request, arguments)
+            for argument, source in sources
+            if argument in arguments[name]
+        }
+    return DerivedPolicy(commands)
+
+
+def _is_quoted(line: Mapping[str, Any], request: UserRequest) -> bool:
+    quote = line.get("because")
+    return isinstance(quote, str) and len(quote.strip()) >= _MIN_QUOTE and request.contains(quote)
+
+
+def _read_source(line: object, request: UserRequest, tools: Mapping[str, Any]) -> ValueSource:
+    """A line on an argument; one that cannot be believed asks for the user's own words."""
+    if isinstance(line, dict) and _is_quoted(line, request):
+        source = str(line.get("from", FROM_REQUEST)).partition("(")[0].strip()
+        if source in tools or source == FROM_REQUEST:
+            return source, line["because"]
+    return FROM_REQUEST, request.text

@@ -250,9 +250,8 @@ class AnthropicModel(PostingModel):
         if prompt := system_text(request.messages):
             body["system"] = prompt
         if self.prompt_cache:
-            body["cache_control"] = {
-                "type": "ephemeral"
-            }  # on the last block; what comes before it is looked up
+            # On the last block; what comes before it is looked up.
+            body["cache_control"] = {"type": "ephemeral"}
         body |= self._temperature_field(request) | self._output_config(request) | self._fixed
         if self._thinks_by_budget and has_calls_without_thinking(messages):
             body["thinking"] = {"type": "disabled"}

@@ -34,12 +34,7 @@ from agentsys.models.providers import openai_wire, wire_parts
 from agentsys.models.providers.openai_wire import is_closed_schema, parse_body
 from agentsys.models.providers.sdk_errors import http_error
 from agentsys.models.providers.sdk_model import PostingModel
-from agentsys.models.providers.wire_parts import (
-    OPENAI_ITEM_PREFIX,
-    CallIds,
-    as_mapping,
-    malformed_reply,
-)
+from agentsys.models.providers.wire_parts import OPENAI_ITEM_PREFIX, CallIds, as_mapping, malformed_reply
 from agentsys.models.text_tools import TEXT_PROTOCOLS, ProtocolName, ToolRole
 
 ResponsesItem = dict[str, Any]

@@ -109,7 +109,6 @@ class ServedEndpoint(Protocol):
     @property
     def name(self) -> str:
         """Its name, whatever clients call it."""
-        ...
 
     async def answer(self, request: WireRequest) -> ChatReply:
         """Answer a request. Cancelled if the client leaves before the answer.
@@ -118,7 +117,6 @@ class ServedEndpoint(Protocol):
             RequestRefused: If it is the client's mistake, or there is no room.
             ModelError: If a model gave no reply.
         """
-        ...
 
 
 @dataclass(frozen=True)

@@ -21,14 +21,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from agentsys.base.atomic_file import CAN_LOCK, lock_file
 from agentsys.base.json_values import to_json_bytes
-from agentsys.models.chat import (
-    ChatReply,
-    ChatRequest,
-    Consequence,
-    ErrorKind,
-    ModelError,
-    ModelWrapper,
-)
+from agentsys.models.chat import ChatReply, ChatRequest, Consequence, ErrorKind, ModelError, ModelWrapper
 from agentsys.models.trace import current_tracer
 
 

@@ -22,7 +22,7 @@ from typing import Any, Protocol, runtime_checkable
 from agentdojo.types import ChatAssistantMessage
 from pydantic import BaseModel, ConfigDict
 
-from agentsys.base.atomic_file import write_atomically
+from agentsys.base.atomic_file import CAN_LOCK, lock_file, write_atomically
 from agentsys.base.json_values import to_json_bytes
 from agentsys.models.chat import (
     UNCOUNTED,
@@ -36,11 +36,6 @@ from agentsys.models.chat import (
     assistant,
 )
 from agentsys.models.reply_checks import is_empty_reply
-
-try:
-    import fcntl
-except ImportError:  # Windows: then processes do not wait for one another, threads do
-    fcntl = None  # type: ignore[assignment]
 
 _LOG = logging.getLogger(__name__)
 
@@ -123,31 +118,18 @@ class ReplyStore:
     @contextlib.contextmanager
     def lock_key(self, key: str) -> Iterator[None]:
         """Hold a key against other processes; what a killed one held is free."""
-        held = self._open_locked(self._path(key).with_name(f".{key[2:]}.lock"))
-        try:
+        path = self._path(key).with_name(f".{key[2:]}.lock")
+        with contextlib.ExitStack() as held:
+            # Where there can be no file two processes may both ask.
+            with contextlib.suppress(OSError):
+                while CAN_LOCK:
+                    path.parent.mkdir(parents=True, exist_ok=True)
+                    file = held.enter_context(lock_file(path))
+                    if _is_same_file(file, path):
+                        held.callback(path.unlink, missing_ok=True)
+                        break
+                    held.close()
             yield
-        finally:
-            if held is not None:
-                held[1].unlink(missing_ok=True)
-                os.close(held[0])
-
-    def _open_locked(self, path: Path) -> tuple[int, Path] | None:
-        """A locked file; None where there can be none: two processes then may both ask."""
-        if fcntl is None:
-            return None
-        with contextlib.suppress(OSError):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            while True:
-                descriptor = os.open(path, os.O_CREAT | os.O_RDWR, 0o644)
-                try:
-                    fcntl.flock(descriptor, fcntl.LOCK_EX)
-                    if _is_same_file(descriptor, path):
-                        return descriptor, path
-                except OSError:
-                    os.close(descriptor)
-                    raise
-                os.close(descriptor)
-        return None
 
     def _path(self, key: str) -> Path:
         return self.folder / key[:2] / f"{key[2:]}.json"
@@ -171,7 +153,6 @@ class Keepsakes(Protocol):
 
     def keepsake(self, reply: ChatReply) -> Any:
         """What to store with a reply, JSON-ready; None for nothing."""
-        ...
 
     def restore(self, keepsake: Any) -> None:
         """The reply it belongs to was read from the cache.
@@ -179,7 +160,6 @@ class Keepsakes(Protocol):
         Raises:
             ValueError: If it is not what `keepsake` gives.
         """
-        ...
 
 
 class RequestKeys:

@@ -218,7 +218,6 @@ class ProgramWorld(Protocol):
             CallDenied: If a policy does not allow it.
             ProgramError: If it failed.
         """
-        ...
 
 
 @dataclass

@@ -11,9 +11,8 @@ import pytest
 from small_runs import Silent
 
 from agentsys.base.config_catalog import load_config
-from agentsys.benchmarks.asb.asb_benchmark import ASB
+from agentsys.benchmarks.asb.asb_benchmark import ASB, asb_roles
 from agentsys.benchmarks.asb.planned_model import AsbMode
-from agentsys.benchmarks.asb.simulated_asb import asb_roles
 from agentsys.errors import ConfigError
 from agentsys.runs.cell import CellBuilder
 from agentsys.runs.compose import compose

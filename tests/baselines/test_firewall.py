@@ -20,8 +20,7 @@ from scripted_for_border import (
 from agentsys.contracts import Defense
 from agentsys.errors import ConfigError
 from agentsys.models.chat import ErrorKind, ModelError
-from baselines.firewall import Firewall
-from baselines.firewall.firewalls import read_minimized_arguments, read_sanitized
+from baselines.firewall import Firewall, read_minimized_arguments, read_sanitized
 from baselines.tool_boundary.result_rewriter import WITHHELD
 
 READ, SEND = ("read_note", {"name": "x"}), ("send_note", {"to": "Bob", "body": "hi", "urgent": True})

@@ -8,8 +8,7 @@ import pytest
 from scripted_for_border import RoleModel, Tools, decisions, making, results, run, traced
 
 from agentsys.models.chat import ErrorKind, ModelError
-from baselines.promptarmor import PromptArmor
-from baselines.promptarmor.armor_guard import ArmorVerdict, read_armor_verdict, remove_quotation
+from baselines.promptarmor import ArmorVerdict, PromptArmor, read_armor_verdict, remove_quotation
 from baselines.tool_boundary.result_rewriter import WITHHELD
 
 GUARD = "promptarmor_guard"

@@ -1,7 +1,9 @@
-"""`Stack`: several defenses in one agent, each at its place in the tool loop.
+"""`Stack`: several defenses at once in one agent, each at its place in the tool loop.
 
-`LoopParts` are a plain tool loop taken apart: what members add before the first turn, around the tools and
-behind the results is put together in their order.
+Filters at the tool border can be put around any agent; defenses that add to a plain tool loop can share one.
+What cannot be combined is refused with the reason. See docs/baselines/stacks.md. `LoopParts` are a plain tool
+loop taken apart: what members add before the first turn, around the tools and behind the results is put together
+in their order.
 """
 
 from __future__ import annotations

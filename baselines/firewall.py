@@ -1,6 +1,7 @@
-"""`Firewall`: the plain agent between a tool-input firewall (`Minimizer`) and a tool-output one (`OutputFirewall`).
+"""`Firewall`: a model rewrites what goes to a tool (`Minimizer`), another what comes back (`OutputFirewall`).
 
-Their prompts come first, then the two, the defense, and their simulation.
+Rebuilt from arXiv 2510.05244, of which no code is published. What the paper leaves open, and how it is settled
+here, is in docs/baselines/firewall.md.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from agentdojo.functions_runtime import FunctionCall
 from agentdojo.task_suite.task_suite import TaskSuite
 from agentdojo.types import ChatAssistantMessage, ChatToolResultMessage
 
+from agentsys.base.json_values import scalar_leaves
 from agentsys.base.option_checks import AtLeast0, check_options
 from agentsys.errors import ConfigError
 from agentsys.models.chat import ChatModel, ChatRequest, ToolSpec, assistant, system, user
@@ -25,7 +27,7 @@ from agentsys.models.loose_json import find_object_with, find_outer_objects
 from agentsys.models.pipeline_elements import describe_tool
 from agentsys.models.reply_contract import ReplyContract, build_object_schema
 from agentsys.models.trace import span
-from agentsys.simulated.script_grounding import leaf_forms, scalar_leaves
+from agentsys.simulated.script_grounding import leaf_forms
 from agentsys.simulated.simulated_role import SimulatedKnowledge, SimulatedRole, remove_injected_passages
 from baselines.defense_bases import RoleDefense
 from baselines.tool_boundary.boundary_filter import (

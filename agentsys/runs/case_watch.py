@@ -17,30 +17,7 @@ from pydantic import BaseModel
 from agentsys.base.payload_lines import PayloadLines, drop_own_words, find_payload_lines, squeeze
 from agentsys.models.chat import ChatRequest, ToolSpec
 from agentsys.models.trace import ACTING_ROLES
-
-
-@dataclass(frozen=True)
-class ExposureFacts:
-    """Fate of the injected text in one case. Fields as in `agentsys.records.schema.Exposure`."""
-
-    exposed_raw: bool = False
-    """Whether a tool returned at least one line of the text, or its goal."""
-    exposed_shown: bool = False
-    """Whether a message that an acting model received held one."""
-    raw_round: int | None = None
-    """Index (from 1) of the first executed tool call that returned it."""
-    shown_round: int | None = None
-    """Index (from 1), among the tool results the acting model had received, of the first that held it."""
-    raw_fraction: float = 0.0
-    """Share of the text's lines that tools returned."""
-    shown_fraction: float = 0.0
-    """Share of the text's lines that acting models received."""
-    read_by: tuple[str, ...] = ()
-    """Roles of all models that were sent the text, in the order in which they first were."""
-    copies_shown: int = 0
-    """Copies of the text in the one message of an acting model that held most of them."""
-    shown_in: tuple[str, ...] = ()
-    """Where acting models were shown it: `result`, `error`, `description`, `parameter`, `prompt`."""
+from agentsys.records.schema import Exposure
 
 
 @dataclass
@@ -145,10 +122,10 @@ class ExposureWatch:
                 self._check_text(tool.description, request.role, max(results, 1), "description")
                 self._check_text(asks, request.role, max(results, 1), "parameter")
 
-    def summarize(self) -> ExposureFacts:
+    def summarize(self) -> Exposure:
         """Say what has been met so far."""
         raw, shown, total = self._raw, self._shown_progress, len(self._lines)
-        return ExposureFacts(
+        return Exposure(
             exposed_raw=raw.round is not None,
             exposed_shown=shown.round is not None,
             raw_round=raw.round,

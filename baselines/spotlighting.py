@@ -1,4 +1,4 @@
-"""`Spotlighting`: the plain agent with everything that a tool returns marked as data.
+"""`Spotlighting` (Hines et al., arXiv 2403.14720): everything that a tool returns is marked as data.
 
 The three ways of marking a text come first: delimiting, datamarking, encoding. Then the elements that mark results
 and take copied marks out of calls and answers. `SpotlightingCompat` is the installed AgentDojo's own pipeline of
@@ -17,6 +17,7 @@ from agentdojo.functions_runtime import FunctionCall
 from agentdojo.task_suite.task_suite import TaskSuite
 from agentdojo.types import ChatToolResultMessage
 
+from agentsys.base.json_values import map_texts
 from agentsys.errors import ConfigError, unknown_name
 from agentsys.models.chat import ChatModel, text_of
 from agentsys.models.pipeline_elements import (
@@ -29,7 +30,7 @@ from agentsys.models.pipeline_elements import (
     tool_loop,
 )
 from agentsys.models.trace import current_tracer, span
-from baselines.tool_boundary.result_rewriter import change_texts, rewrite_new_results, rewrite_text_blocks
+from baselines.tool_boundary.result_rewriter import rewrite_new_results, rewrite_text_blocks
 
 if TYPE_CHECKING:
     from agentdojo.agent_pipeline.agent_pipeline import AgentPipeline
@@ -60,11 +61,9 @@ class Marking(Protocol):
 
     def explanation(self) -> str:
         """Sentences for the system message: what the mark is, and that marked text is never to be obeyed."""
-        ...
 
     def mark(self, text: str) -> MarkedText:
         """The marked text, and how many forged marks were taken out of it first."""
-        ...
 
 
 _RULE = (
@@ -233,7 +232,7 @@ class UnmarkArguments(LoopStep):
             count += plain.count
             return plain.text
 
-        args = change_texts(dict(call.args), unmark)
+        args = map_texts(dict(call.args), unmark)
         if not count:
             return call
         _record_unmarking(call.function, count)

@@ -1,5 +1,7 @@
-"""`PromptArmor`: the plain agent whose results a guard model has looked through; what it quotes is removed.
+"""`PromptArmor`: a guard model is asked whether a result holds an injection, and what it quotes is cut out.
 
+Rebuilt from arXiv 2507.15219 as it is quoted, and from two public reproductions; the authors' code was not
+published. Departures and their reasons: docs/baselines/promptarmor.md.
 Its two questions come first, then the fuzzy removal of a quotation in bounded time, the filter, the defense.
 """
 
@@ -99,9 +101,8 @@ def find_quotation_places(text: str, quotation: str, gap: int) -> list[tuple[int
             last = candidates[at]
         else:
             free = words[last].end()
-            for candidates in reversed(
-                ordered[:-1]
-            ):  # The shortest place: a first word may stand there twice.
+            # The shortest place: a first word may stand there twice.
+            for candidates in reversed(ordered[:-1]):
                 last = candidates[bisect_left(candidates, last) - 1]
             found.append((words[last].start(), free))
         if steps > _MOST_STEPS:
