@@ -19,7 +19,7 @@ from agentdojo.types import ChatMessage
 from agentsys.abilities import DeclaresFacts
 from agentsys.base.grouping import group_by
 from agentsys.base.json_values import to_plain_data
-from agentsys.benchmarks.environment_loader import hash_suite_data
+from agentsys.benchmarks.data_hash import hash_suite_data
 from agentsys.benchmarks.repeatable_tools import find_clock_start
 from agentsys.contracts import Suite
 from agentsys.models.chat import Usage, system, user

@@ -9,7 +9,7 @@ from agentdojo.functions_runtime import TaskEnvironment
 from agentdojo.task_suite.task_suite import TaskSuite
 
 from agentsys.benchmarks.agentdojo import AgentDojo
-from agentsys.benchmarks.environment_loader import hash_suite_data
+from agentsys.benchmarks.data_hash import hash_suite_data
 
 
 class Env(TaskEnvironment):

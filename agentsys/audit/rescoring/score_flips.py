@@ -38,7 +38,7 @@ from agentsys.audit.rescoring.reexecution import (
     reexecute,
     score_with_execution,
 )
-from agentsys.benchmarks.environment_loader import hash_suite_data
+from agentsys.benchmarks.data_hash import hash_suite_data
 from agentsys.benchmarks.fixes.fix_catalog import ALL_FIXES, FIXES, RESCORING, expand_fixes
 from agentsys.benchmarks.fixes.fixed_scores import FixedScores, count_repeats
 from agentsys.contracts import Suite

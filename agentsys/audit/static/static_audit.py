@@ -27,7 +27,7 @@ from agentsys.audit.static.task_checks import (
     is_repeat_safe,
     noop_passes,
 )
-from agentsys.benchmarks.environment_loader import hash_suite_data
+from agentsys.benchmarks.data_hash import hash_suite_data
 from agentsys.benchmarks.repeatable_tools import CaseRandom, use_case_random
 from agentsys.contracts import Benchmark
 
