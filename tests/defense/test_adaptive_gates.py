@@ -59,7 +59,7 @@ def outcome_of(intent: Any, payload: str, everywhere: bool, gate: str) -> Any:
     return run(replies, Tools(note=note), gate=gate, validator=False, sanitizer=False)
 
 
-@settings(max_examples=80, deadline=None, derandomize=True)
+@settings(max_examples=40, deadline=None, derandomize=True)
 @given(intents, payloads, st.booleans())
 def test_against_schema_the_key_never_reaches_the_main_agent(
     intent: dict[str, Any], payload: str, everywhere: bool
@@ -76,7 +76,7 @@ def test_against_schema_the_key_never_reaches_the_main_agent(
     assert span.decision["keys_dropped"] >= 1
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=25, deadline=None, derandomize=True)
 @given(intents, payloads, st.booleans())
 def test_against_syntactic_it_does(intent: dict[str, Any], payload: str, everywhere: bool) -> None:
     outcome = outcome_of(intent, payload, everywhere, "syntactic")

@@ -204,7 +204,7 @@ def test_a_leaf_may_be_missing_in_words_and_whole_numbers_are_integers(leaf: obj
     assert isinstance(admit_reply(json.dumps({"a": leaf}), {"a": type_name}, GateRule.SCHEMA), AcceptedValue)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(st.data())
 def test_every_value_that_the_schema_gate_accepts_conforms_to_its_intent(data: st.DataObject) -> None:
     intent = data.draw(intents)
@@ -215,7 +215,7 @@ def test_every_value_that_the_schema_gate_accepts_conforms_to_its_intent(data: s
         assert json.loads(accepted.text) == accepted.value
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(st.text() | json_values.map(json.dumps), intents, st.sampled_from(GateRule))
 def test_the_gate_never_raises_on_drawn_text(reply: str, intent: dict[str, Any], rule: GateRule) -> None:
     assert isinstance(admit_reply(reply, intent, rule), AcceptedValue | Failure)
@@ -271,7 +271,7 @@ def braces_by_hand(text: str) -> str:
     return ""
 
 
-def test_100000_seeded_strings_never_make_the_gate_raise_and_match_a_count_by_hand() -> None:
+def test_30000_seeded_strings_never_make_the_gate_raise_and_match_a_count_by_hand() -> None:
     draw = random.Random(20260)
     pieces = [
         '{"a": ',
@@ -293,12 +293,12 @@ def test_100000_seeded_strings_never_make_the_gate_raise_and_match_a_count_by_ha
         "x",
     ]
     accepted = 0
-    for _ in range(100_000):
+    for _ in range(30_000):
         text = "".join(draw.choices(pieces, k=draw.randrange(12)))
         if "[" not in text and not is_prose(braces_by_hand(text)):
             assert find_first_object(text) == object_by_hand(text)
         accepted += isinstance(admit_reply(text, {"a": "number"}, GateRule.SCHEMA), AcceptedValue)
-    assert accepted > 50  # The generator must reach the interesting part.
+    assert accepted > 15  # The generator must reach the interesting part.
 
 
 def test_a_megabyte_reply_passes() -> None:

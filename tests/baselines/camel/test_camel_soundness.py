@@ -8,9 +8,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from character_taint import Listing, Mapped, Number, Reference, Text, TooLong, plain
+from character_taint import TOOLS, Listing, Mapped, Number, Reference, Text, TooLong, Writer, plain
 from programs_for_camel import ToolsOf
-from random_programs import TOOLS, Writer
 
 from baselines.camel.language.functions import CLASSES, PROVIDED_FUNCTIONS
 from baselines.camel.language.interpreter import run_program
