@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import sys
+import tarfile
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
@@ -12,8 +13,9 @@ from typing import Any
 
 import pytest
 from hypothesis import settings
-from published_runs import published as published
 from small_runs import Canonical, Silent, records_in
+
+_TRACES = Path(__file__).parents[1].parent / "shared" / "data" / "traces"
 
 # The same examples each time: what passed passes again. `HYPOTHESIS_PROFILE=default` draws others, and more.
 settings.register_profile("repeatable", derandomize=True, deadline=None, max_examples=50)
@@ -102,3 +104,19 @@ def run_cases(tmp_path: Path) -> Callable[..., dict[str, Canonical]]:
         return records_in(folder)
 
     return run
+
+
+@pytest.fixture(scope="session")
+def published(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """Name of an archive of published runs -> folder it was unpacked into."""
+
+    def unpack(name: str) -> Path:
+        archive = _TRACES / f"{name}.tar.gz"
+        if not archive.exists():
+            pytest.skip(f"the published runs are not here ({archive.name})")
+        folder = tmp_path_factory.mktemp(name)
+        with tarfile.open(archive) as packed:
+            packed.extractall(folder, filter="data")
+        return folder
+
+    return unpack

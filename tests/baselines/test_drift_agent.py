@@ -3,34 +3,87 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
 from agentdojo.task_suite import get_suite
+from agentdojo.types import ChatMessage
 from hypothesis import given
 from hypothesis import strategies as st
-from scripted_for_drift import (
-    STOP,
-    RoleModel,
-    Tools,
-    call,
-    decisions,
-    detected,
-    entry,
-    plan,
-    run,
-)
+from noting_tools import Tools as Tools
+from scripted_model import ScriptedModel
 
 from agentsys.errors import ConfigError
-from agentsys.models.chat import text_of
+from agentsys.models.chat import ChatRequest, text_of
 from agentsys.models.prompted_tools import CallSyntaxError, write_reply
+from agentsys.models.trace import Span, Tracer, use_tracer
 from baselines.drift.defense import Drift
-from baselines.drift.drift_agent import read_actor_reply, repair_calls
-from baselines.drift.drift_plan import REFUSAL_MARK, DriftSettings, read_permission_reply
+from baselines.drift.drift_agent import DriftAgent, read_actor_reply, repair_calls
+from baselines.drift.drift_plan import REFUSAL_MARK, DriftSettings, PermissionCache, read_permission_reply
 from baselines.drift.drift_validator import align_checklist, read_entries
 from baselines.drift.drift_validator import repair_json_text as repaired_list
 from baselines.drift.injection_isolator import mask_spans
 from baselines.drift.prompts import WITHHELD
+
+QUERY = "Pay the bill in bill.txt."
+STOP = "<function_call>[]</function_call><final_answer>Done.</final_answer>"
+
+
+def plan(*names: str, checklist: object = None) -> str:
+    """A planner's reply."""
+    entries = checklist if checklist is not None else [entry(name) for name in names]
+    text = entries if isinstance(entries, str) else json.dumps(entries)
+    return (
+        f"<function_trajectory>[{', '.join(names)}]</function_trajectory>"
+        f"<parameter_checklist>{text}</parameter_checklist>"
+    )
+
+
+def entry(name: str, **required: Any) -> dict[str, Any]:
+    return {"name": name, "required parameters": required or None, "conditions": None}
+
+
+def call(*calls: str) -> str:
+    """An actor's reply that makes these calls."""
+    return f"<function_thought>next</function_thought><function_call>[{', '.join(calls)}]</function_call>"
+
+
+def detected(*spans: Any) -> str:
+    return f"<detected_instructions>{json.dumps(spans)}</detected_instructions>"
+
+
+class RoleModel(ScriptedModel):
+    """Plays DRIFT's roles, each with a reply that does no harm where the test gives none."""
+
+    def __init__(self, **replies: str | Sequence[str]) -> None:
+        plain = {"agent": STOP, "drift_planner": plan(), "drift_isolator": detected()}
+        super().__init__({**plain, "drift_formatter": copy_checklist, **replies}, repeat=True)
+
+
+def copy_checklist(request: ChatRequest) -> str:
+    """The checklist as the formatter was given it."""
+    return text_of(request.messages[-1]).partition("<parameter_checklist>")[2].partition("</")[0]
+
+
+PERMISSIONS = {"drift_permissions": ["A", "A", "B", "C"]}
+
+
+def run(
+    model: RoleModel, tools: Tools, settings: DriftSettings | None = None, **options: Any
+) -> tuple[list[Any], list[Span]]:
+    """The conversation and the spans of one task."""
+    model.replies.setdefault("drift_permissions", list(PERMISSIONS["drift_permissions"]))
+    agent = DriftAgent(model, settings or DriftSettings(**options), "You work for Emma.", PermissionCache())
+    first: ChatMessage = {"role": "user", "content": [{"type": "text", "content": QUERY}]}
+    with use_tracer(Tracer()) as tracer:
+        messages = agent.query(QUERY, tools.runtime, messages=[first])[3]
+    return list(messages), tracer.spans
+
+
+def decisions(spans: Sequence[Span], kind: str) -> list[Mapping[str, Any]]:
+    return [span.decision for span in spans if span.kind == kind]
+
 
 BOTH = pytest.mark.parametrize("compat", [False, True], ids=["mended", "compat"])
 YES, NO = "<judge_result>Yes</judge_result>", "<judge_result>No</judge_result>"
