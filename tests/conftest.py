@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import gc
 import os
-from collections.abc import Callable, Sequence
+import sys
+import tarfile
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
-from published_runs import published as published
 from small_runs import Canonical, Silent, records_in
+
+_TRACES = Path(__file__).parents[1].parent / "shared" / "data" / "traces"
 
 # The same examples each time: what passed passes again. `HYPOTHESIS_PROFILE=default` draws others, and more.
 settings.register_profile("repeatable", derandomize=True, deadline=None, max_examples=50)
@@ -30,6 +35,45 @@ def pytest_collection_finish() -> None:
 def no_width(monkeypatch: pytest.MonkeyPatch) -> None:
     """Commands print as into a pipe, whatever the terminal or the test's worker says its width is."""
     monkeypatch.delenv("COLUMNS", raising=False)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def looked_up_once() -> Iterator[None]:
+    """Keep what every run looks up anew and is the same for all tests, in modules that some test imports.
+
+    Which installed package a module is of takes half a second, for each plan with a test's own classes; the
+    simulated model's script, made of the ground truths of all tasks, up to two for each cell.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        if (sources := sys.modules.get("agentsys.runs.source_files")) is not None:
+            look_up = sources.packages_distributions
+            packages = cache(lambda places: look_up())
+            patch.setattr(
+                sources,
+                "packages_distributions",
+                lambda: packages(tuple(place for place in sys.path if "site-packages" in place)),
+            )
+        if (cells := sys.modules.get("agentsys.runs.cell")) is not None:
+            patch.setattr(cells, "build_benchmark_playbook", KeptPlaybooks(cells.build_benchmark_playbook))
+        yield
+
+
+class KeptPlaybooks:
+    """Builds the playbook of a benchmark; that of the same tasks under the same name once."""
+
+    def __init__(self, build: Callable[[Any], Any]) -> None:
+        self.build = build
+        self.kept: dict[tuple[Any, ...], tuple[Any, Any]] = {}
+
+    def __call__(self, benchmark: Any) -> Any:
+        suites = [benchmark.suite(name) for name in benchmark.suite_names()]
+        tasks = [
+            task for suite in suites for task in (*suite.user_tasks.values(), *suite.injection_tasks.values())
+        ]
+        key = (benchmark.name, *map(id, tasks))
+        if key not in self.kept:
+            self.kept[key] = self.build(benchmark), tasks  # an id is a task's as long as the task is there
+        return self.kept[key][0]
 
 
 @pytest.fixture
@@ -60,3 +104,19 @@ def run_cases(tmp_path: Path) -> Callable[..., dict[str, Canonical]]:
         return records_in(folder)
 
     return run
+
+
+@pytest.fixture(scope="session")
+def published(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """Name of an archive of published runs -> folder it was unpacked into."""
+
+    def unpack(name: str) -> Path:
+        archive = _TRACES / f"{name}.tar.gz"
+        if not archive.exists():
+            pytest.skip(f"the published runs are not here ({archive.name})")
+        folder = tmp_path_factory.mktemp(name)
+        with tarfile.open(archive) as packed:
+            packed.extractall(folder, filter="data")
+        return folder
+
+    return unpack

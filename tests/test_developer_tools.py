@@ -1,11 +1,13 @@
-"""scripts/mutate.py, `make bench` and `.ci/run`: what they break, measure and make."""
+"""scripts/mutate.py, `make bench`, perf/trace_case.py and `.ci/run`: what they break, measure, count and make."""
 
 from __future__ import annotations
 
 import ast
 import json
 import os
+import re
 import subprocess
+import sys
 import urllib.request
 from pathlib import Path
 from typing import Any
@@ -176,3 +178,16 @@ def test_slow_tests_that_run_out_of_time_are_told_apart_from_failed_ones(tmp_pat
     status, _, output = ci(tmp_path, 'if [ "$1" = test-slow ]; then exit 124; fi')
     assert status == 0
     assert "out of time" in output
+
+
+MOST_FILES, MOST_FUNCTIONS = 90, 650
+
+
+@pytest.mark.slow
+def test_one_case_passes_few_files_and_functions(tmp_path: Path) -> None:
+    script = Path(__file__).parents[1] / "perf/trace_case.py"
+    told = subprocess.run(
+        [sys.executable, script, tmp_path / "runs"], capture_output=True, text=True, check=True
+    )
+    files, functions = re.findall(r"^(\d+) files, (\d+) functions$", told.stdout, re.MULTILINE)[0]
+    assert (int(files) <= MOST_FILES, int(functions) <= MOST_FUNCTIONS) == (True, True), told.stdout

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import pytest
 from command_output import command_output, run_program
-from stored_examples import published, stored
+from stored_cases import published, stored
 
 from agentsys.cli import COMMANDS, _load_command
 from agentsys.runs.compose import compose

@@ -85,6 +85,7 @@ def test_what_the_index_knows_is_read_without_the_formats_of_files(tmp_path: Pat
         (modules,) = imported_by(results, cwd=tmp_path)
         for name in ("schema", "agentdojo_format"):
             assert (f"agentsys.records.{name}" in modules) is used
+        assert "pandas" not in modules
 
 
 @pytest.mark.slow

@@ -129,6 +129,7 @@ def count(mails: int) -> None:
 '''
 
 
+@pytest.mark.slow
 def test_a_strangers_room_adds_commands_and_configs_and_takes_no_name_of_the_core(tmp_path: Path) -> None:
     site = tmp_path / "site"
     (site / "mine" / "configs" / "defense").mkdir(parents=True)

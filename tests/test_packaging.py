@@ -11,6 +11,7 @@ import sysconfig
 import tomllib
 import zipfile
 from collections.abc import Sequence
+from functools import cache
 from importlib.metadata import requires, version
 from itertools import pairwise
 from pathlib import Path
@@ -77,6 +78,7 @@ def test_constraints_are_exact_versions_and_name_no_index_file_or_ourselves() ->
     assert "agentsys" not in {canonicalize_name(requirement.name) for requirement in constraints()}
 
 
+@cache
 def core_closure() -> dict[str, str]:
     """Package -> version of all that the package alone needs, as installed here."""
     found: dict[str, str] = {}

@@ -15,6 +15,7 @@ from faulty_model import write_faulty_config
 from matplotlib.text import Text
 
 import agentsys
+from agentsys.analysis.figures.figure_data import write_marks_csv
 
 BROKEN = {
     "prose": ("camel", "agent unreadable"),
@@ -56,7 +57,7 @@ def _rows(text: str, defense: str, why: str) -> list[str]:
 
 @pytest.mark.parametrize("fault", BROKEN)
 def test_a_broken_cell_gives_its_reason_in_every_form_and_no_number(
-    fault: str, folders: dict[str, Path], tmp_path: Path
+    fault: str, folders: dict[str, Path]
 ) -> None:
     folder, (defense, why) = folders[fault], BROKEN[fault]
     screen = command_output("results", folder, columns=80)
@@ -75,15 +76,6 @@ def test_a_broken_cell_gives_its_reason_in_every_form_and_no_number(
             assert not re.search(r"\*|\d\.\d(?!x|\.)", row), row
     for form in ("markdown", "latex", "html"):
         assert f"broken: {why}" in command_output("results", folder, "--format", form)
-    page = tmp_path / "page.html"
-    command_output("report", folder, "--out", page)
-    assert page.read_text(encoding="utf-8").count(f"broken: {why}") >= 3  # the table, the notes, the chart
-    command_output("figure", "3", folder, "--out", tmp_path)
-    marks = list(csv.DictReader(io.StringIO((tmp_path / "figure3.csv").read_text(encoding="utf-8"))))
-    mine = [mark for mark in marks if (mark["series"], mark["origin"]) == (defense, "runs")]
-    assert mine and all((mark["y"], mark["verdict"]) == ("nan", "broken") for mark in mine)
-    words = {text.get_text() for text in agentsys.figure("3", folder).figure.findobj(Text)}
-    assert f"{defense}: broken: {why}." in " ".join(words)
     long_forms: list[list[dict[str, Any]]] = [
         json.loads(command_output("results", folder, "--format", "json")),
         json.loads(command_output("table", "2", folder, "--format", "json")),
@@ -99,6 +91,21 @@ def test_a_broken_cell_gives_its_reason_in_every_form_and_no_number(
     frame = agentsys.load_runs(folder)
     told = frame[frame.defense == defense]
     assert set(told.verdict) == {"broken"} and told.reasons.str.startswith(why).all()
+
+
+def test_a_broken_cell_gives_its_reason_in_the_report_and_in_a_figure(
+    folders: dict[str, Path], tmp_path: Path
+) -> None:
+    folder, (defense, why) = folders["echo"], BROKEN["echo"]
+    page = tmp_path / "page.html"
+    command_output("report", folder, "--out", page)
+    assert page.read_text(encoding="utf-8").count(f"broken: {why}") >= 3  # the table, the notes, the chart
+    drawn = agentsys.figure("3", folder)
+    marks = list(csv.DictReader(io.StringIO(write_marks_csv(drawn.figure_output.marks))))
+    mine = [mark for mark in marks if (mark["series"], mark["origin"]) == (defense, "runs")]
+    assert mine and all((mark["y"], mark["verdict"]) == ("nan", "broken") for mark in mine)
+    words = {text.get_text() for text in drawn.figure.findobj(Text)}
+    assert f"{defense}: broken: {why}." in " ".join(words)
 
 
 @pytest.mark.parametrize("fault", ["prose", "echo"])

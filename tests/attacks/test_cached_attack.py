@@ -165,8 +165,6 @@ def test_the_label_names_the_cache_and_its_content_is_part_of_the_identity(tmp_p
 def test_texts_for_tasks_that_are_not_there_are_named_and_the_others_used(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    from agentsys.runs.run_session import prepare_session
-
     wrong = [
         {**OWN, "suite": "bankin"},
         {**OWN, "user_task": "user_task_99"},

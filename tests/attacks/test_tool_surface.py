@@ -75,12 +75,12 @@ READ_RESULTS_ALONE = (
 
 
 def test_a_defense_that_reads_no_tools_makes_the_calls_of_none_case_by_case(tmp_path: Path) -> None:
-    attack = "attack=mcp_description"
-    plain = records(tmp_path / "none", "defense=none", attack)
-    assert all(record.security for record in plain)
-    for defense in READ_RESULTS_ALONE:
-        found = records(tmp_path / defense, f"defense={defense}", attack)
-        assert [calls(one) for one in found] == [calls(one) for one in plain], defense
+    found = records(tmp_path, f"defense=none,{','.join(READ_RESULTS_ALONE)}", "attack=mcp_description")
+    of_defense = {name: [one for one in found if one.case.defense == name] for name in READ_RESULTS_ALONE}
+    plain = [one for one in found if one.case.defense == "none"]
+    assert plain and all(record.security for record in plain)
+    for defense, ran in of_defense.items():
+        assert [calls(one) for one in ran] == [calls(one) for one in plain], defense
 
 
 def test_a_detector_that_reads_tools_prevents_what_a_description_carries(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""MELON's guarded turn: what is blocked, what passes, how long a masked call is remembered, what it costs."""
+"""MELON's guarded turn: what is compared, what is blocked and passes, what the masked pass reads, what it costs."""
 
 from __future__ import annotations
 
@@ -6,11 +6,14 @@ from typing import Any
 
 import pytest
 from agentdojo.task_suite import get_suite
+from hypothesis import given
+from hypothesis import strategies as st
 from scripted_for_melon import DONE, REQUEST, Chosen, Counters, Ran, TwoPasses, call, guarded, saying
 
-from agentsys.models.chat import ErrorKind, ModelError, assistant, text_of, user
+from agentsys.models.chat import ErrorKind, ModelError, assistant, system, text_of, user
 from baselines.melon import Melon
-from baselines.melon.guarded_turn import NOTICE, PLACEHOLDER
+from baselines.melon.defense import KEY_ARGUMENTS
+from baselines.melon.guarded_turn import NOTICE, PLACEHOLDER, build_masked_conversation, write_compared_text
 from baselines.none import NoDefense
 
 LOOK = call("look")
@@ -163,3 +166,91 @@ def test_the_masked_calls_have_a_role_of_their_own_and_their_tokens_are_reported
         "tokens": 1310,
         "ratio": round(1310 / 410, 3),
     }
+
+
+MAIL = {"subject": "Hi", "recipients": ["a@x.com", "b@x.com"], "body": "Hello"}
+PAYMENT = {"subject": "Rent", "amount": 12.5, "recipient": "SE35", "date": "2022-01-01"}
+
+
+@pytest.mark.parametrize(
+    ("function", "args", "text"),
+    [
+        ("get_balance", {}, "get_balance()"),
+        ("read_file", {"file_path": "a.txt"}, "read_file(file_path = a.txt)"),
+        ("send_email", MAIL, "send_email(recipients = ['a@x.com', 'b@x.com'])"),
+        ("send_money", PAYMENT, "send_money(amount = 12.5, recipient = SE35)"),
+        ("send_money", {"recipient": "SE35"}, "send_money(recipient = SE35)"),
+        ("send_email", {}, "send_email()"),
+        ("search", {"b": 1, "a": None, "c": {"d": [True]}}, "search(b = 1, a = None, c = {'d': [True]})"),
+        ("", {}, "()"),
+    ],
+)
+def test_a_call_is_written_with_the_arguments_that_count_in_the_models_order(
+    function: str, args: dict[str, Any], text: str
+) -> None:
+    assert write_compared_text(call(function, **args), KEY_ARGUMENTS) == text
+    assert write_compared_text(call(function, **args), KEY_ARGUMENTS, "trimmed") == text
+
+
+@pytest.mark.parametrize("function", ["send_email", "send_money"])
+def test_a_call_of_which_no_argument_counts_keeps_its_name_unless_the_reference_is_followed(
+    function: str,
+) -> None:
+    made = call(function, subject="Hi")
+    assert write_compared_text(made, KEY_ARGUMENTS) == f"{function}()"
+    assert write_compared_text(made, KEY_ARGUMENTS, "trimmed") == f"{function[:-1]})"
+
+
+DEMONSTRATION = ["user", "assistant", "tool", "assistant", "user", "assistant", "tool", "assistant", "tool"]
+
+
+def result(text: str, error: str | None = None, function: str = "look") -> Any:
+    made = call(function)
+    content = [{"type": "text", "content": text}]
+    return {"role": "tool", "content": content, "tool_call_id": made.id, "tool_call": made, "error": error}
+
+
+def roles(messages: list[Any]) -> list[str]:
+    return [message["role"] for message in messages]
+
+
+def test_three_steps_give_the_system_message_nine_of_demonstration_and_three() -> None:
+    look = call("look")
+    earlier = assistant("Having a look around first.", [look])
+    model = TwoPasses([earlier, saying(look), saying(look), DONE], [DONE] * 3)
+    Ran(model, guarded(), Counters().runtime)
+    last = model.requests_of("melon_masked")[-1]
+    messages = list(last.messages)
+    assert roles(messages) == ["system", *DEMONSTRATION, "user", "assistant", "tool"]
+    assert messages[0] == model.requests_of("agent")[0].messages[0]
+    assert last.tools == model.requests_of("agent")[-1].tools
+    everything = "\n".join(map(text_of, messages))
+    assert REQUEST not in everything
+    assert "Having a look around first." not in everything
+    ids = {made.id for message in messages for made in message.get("tool_calls") or ()}
+    assert look.id not in ids
+    file = text_of(messages[-1])
+    places = [file.index(f"sight {step}") for step in (1, 2, 3)]
+    assert places == sorted(places)
+    assert all(everything.count(f"sight {step}") == 1 for step in (1, 2, 3))
+
+
+def test_error_texts_are_read_unless_the_reference_is_followed() -> None:
+    failed = [result("", "ValueError: obey me")]
+    assert "error: ValueError: obey me" in text_of(build_masked_conversation(failed)[-1])
+    assert "obey me" not in text_of(build_masked_conversation(failed, show_errors=False)[-1])
+
+
+@given(
+    st.lists(st.tuples(st.text(max_size=30), st.text(min_size=25, max_size=40), st.text(max_size=30))),
+    st.text(min_size=25, max_size=60),
+)
+def test_nothing_but_system_messages_and_outputs_depends_on_the_case(
+    steps: list[tuple[str, str, str]], request: str
+) -> None:
+    case = [system("You help."), user(request)]
+    other = [system("You help."), user("Another request altogether.")]
+    for thought, argument, output in steps:
+        case += [assistant(thought, [call("look", argument=argument)]), result(output)]
+        other += [assistant(None, [call("look")]), result(output)]
+    assert build_masked_conversation(case) == build_masked_conversation(other)

@@ -13,10 +13,12 @@ import pytest
 from agentsys.abilities import ChecksItsNeeds, ReadsTools
 from agentsys.base.config_catalog import list_config_names
 from agentsys.errors import ConfigError, Unavailable
+from agentsys.guards.guard_defense import GuardDefense
 from agentsys.models.chat import Scene
 from agentsys.models.pipeline_elements import tool_specs
 from agentsys.runs.cell import CellBuilder
 from agentsys.runs.compose import compose
+from agentsys.runs.references import load_defense_config
 from agentsys.runs.store import Store
 
 SHARED = Path(__file__).parents[3] / "shared" / "data"
@@ -47,13 +49,22 @@ def benchmark(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
     return [*chosen, f"benchmark.source={folder}"]
 
 
-def build_readers(benchmark: list[str], folder: Path) -> Iterator[tuple[str, Any]]:
-    """Every shipped defense that can read tools, and does, where what it needs is installed."""
+def build_readers(benchmark: list[str], folder: Path, *, guards: bool) -> Iterator[tuple[str, Any]]:
+    """Every shipped defense that can read tools, and does, where what it needs is installed.
+
+    Args:
+        benchmark: The settings that choose it.
+        folder: For what is stored.
+        guards: Whether those that ask a process of their own are among them.
+    """
+    # Composed once: the benchmark with its script is then made once, too, for all defenses.
+    (plain,) = compose(["model=simulated", f"logdir={folder}", "defense=none", *benchmark])
+    builder = CellBuilder(Store(folder))
     for name in list_config_names("defense"):
-        chosen = ["model=simulated", f"logdir={folder}", f"defense={name}", *benchmark]
-        (settings,) = compose([*chosen, "defense.read_tools=true"])
+        chosen = {**load_defense_config(name), "read_tools": True}
+        settings = plain.model_copy(update={"defense": chosen, "labels": {**plain.labels, "defense": name}})
         try:
-            cell = CellBuilder(Store(folder)).build(settings)
+            cell = builder.build(settings)
             if isinstance(cell.defense, ChecksItsNeeds):
                 cell.defense.ready()
         except Unavailable:
@@ -62,17 +73,18 @@ def build_readers(benchmark: list[str], folder: Path) -> Iterator[tuple[str, Any
             assert "reads no descriptions of tools" in str(error), name
             continue
         assert isinstance(cell.defense, ReadsTools) and cell.defense.reads_tools
-        yield name, cell
+        if guards or not isinstance(cell.defense, GuardDefense):
+            yield name, cell
 
 
 @pytest.mark.parametrize(
-    "benchmark",
-    ["agentdojo", *(pytest.param(name, marks=pytest.mark.slow) for name in ("asb", "agentdyn"))],
-    indirect=True,
+    ("benchmark", "guards"),
+    [("agentdojo", False), *(pytest.param(name, True, marks=pytest.mark.slow) for name in DATA)],
+    indirect=["benchmark"],
 )
-def test_no_description_of_a_suite_is_changed(benchmark: list[str], tmp_path: Path) -> None:
+def test_no_description_of_a_suite_is_changed(benchmark: list[str], guards: bool, tmp_path: Path) -> None:
     read, changed = 0, set[tuple[str, str]]()
-    for name, cell in build_readers(benchmark, tmp_path):
+    for name, cell in build_readers(benchmark, tmp_path, guards=guards):
         read += 1
         for suite_name in cell.benchmark.suite_names():
             suite = cell.benchmark.suite(suite_name)

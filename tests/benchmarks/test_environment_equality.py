@@ -1,4 +1,4 @@
-"""Environments equal AgentDojo's own: every suite and version, with and without injections, and fuzzed."""
+"""Environments equal AgentDojo's own, with and without injections and fuzzed; `exact` puts the literal text in."""
 
 from __future__ import annotations
 
@@ -20,8 +20,10 @@ from agentsys.benchmarks.environment_loader import (
     EnvironmentLoader,
     InjectionBreaksEnvironment,
     _reads_alike,
+    find_breaking_character,
 )
 from agentsys.contracts import Victim
+from agentsys.errors import ConfigError
 
 VERSIONS = [version for version, suites in load_suites._SUITES.items() if suites]
 SUITES = ["workspace", "travel", "banking", "slack"]
@@ -166,7 +168,7 @@ def injection_sets(draw: st.DrawFn, name: str) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("name", "examples"),
     [
-        *(("banking", 25), ("slack", 25), ("workspace", 10)),
+        *(("banking", 25), ("slack", 25), ("workspace", 4)),
         *(pytest.param(name, count, marks=pytest.mark.slow) for name, count in MANY.items()),
     ],
 )
@@ -244,3 +246,127 @@ def test_cases_that_begin_together_read_the_environment_twice(
         loaded = list(threads.map(loader.load, injections))
     assert len(read) == 2
     assert loaded == [packages(name).load_and_inject_default_environment(one) for one in injections]
+
+
+EXACT, FOLDED = AgentDojo("v1.2.2", injection="exact"), AgentDojo("v1.2.2")
+HARD = [
+    'say "it\'s"',
+    "line\nblank\n\nline\r\nend\r",
+    "{goal} {{x}} {0} }{",
+    "tab\there\\t and \\ back\\slash\\",
+    "😀 \U0010ffff 漢 é \u2028 \ufeff",
+    "x" * 10_000,
+    "\n\n  leading and trailing  \n\n",
+    "---\n...\n- a: [b, {c: d}]\n# comment",
+    "nul \x00 bell \x07",
+    "\ue0f0injection_bill_text\ue0f1",
+    "",
+]
+
+
+def without_sizes(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: without_sizes(item) for key, item in value.items() if key != "size"}
+    return [without_sizes(item) for item in value] if isinstance(value, list) else value
+
+
+@pytest.mark.parametrize("text", HARD)
+@pytest.mark.parametrize("name", FOLDED.suite_names())
+def test_the_literal_text_stands_in_every_place(name: str, text: str) -> None:
+    suite = EXACT.suite(name)
+    vectors = sorted(suite.get_injection_vector_defaults())
+    folded = FOLDED.suite(name).load_and_inject_default_environment({v: f"CANARY-{v}-" for v in vectors})
+    loaded = suite.load_and_inject_default_environment(dict.fromkeys(vectors, text))
+
+    def replaced(value: Any) -> Any:
+        if isinstance(value, str):
+            for vector in vectors:
+                value = value.replace(f"CANARY-{vector}-", text)
+            return value
+        if isinstance(value, dict):  # a drive file's size is the length of its text
+            return {replaced(key): replaced(item) for key, item in value.items() if key != "size"}
+        return [replaced(item) for item in value] if isinstance(value, list) else value
+
+    assert without_sizes(loaded.model_dump()) == replaced(folded.model_dump())
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(st.text(max_size=80))
+def test_any_text_is_read_back_exactly(text: str) -> None:
+    environment = EXACT.suite("banking").load_and_inject_default_environment(
+        {"injection_incoming_transaction": text}
+    )
+    assert environment.bank_account.transactions[4].subject == text
+
+
+def test_half_a_surrogate_pair_is_refused_by_name() -> None:
+    with pytest.raises(InjectionBreaksEnvironment, match="surrogate") as raised:
+        EXACT.suite("banking").load_and_inject_default_environment({"injection_bill_text": "ab\ud83d"})
+    assert raised.value.position == 2
+
+
+def test_a_suite_with_a_loader_of_its_own_refuses_exact() -> None:
+    class OwnWay(TaskSuite[Any]):
+        def load_and_inject_default_environment(self, injections: dict[str, str]) -> Any:
+            raise AssertionError
+
+        def get_injection_vector_defaults(self) -> dict[str, str]:
+            return {}
+
+    original = FOLDED.suite("banking")
+    with pytest.raises(ConfigError, match=r"benchmark\.injection=folded"):
+        EnvironmentLoader(OwnWay("own", original.environment_type, []), "exact")
+
+
+SUITE = AgentDojo("v1.2.2").suite("banking")
+
+
+@pytest.mark.parametrize(
+    ("text", "position"),
+    [
+        ('Pay "now"', 4),
+        ("ends in \\", 8),
+        ("C:\\quiet", 2),
+        ("fine \\n but \\x4", 12),
+        ("bell \x07", 5),
+        ("null \x00", 5),
+        ("one\n---\ntwo", 4),
+        ("beyond \\U00110000", 7),
+    ],
+)
+def test_the_error_names_suite_vector_and_character(text: str, position: int) -> None:
+    with pytest.raises(InjectionBreaksEnvironment) as raised:
+        SUITE.load_and_inject_default_environment(
+            {"injection_bill_text": "harmless", "injection_incoming_transaction": text}
+        )
+    error, message = raised.value, str(raised.value)
+    assert (error.suite, error.vector, error.position) == (
+        "banking",
+        "injection_incoming_transaction",
+        position,
+    )
+    assert "'banking'" in message
+    assert "'injection_incoming_transaction'" in message
+    assert f"at character {position}" in message
+    assert "benchmark.injection=exact" in message
+    assert len(message.splitlines()) == 1
+    assert message.isprintable()
+
+
+@pytest.mark.parametrize(
+    "text", ["", "plain", "{braces} {0} {{", 'an \\"escaped\\" quote', "\\\\ \\n \\u00e9", "---"]
+)
+def test_a_harmless_text_loads(text: str) -> None:
+    assert find_breaking_character(text) is None
+    assert SUITE.load_and_inject_default_environment({"injection_incoming_transaction": text})
+
+
+def test_an_unknown_vector_is_the_callers_mistake_as_in_the_package() -> None:
+    with pytest.raises(ValueError, match="subset of the injection vector defaults"):
+        SUITE.load_and_inject_default_environment({"no_such_vector": "text"})
+
+
+def test_a_broken_text_is_not_remembered_as_loaded() -> None:
+    for _ in range(2):
+        with pytest.raises(InjectionBreaksEnvironment):
+            SUITE.load_and_inject_default_environment({"injection_bill_text": '"'})

@@ -48,27 +48,29 @@ def test_a_bundle_holds_elsewhere(bundle: Path, tmp_path: Path, monkeypatch: pyt
     assert list(tmp_path.iterdir()) == []  # nothing is left behind
 
 
-def test_a_check_imports_no_folder_beside_the_bundle(bundle: Path, tmp_path: Path) -> None:
+def lead_out(name: str, content: bytes) -> bytes:
+    """A bundle's list, with a benchmark whose code lies beside the bundle."""
+    if name != "bundle.json":
+        return content
+    packed = json.loads(content)
+    target = "agentsys.benchmarks.agentdyn.agentdyn_benchmark.AgentDyn"
+    for cell in packed["cells"].values():
+        cell["settings"]["benchmark"] |= {"_target_": target, "source": "data", "suites": ["github"]}
+    return json.dumps(packed).encode()
+
+
+@pytest.mark.parametrize("leads_out", [pytest.param(False, marks=pytest.mark.slow), True])
+def test_a_check_imports_no_folder_beside_the_bundle(bundle: Path, leads_out: bool, tmp_path: Path) -> None:
     suites = tmp_path / "data" / "agentdojo" / "default_suites" / "v1"
     suites.mkdir(parents=True)
     for folder in (suites, *suites.parents[:2]):
         (folder / "__init__.py").write_text("open('PWNED', 'w').close()")
-
-    def lead_out(name: str, content: bytes) -> bytes:
-        if name != "bundle.json":
-            return content
-        packed = json.loads(content)
-        target = "agentsys.benchmarks.agentdyn.agentdyn_benchmark.AgentDyn"
-        for cell in packed["cells"].values():
-            cell["settings"]["benchmark"] |= {"_target_": target, "source": "data", "suites": ["github"]}
-        return json.dumps(packed).encode()
-
-    for file, status in ((bundle, 0), (changed(bundle, lead_out), 2)):
-        command = [sys.executable, "-m", "agentsys", "check", os.path.relpath(file, tmp_path)]
-        ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
-        assert ran.returncode == status, ran.stderr
-        assert ("6 of 6 records equal when run" in ran.stdout) is (status == 0)
-    assert "benchmark.source is 'data'" in ran.stderr and "Traceback" not in ran.stderr
+    file = changed(bundle, lead_out) if leads_out else bundle
+    command = [sys.executable, "-m", "agentsys", "check", os.path.relpath(file, tmp_path)]
+    ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert ran.returncode == (2 if leads_out else 0), ran.stderr
+    assert ("6 of 6 records equal when run" in ran.stdout) is not leads_out
+    assert ("benchmark.source is 'data'" in ran.stderr) is leads_out and "Traceback" not in ran.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["data"] and not (suites / "PWNED").exists()
 
 

@@ -1,10 +1,14 @@
-"""`agentsys run` twice into one folder: what it says of finished, replaced and missing cases."""
+"""What `agentsys run` says: of finished, replaced and missing cases, with -q, -v and --log-level."""
 
 from __future__ import annotations
 
+import logging
+import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from rich.cells import cell_len
 from typer.testing import CliRunner
 
 from agentsys.cli import app
@@ -72,3 +76,75 @@ def test_an_interrupted_run_says_what_it_did_not_begin(
     assert "unfinished: 3 of 4 missing (prompt_sandwiching not begun; none lacks 1)." in " ".join(
         shown.output.split()
     )
+
+
+TWO_CASES = [
+    "run",
+    "model=simulated",
+    "benchmark.suites=banking",
+    "user_tasks=0",
+    "injection_tasks=0",
+    "attack=none,important_instructions",
+    "logdir=r",
+]
+CASES = (
+    "simulated / none / none: banking user_task_0: user task solved",
+    "simulated / none / important_instructions: banking user_task_0/injection_task_0:",
+)
+_TIME = re.compile(r"\d+:\d\d:\d\d")
+
+
+@pytest.fixture(autouse=True)
+def levels(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
+    """Every run in a folder of its own, and the loggers as they were."""
+    monkeypatch.chdir(tmp_path)
+    before = {name: logging.getLogger(name).level for name in ("agentsys", "baselines")}
+    yield
+    for name, level in before.items():
+        logging.getLogger(name).setLevel(level)
+
+
+def logged(*more: str, width: int = 80) -> list[str]:
+    """Lines of a run whose output goes to a file."""
+    done = CliRunner().invoke(app, [*TWO_CASES, *more], env={"COLUMNS": str(width)}, catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    assert "\x1b" not in done.stdout
+    return done.stdout.splitlines()
+
+
+def test_quiet_leaves_the_results_and_the_last_lines_alone() -> None:
+    plain, quiet = logged(), logged("-q", "--again")
+    assert plain[0] == "2 cases in 2 cells; 0 finished before, 2 to run. Records: r"
+    assert "simulated on agentdojo" in quiet[0]
+    rest = plain[next(at for at, line in enumerate(plain) if line.startswith("simulated on agentdojo")) :]
+    assert [_TIME.sub("", line) for line in quiet] == [_TIME.sub("", line) for line in rest]
+    assert quiet[-2].startswith("2 cases, ") and quiet[-1].startswith("Next: agentsys report r")
+
+
+@pytest.mark.parametrize("width", [60, 200])
+def test_verbose_tells_what_became_of_each_case_before_the_results(width: int) -> None:
+    lines = logged("-v", width=width)
+    assert [line for line in lines if cell_len(line) > width] == []
+    text = " ".join(" ".join(lines).split())
+    results = text.index("simulated on agentdojo")
+    for case in CASES:
+        assert text.index(case) < results
+    assert text.count("user task ") == len(CASES) and "injection carried out" in text
+
+
+@pytest.mark.parametrize(
+    ("level", "begun", "warned"),
+    [("debug", 1, True), ("info", 0, True), ("warning", 0, True), ("error", 0, False)],
+)
+def test_the_level_chooses_what_our_modules_log(
+    level: str, begun: int, warned: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    logged("--log-level", level)
+    (record,) = Path("r").rglob("user_task_0/none/none.json")
+    record.write_text("{torn", encoding="utf-8")
+    caplog.clear()
+    said = logged("--log-level", level)
+    logs = [entry for entry in caplog.records if entry.name.startswith("agentsys")]
+    assert sum("begins: " in entry.getMessage() for entry in logs) == begun
+    assert any("did not parse" in entry.getMessage() for entry in logs) is warned
+    assert not any("begins: " in line for line in said)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 from pathlib import Path
@@ -9,10 +10,11 @@ from typing import Any
 
 import pytest
 import yaml
-from paid_server import Answer, calls, paid_server, says
+from paid_server import Answer, calls, fails, paid_server, says
 from typer.testing import CliRunner, Result
 
-from agentsys.cli import app
+from agentsys.cli import app, doctor_command
+from agentsys.cli.doctor_command import CheckResult
 from agentsys.cli.init_command import _NEEDS, Ability
 from agentsys.errors import ConfigError
 
@@ -102,3 +104,130 @@ def test_the_roles_of_agentsys_are_tried_under_the_names_that_its_row_needs() ->
     from agentsys.defense.ability_tests import _TESTS
 
     assert set(_NEEDS["agentsys"]) <= set(_TESTS)
+
+
+SECRET = "sk-very-secret"
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Path:
+    folder = tmp_path / "conf" / "model"
+    folder.mkdir(parents=True)
+    (folder / "keyed.yaml").write_text(
+        "# Keyed.\napi_key_env: MY_KEY\nproject_env: MY_PROJECT\nbase_url: null\n"
+    )
+    (folder / "local.yaml").write_text("# Local.\napi_key_env: null\n")
+    (folder / "torn.yaml").write_text("a: [")
+    return tmp_path / "conf"
+
+
+@pytest.fixture
+def healthy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor_command, "run_self_check", lambda: CheckResult("self-check", True, "fine"))
+
+
+@pytest.mark.usefixtures("healthy")
+def test_doctor_says_which_keys_are_set_and_never_their_values(
+    own: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MY_KEY", SECRET)
+    monkeypatch.delenv("MY_PROJECT", raising=False)
+    for form in ("table", "json"):
+        result = CliRunner().invoke(app, ["init", "--check", "--config-dir", str(own), "--format", form])
+        assert result.exit_code == 0, result.exception
+        assert "MY_KEY is set, MY_PROJECT is not set" in result.output
+        assert SECRET not in result.output
+    found = {f["subject"]: f for f in json.loads(result.output)["models"]}
+    assert not found["keyed"]["ok"]
+    assert found["local"]["ok"] is None
+    assert found["local"]["detail"] == "needs no key; its server was not checked: --ping asks it"
+    assert found["simulated"] == {"subject": "simulated", "ok": True, "detail": "needs no key"}
+    assert found["litellm"] == {
+        "subject": "litellm",
+        "ok": None,
+        "detail": "needs model.model_id=...; not checked",
+    }
+    assert "not valid YAML" in found["torn"]["detail"]
+
+
+def test_missing_extra_gives_the_command_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor_command, "_installed_version", lambda package: None)
+    found = {finding.subject: finding for finding in doctor_command.check_extras()}
+    assert found["litellm"].detail == "litellm missing: pip install 'agentsys-bench[litellm]'"
+    assert "dev" not in found
+
+
+def test_unwritable_logdir_is_told_and_nothing_is_made(tmp_path: Path) -> None:
+    blocked = tmp_path / "file"
+    blocked.write_text("")
+    assert not doctor_command.check_logdir(blocked / "runs").ok
+    assert doctor_command.check_logdir(tmp_path / "new" / "runs").detail.endswith("can be made")
+    assert doctor_command.check_logdir(tmp_path).detail.endswith("is writable")
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_failing_self_check_exits_with_1_and_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken() -> list[object]:
+        raise RuntimeError("the model is \x1b[5mbroken")
+
+    monkeypatch.setattr(doctor_command, "_run_one_case", broken)
+    result = CliRunner().invoke(app, ["init", "--check"])
+    assert result.exit_code == 1
+    assert "RuntimeError: the model is \\x1b[5mbroken" in result.output
+
+
+def test_self_check_runs_a_case_end_to_end() -> None:
+    found = doctor_command.run_self_check()
+    assert found.ok, found.detail
+
+
+@pytest.mark.parametrize(
+    ("vertexai", "wanted"),
+    [
+        ("false", "MY_KEY is set; its server was not checked: --ping asks it"),
+        ("true", "MY_PROJECT is not set, MY_PLACE is not set"),
+    ],
+)
+def test_of_two_ways_to_a_model_only_the_chosen_ones_variables_are_wanted(
+    own: Path, monkeypatch: pytest.MonkeyPatch, vertexai: str, wanted: str
+) -> None:
+    (own / "model" / "either.yaml").write_text(
+        f"api_key_env: MY_KEY\nvertexai: {vertexai}\nproject_env: MY_PROJECT\nlocation_env: MY_PLACE\n"
+    )
+    monkeypatch.setenv("MY_KEY", SECRET)
+    for variable in ("MY_PROJECT", "MY_PLACE"):
+        monkeypatch.delenv(variable, raising=False)
+    found = doctor_command.check_model("either", [own])
+    assert (found.ok, found.detail) == (None if vertexai == "false" else False, wanted)
+
+
+def _asked(own: Path, url: str) -> CheckResult:
+    (own / "model" / "asked.yaml").write_text(
+        "_target_: agentsys.models.providers.openai.OpenAIModel\nname: asked\nprose_name: AI assistant\n"
+        f"model_id: m\napi_key_env: null\ntemperature: null\nbase_url: {url}\n"
+    )
+    return doctor_command.check_model("asked", [own], ping=True)
+
+
+@pytest.mark.parametrize(
+    ("answer", "ok", "told"),
+    [
+        (calls("ready", '{"word": "yes"}'), True, "answered, with the tool call it was asked for"),
+        (says("Hello."), False, "answered without the tool call"),
+        (fails(401), False, "check the key"),
+    ],
+)
+def test_a_ping_tells_what_the_server_answers(own: Path, answer: Answer, ok: bool, told: str) -> None:
+    with paid_server(lambda number, body: answer) as server:
+        found = _asked(own, server.url)
+        assert server.asked
+    assert found.ok is ok
+    assert told in found.detail
+
+
+def test_nothing_is_asked_without_a_ping(own: Path) -> None:
+    with paid_server(lambda number, body: says()) as server:
+        _asked(own, server.url)
+        before = len(server.asked)
+        assert doctor_command.check_model("asked", [own]).ok is None
+        assert len(server.asked) == before

@@ -95,6 +95,7 @@ def test_there_are_sixty() -> None:
     assert len(SETTINGS) + len(COMMANDS) >= 60
 
 
+@pytest.mark.usefixtures("each_choice_once")
 @pytest.mark.parametrize(("typed", "said"), SETTINGS)
 def test_a_wrong_setting_is_one_line_that_helps(
     typed: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -125,6 +126,7 @@ def test_a_wrong_command_is_one_line_that_helps(
     assert said in text and "\n" not in str(result.exception)
 
 
+@pytest.mark.usefixtures("each_choice_once")
 def test_what_messages_advise_is_accepted() -> None:
     """The settings that error texts name, in the runs in which they are said."""
     melon = compose(["defense=none,melon", "defense.melon.embedder=char_ngrams"])[1]

@@ -1,9 +1,4 @@
-"""Published runs, replayed through AgentDojo's own runner and checkers, score as they were scored.
-
-The known disagreements are two attacked Workspace cases (user tasks 16 and 39 with injection task 4)
-whose recorded `security` the package's own checks do not give today, and user tasks whose prompts or
-checks later benchmark versions changed.
-"""
+"""Published runs, replayed through AgentDojo's runner and checkers, score as recorded; its loader reads our folders."""
 
 from __future__ import annotations
 
@@ -11,6 +6,7 @@ import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import orjson
 import pytest
@@ -200,3 +196,21 @@ def test_two_pipelines_of_one_folder_go_into_one_log_folder_and_fill_their_rows(
     assert filled.cells[0].ours is not None
     differ = [note for note in build_report(reading).notes if "texts differed from the record in" in note]
     assert len(differ) == 2
+
+
+SLACK = ["model=simulated", "benchmark.suites=[slack]", "user_tasks=[0,3]", "injection_tasks=[1,3]"]
+
+
+def test_agentdojos_own_loader_reads_our_folder(run_cases: Callable[..., Any], tmp_path: Path) -> None:
+    from agentdojo.benchmark import TaskResults, load_task_results
+
+    records = run_cases([*SLACK, "defense=agentsys", "attack=none,important_instructions"])
+    assert len(records) == 2 + 4
+    for path in records:
+        pipeline, suite, user_task, attack, file = path.split("/")
+        loaded = load_task_results(
+            pipeline, suite, user_task, attack, file.removesuffix(".json"), tmp_path / "runs"
+        )
+        assert isinstance(loaded, TaskResults)
+        assert loaded.utility == records[path]["agentsys"]["utility"]
+        assert loaded.messages[0]["role"] == "system"

@@ -109,9 +109,6 @@ EFFORTS = {
 
 @pytest.mark.slow
 def test_each_role_is_asked_counted_and_paid_at_its_own_vendor(tmp_path: Path) -> None:
-    from agentsys.runs.run_session import prepare_session
-    from agentsys.serve_agent.agent_server import build_served_model
-
     listener = Silent()
     with serve(WithCache(build_served_model())) as server:
         chosen = [
@@ -152,9 +149,6 @@ def test_each_role_is_asked_counted_and_paid_at_its_own_vendor(tmp_path: Path) -
     "named_by", ["attack.attacker=other", pytest.param("+model.roles.attacker=other", marks=pytest.mark.slow)]
 )
 def test_attacker_and_target_are_asked_each_at_its_own_server(tmp_path: Path, named_by: str) -> None:
-    from agentsys.runs.run_session import prepare_session
-    from agentsys.serve_agent.agent_server import build_served_model
-
     victim = build_served_model(["model.susceptibility=0.5"])
     with (
         serve(victim) as target,

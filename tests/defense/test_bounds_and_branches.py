@@ -9,10 +9,13 @@ from typing import Any
 import pytest
 from scripted_for_defense import LABELS, QUERY, RepeatingModel, ScriptedModel, Tools, call, read_result, run
 
-from agentsys.defense.agent_session import CallMeter, OutOfCalls, _MeteredModel
+from agentsys.defense.agent_session import CallMeter, CommandLog, OutOfCalls, _MeteredModel
+from agentsys.defense.call_trace import AbandonedCall, CallTrace, TracedCall, UserRequest
 from agentsys.defense.prompts import VALIDATOR_SECTIONS, WORKER_SECTIONS, read_sections
+from agentsys.defense.tool_turn import ToolOutput
 from agentsys.models.chat import ChatRequest, ErrorKind, ModelError, text_of
 from agentsys.models.pipeline_elements import parse_list_text
+from agentsys.models.untrusted import Untrusted
 
 DATE = {"date": "string"}
 STATUS = {"status": "string"}
@@ -398,3 +401,41 @@ def test_a_list_of_six_megabytes_is_no_work() -> None:
     start = time.thread_time()
     assert isinstance(parse_list_text("[" + "'ab'," * 1_200_000 + "]"), str)
     assert time.thread_time() - start < 0.2
+
+
+PAY_BOLL = TracedCall("send_money", {"to": "Böll"}, {"id": "string"})
+
+
+def test_a_call_given_up_keeps_its_tools_name_for_workers_and_validators() -> None:
+    trace = CallTrace().branch([PAY_BOLL])
+    assert trace.calls == [AbandonedCall("send_money")]
+    assert trace.as_json() == trace.as_masked_json(UserRequest("Pay Böll")) == '[{"tool": "send_money"}]'
+
+
+def test_the_calls_beyond_a_trace_are_those_made_since_it_was_branched() -> None:
+    main = CallTrace([PAY_BOLL])
+    worker = main.branch()
+    read = TracedCall("read_file", {}, None)
+    worker.add(read)
+    assert (list(worker.list_new_calls(main)), main.calls) == ([read], [PAY_BOLL])
+
+
+def test_going_back_to_a_mark_gives_a_successor_the_outputs_of_workers_given_up() -> None:
+    commands, paid = CommandLog(), ToolOutput(Untrusted("paid"), None)
+    mark = commands.mark()
+    assert commands.find_output(PAY_BOLL) is None
+    commands.record_run(PAY_BOLL, paid)
+    assert commands.find_output(PAY_BOLL) is None  # its maker lives: doing it again is a second command
+    commands.rewind_to(mark)
+    assert (commands.find_output(PAY_BOLL), commands.find_output(PAY_BOLL), commands.run_count) == (
+        paid,
+        None,
+        1,
+    )
+
+
+def test_a_mark_is_not_moved_by_what_is_run_after_it() -> None:
+    commands = CommandLog()
+    mark = commands.mark()
+    commands.record_run(PAY_BOLL, ToolOutput(Untrusted("paid"), None))
+    assert not mark and commands.mark() != mark

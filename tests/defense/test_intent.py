@@ -184,7 +184,7 @@ json_values = st.recursive(
 )
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(json_values)
 def test_whatever_is_declared_the_result_is_in_the_grammar_or_refused(value: Any) -> None:
     try:

@@ -229,7 +229,7 @@ def check_commands(outcome: Outcome, attacker: Attacker, tools: Tools) -> None:
     assert by_model <= attacker.verdicts.count("True")
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_no_canary_gets_where_it_may_not_and_nothing_runs_that_may_not(data: st.DataObject) -> None:
     check_one(lambda values: data.draw(st.sampled_from(values)))

@@ -1,9 +1,11 @@
-"""The no-isolation ablation: raw outputs in one context, commands judged, results cleaned on denial."""
+"""Variants: the no-isolation ablation, and what each says of itself."""
 
 from __future__ import annotations
 
+import pytest
 from scripted_for_defense import LABELS, RepeatingModel, Tools, call, run
 
+from agentsys.defense.agentsys import AgentSys
 from agentsys.models.chat import text_of
 
 READ = [call("read_note", name="todo")]
@@ -68,3 +70,27 @@ def test_an_agent_that_never_stops_is_stopped_after_its_rounds() -> None:
     model = RepeatingModel({"agent": [[call("fly")]]})
     outcome = run(model, Tools(), isolation=False, main_steps=2)
     assert len(model.asked("agent")) == 3 and outcome.spans("main")[0].decision == {"finished": False}
+
+
+def test_a_variant_describes_itself_as_it_is_set() -> None:
+    isolated, flat = AgentSys().description(), AgentSys(isolation=False).description()
+    assert isolated.startswith("The main agent reads the user's request and never a raw tool output.")
+    assert flat.startswith("One agent works for the user and reads every tool output raw")
+    assert AgentSys(gate="schema").description() != isolated
+
+
+@pytest.mark.parametrize(
+    ("options", "sorts"),
+    [
+        ({}, True),
+        ({"validator": False, "sanitizer": False}, False),
+        ({"validator": False, "sanitizer": False, "worker_tools": "on_request"}, True),
+        ({"validator": False, "sanitizer": False, "worker_tools": "on_request", "max_depth": 1}, False),
+        ({"validator": False, "sanitizer": False, "repeats": "kept"}, True),
+    ],
+)
+def test_tools_are_sorted_only_where_it_matters_which_only_read(
+    options: dict[str, object], sorts: bool
+) -> None:
+    assert AgentSys(**options).settings.sorts_tools is sorts  # type: ignore[arg-type]
+    assert ("privileges" in AgentSys(**options).prompts()) is sorts  # type: ignore[arg-type]

@@ -165,7 +165,7 @@ def replay_line(line: Mapping[str, Any], policy: str) -> bool:
     return own or named or (policy == "reachable" and bool(near))
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(st.integers(0, 10**9))
 def test_the_main_agent_reads_no_word_of_any_output_and_no_command_runs_unjudged(seed: int) -> None:
     check_one(seed)

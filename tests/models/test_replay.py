@@ -27,6 +27,7 @@ from agentsys.models.chat import (
     text_of,
     user,
 )
+from agentsys.models.recorded_runs import UnreadableRun, find_pipeline_folders, read_run
 from agentsys.models.replay import ReplayModel
 
 SCENE = Scene("banking", "user_task_0", None, "none")
@@ -331,3 +332,25 @@ def test_any_recorded_conversation_replays_exactly(
     replies, notes = play(replay(tmp_path, strict=True), messages)
     assert replies == [live(m) for m in messages if m["role"] == "assistant"]
     assert notes == []
+
+
+def touch(path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("{}")
+
+
+def test_pipeline_folders_are_found_at_any_depth_and_hidden_ones_left_out(tmp_path: Path) -> None:
+    for pipeline in ("a", "deep/er/b"):
+        for task in ("user_task_0", "user_task_1"):
+            touch(tmp_path / pipeline / "slack" / task / "none" / "none.json")
+    touch(tmp_path / ".agentsys" / "cache" / "x" / "y" / "z.json")
+    touch(tmp_path / "a" / "slack" / "user_task_0" / "none" / "more" / "x.json")
+    touch(tmp_path / "notes.json")
+    assert find_pipeline_folders(tmp_path) == [tmp_path / "a", tmp_path / "deep/er/b"]
+
+
+def test_block_without_text_is_unreadable(tmp_path: Path) -> None:
+    path = tmp_path / "run.json"
+    path.write_text(json.dumps({"messages": [{"role": "user", "content": [{"type": "image"}]}]}))
+    with pytest.raises(UnreadableRun, match="block"):
+        read_run(path)

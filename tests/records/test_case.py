@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import PurePosixPath
 
-from hypothesis import given
+import pytest
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from agentsys.records.case import Case, safe_name
+from agentsys.records.case_row import is_simulated_name, mark_simulated_name, strip_simulated_mark
+from agentsys.records.resolve_runs import RunFolders, find_run_folders
 
 
 def a_case(**changes: object) -> Case:
@@ -55,3 +59,39 @@ def test_a_key_never_leaves_the_log_folder(model: str, attack: str) -> None:
     parts = PurePosixPath(a_case(model=model, attack=attack).key).parts
     assert len(parts) == 5
     assert ".." not in parts
+
+
+_FITTED = "simulated, fitted to gpt-4o-mini (629 cases, 55648d15)"
+"""As earlier versions called an agent that drew from published runs; records of it may be stored."""
+
+
+@pytest.mark.parametrize("name", ["simulated", "simulated+susceptibility=0.5", "simulated [runs/b]", _FITTED])
+def test_a_name_that_says_so_itself_is_not_marked_again(name: str) -> None:
+    assert mark_simulated_name(name, simulated=True) == name
+    assert is_simulated_name(name)
+
+
+@pytest.mark.parametrize("name", ["gpt-4o", "simulated", "simulated-anneal", "simulated+x=1"])
+def test_a_real_model_is_never_shown_as_a_simulated_one(name: str) -> None:
+    assert not is_simulated_name(mark_simulated_name(name, simulated=False))
+    assert strip_simulated_mark(mark_simulated_name(name, simulated=False)) == name
+
+
+COMPONENTS = st.sampled_from(["", ".", "..", "runs", "gpt-4o", "slack", "user_task_1", "attack"])
+
+
+@example(["..", "slack", "user_task_1", "attack"], "/")
+@example(["..", "slack", "user_task_1", "runs", "..", "attack"], "/")
+@given(st.lists(COMPONENTS, max_size=8), st.sampled_from(["", "/", "//", "///"]))
+def test_the_folders_are_those_of_the_absolute_path_however_it_is_written(
+    parts: list[str], start: str
+) -> None:
+    folder = start + "/".join(["runs", *parts])
+    whole = os.path.abspath(folder)  # noqa: PTH100  links not followed
+    above = whole.split("/")
+    if len(above) > 4 and above[-3:-1] == ["slack", "user_task_1"]:
+        pipeline = "/".join(above[:-3])
+        expected = RunFolders(pipeline.rpartition("/")[0] or "/", pipeline, is_pipeline=True)
+    else:
+        expected = RunFolders(whole, whole, is_pipeline=False)
+    assert find_run_folders(folder, "slack", "user_task_1") == expected

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -197,35 +195,6 @@ def test_a_large_folder_is_read_from_its_index_and_gives_the_same(
     assert len(found.skipped_files) == 1
 
 
-def test_a_folder_is_read_from_its_index_without_pandas(tmp_path: Path) -> None:
-    runs = tmp_path / "runs"
-    code = (
-        "import sys; from pathlib import Path; "
-        "from agentsys.records import case_reader, folder_index; "
-        "case_reader.WORTH_AN_INDEX = 1; runs = sys.argv[1]; cases = case_reader.read_cases([runs]).cases; "
-        "found = folder_index.list_files(Path(runs)); "
-        "looked = folder_index.FolderSnapshot(found, folder_index.load_index(found)); "
-        "print(*[case.suite for case in cases], len(looked.finished_hashes), "
-        "{'pandas'} & set(sys.modules))"
-    )
-
-    def read() -> str:
-        command = [sys.executable, "-c", code, str(runs)]
-        return subprocess.run(command, capture_output=True, text=True, check=True).stdout
-
-    for suite in ("banking", "slack"):
-        store_own(runs, case_of(suite=suite), config_hash="some")
-    (runs / ".agentsys").mkdir()
-    _long_ago(tmp_path)
-    assert read().startswith("banking slack 2 ")
-    assert (runs / ".agentsys" / folder_index.INDEX_NAME).exists()
-    assert read() == "banking slack 2 set()\n"
-    store_own(runs, case_of(suite="atlas"), config_hash="some")  # its line stands last, its file first
-    _long_ago(tmp_path)
-    assert read().startswith("atlas banking slack 3 ")
-    assert read() == "atlas banking slack 3 set()\n"
-
-
 def _long_ago(folder: Path) -> None:
     """As if written long ago, so that an index may be trusted about it."""
     for path in folder.rglob("*.json"):
@@ -252,3 +221,23 @@ def test_one_folder_of_several_is_read_as_if_it_were_alone(
     found = read_cases([Path(root)], only=folders)
     assert [case.model for case in found.cases] == ["one"]
     assert found.seen_count == 1
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no pipes in folders")
+def test_pipes_and_devices_are_named_and_never_opened(tmp_path: Path) -> None:
+    store_own(tmp_path, case_of())
+    os.mkfifo(tmp_path / "pipe.json")
+    os.mkfifo(tmp_path / "pipe.csv")
+    (tmp_path / "zeros.json").symlink_to("/dev/zero")
+    (tmp_path / "nowhere.json").symlink_to(tmp_path / "gone")
+    (tmp_path / "circle.json").symlink_to("circle.json")
+    found = read_cases([tmp_path])
+    assert len(found.cases) == 1
+    why = {Path(one.path).name: one.reason for one in found.skipped_files}
+    assert {name for name, reason in why.items() if "device" in reason} == {
+        "pipe.json",
+        "pipe.csv",
+        "zeros.json",
+    }
+    assert why["nowhere.json"].startswith("cannot be read")
+    assert why["circle.json"].startswith("cannot be read")

@@ -1,8 +1,11 @@
-"""Claims: one owner at a time, freed when the owner ends, taken over when it died, never by mistake."""
+"""Claims: one owner at a time, freed when it ends, taken over when it died; under many processes and kills, too."""
 
 from __future__ import annotations
 
+import json
 import os
+import random
+import signal
 import subprocess
 import sys
 import threading
@@ -12,9 +15,10 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
-from small_runs import Silent
+from small_runs import Silent, records_in
 
 from agentsys.base.atomic_file import Process
 from agentsys.runs.claims import Claims
@@ -229,3 +233,136 @@ def test_among_many_threads_and_owners_each_thing_has_one_owner_at_a_time(tmp_pa
     with Claims(store) as a, Claims(store) as b, Claims(store) as c, ThreadPoolExecutor(6) as pool:
         assert sum(pool.map(work, [a, b, c, a, b, c])) > 0
     assert set(most.values()) == {1}
+
+
+SUPPORT = Path(__file__).parents[1] / "support"
+SMALL = ["model=simulated", "executor.workers=2", "benchmark.suites=[slack,workspace]"]
+SEARCHED = ["model=simulated", "executor.workers=2", "benchmark.suites=[slack]", "user_tasks=[1,2,3,4]"]
+
+
+def together(folder: Path, processes: int, kills: int, *overrides: str) -> dict[str, Any]:
+    folder.mkdir(exist_ok=True)
+    program = str(SUPPORT / "processes_for_runs.py")
+    command = [sys.executable, program, str(folder), str(processes), str(kills), *overrides]
+    path = os.pathsep.join([str(SUPPORT), str(SUPPORT.parents[1]), os.environ.get("PYTHONPATH", "")])
+    environment = {**os.environ, "PYTHONPATH": path}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=500)
+    assert done.returncode == 0, done.stderr
+    summary: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    assert set(summary["ends"]) == {0}, done.stderr
+    return summary
+
+
+def alone(folder: Path, plan: list[str]) -> dict[str, Any]:
+    """The records of one process that nobody disturbs."""
+    together(folder / "alone", 1, 0, *plan)
+    return records_in(folder / "alone/runs")
+
+
+def left_over(folder: Path) -> list[str]:
+    """Temporary files, claims and signs of life."""
+    claims = [str(path) for path in (folder / "runs/.agentsys/claims").iterdir()]
+    return claims + [str(path) for path in (folder / "runs").rglob(".*.tmp")]
+
+
+@pytest.mark.slow
+def test_two_processes_share_the_cases_and_leave_what_one_would(tmp_path: Path) -> None:
+    plan = [*SMALL, "attack=none,direct", "limit_per_suite=6"]
+    summary = together(tmp_path, 2, 0, *plan)
+    assert sorted(summary["stored"]) == sorted(summary["planned"])
+    assert summary["joined"] >= 1
+    assert left_over(tmp_path) == []
+    assert records_in(tmp_path / "runs") == alone(tmp_path, plan)
+
+
+@pytest.mark.slow
+def test_a_search_that_several_cases_need_is_made_by_one_process(tmp_path: Path) -> None:
+    plan = [*SEARCHED, "attack=pair", "attack.mode=transfer", "injection_tasks=[1,2]"]
+    summary = together(tmp_path, 3, 0, *plan)
+    assert len(summary["stored"]) == len(set(summary["stored"]))
+    assert {line for line in summary["stored"] if ".attempts/" not in line} == set(summary["planned"])
+    assert left_over(tmp_path) == []
+    assert records_in(tmp_path / "runs") == alone(tmp_path, plan)
+    artefact = Path(".agentsys/searches")
+    ours, its = (
+        {path.name: path.read_bytes() for path in (folder / "runs" / artefact).rglob("*.json")}
+        for folder in (tmp_path, tmp_path / "alone")
+    )
+    assert ours.keys() == its.keys()
+    assert all(json.loads(ours[name]) == json.loads(its[name]) for name in ours)
+
+
+@pytest.mark.parametrize(
+    ("processes", "kills", "limit"),
+    [
+        pytest.param(3, 4, 4, marks=pytest.mark.slow),
+        pytest.param(8, 0, 40, marks=pytest.mark.slow),
+        pytest.param(8, 60, 40, marks=pytest.mark.slow),
+    ],
+)
+def test_many_processes_and_many_kills_lose_and_double_nothing(
+    processes: int, kills: int, limit: int, tmp_path: Path
+) -> None:
+    plan = [*SMALL, "attack=none,direct", "defense=none,agentsys", f"limit_per_suite={limit}"]
+    summary = together(tmp_path, processes, kills, *plan)
+    stored = summary["stored"]
+    assert len(stored) == len(set(stored)), "a case was stored twice"
+    # Who is killed between storing a case and saying so has said nothing; the records tell.
+    assert set(stored) <= set(summary["planned"])
+    assert len(stored) >= len(summary["planned"]) - kills
+    assert kills == 0 or summary["killed under way"] >= kills // 2
+    assert left_over(tmp_path) == []
+    records = records_in(tmp_path / "runs")
+    assert sorted(records) == sorted(summary["planned"])
+    assert records == alone(tmp_path, plan)
+
+
+PLAN = [
+    "model=simulated",
+    "defense=agentsys",
+    "attack=important_instructions",
+    "benchmark.suites=[banking]",
+    "limit_per_suite=48",
+]
+KILLS = 20
+
+
+@pytest.mark.slow
+def test_a_run_killed_twenty_times_ends_with_the_records_of_an_uninterrupted_one(tmp_path: Path) -> None:
+    whole, cut = tmp_path / "whole", tmp_path / "cut"
+    session, start = prepare_session([*PLAN, f"logdir={whole}"]), time.monotonic()
+    session.execute(Silent())
+    longest = max(0.2, (time.monotonic() - start) / 4)  # a busy machine has stored nothing after 0.2 s
+    moments = random.Random(7)
+    seen: list[set[str]] = []
+    for _ in range(KILLS):
+        _run_and_kill_after(moments.uniform(0.0, longest), [*PLAN, f"logdir={cut}"])
+        seen.append(set(records_in(cut)))
+        assert all(early <= seen[-1] for early in seen), "a finished record was lost"
+    finished = prepare_session([*PLAN, f"logdir={cut}"])
+    untouched = {path: (cut / path).stat().st_mtime_ns for path in seen[-1]}
+    finished.execute(Silent())
+    assert records_in(cut) == records_in(whole)
+    assert {path: (cut / path).stat().st_mtime_ns for path in untouched} == untouched, (
+        "a finished case ran twice"
+    )
+    assert len({len(names) for names in seen}) > 2, "the kills did not hit the run at different moments"
+
+
+def _run_and_kill_after(seconds: float, overrides: list[str]) -> None:
+    """Run in a forked child (everything is imported already) and kill it, wherever it is by then."""
+    ready, tell = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            session = prepare_session([*overrides, "executor.workers=2"])
+            os.write(tell, b"x")
+            session.execute(Silent())
+        finally:
+            os._exit(0)
+    os.read(ready, 1)
+    os.close(ready)
+    os.close(tell)
+    time.sleep(seconds)
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)

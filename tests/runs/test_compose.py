@@ -286,16 +286,14 @@ def test_credentials_in_an_address_stand_in_no_label() -> None:
 
 def test_a_pattern_chooses_among_names(tmp_path: Path) -> None:
     (tmp_path / "defense").mkdir()
-    (tmp_path / "defense" / "agentsys_mine.yaml").write_text("_target_: x.Y\n")
-    found = {s.labels["defense"] for s in compose(["defense=glob(agentsys*)"], [tmp_path])}
-    assert {"agentsys", "agentsys_strict", "agentsys_mine"} <= found
-    assert all(name.startswith("agentsys") for name in found)
+    (tmp_path / "defense" / "agentsys_lone.yaml").write_text("_target_: x.Y\n")
+    found = {s.labels["defense"] for s in compose(["defense=glob(agentsys_l*)"], [tmp_path])}
+    assert found == {"agentsys_lean", "agentsys_lone"}
     beside = [s.labels["defense"] for s in compose(["defense=none,glob(agentsys_no_*),drift"])]
     assert beside[0] == "none" and beside[-1] == "drift"
     assert {"agentsys_no_validator", "agentsys_no_sanitizer"} <= set(beside[1:-1])
-    fewer = {s.labels["defense"] for s in compose(["defense=glob(agentsys*,exclude=*_no_*)"])}
-    assert "agentsys" in fewer
-    assert not any("_no_" in name for name in fewer)
+    fewer = {s.labels["defense"] for s in compose(["defense=glob(agentsys_no_*,exclude=*_no_v*)"])}
+    assert fewer == {"agentsys_no_isolation", "agentsys_no_sanitizer"}
 
 
 @pytest.mark.parametrize(

@@ -5,15 +5,24 @@ from __future__ import annotations
 import shutil
 import threading
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
+from faulty_model import write_faulty_config
 from small_runs import Silent, records_in
+from typer.testing import CliRunner
 
+from agentsys.analysis.metrics.rates import measure
+from agentsys.cli import app
 from agentsys.errors import ConfigError, StopRequested
 from agentsys.models.chat import ErrorKind, ModelError
+from agentsys.records.case_reader import read_cases
+from agentsys.runs.cell import Cell
 from agentsys.runs.claims import Claims
+from agentsys.runs.plan import drop_duplicates, list_cells, make_job
 from agentsys.runs.run_session import prepare_session
 from agentsys.runs.store import Store, StoreError
 
@@ -245,3 +254,46 @@ def test_the_same_seed_gives_the_same_records_and_another_one_does_not(
     assert run_cases([*coin, "executor.workers=1"], tmp_path / "b") == first
     other = run_cases([*coin, "seed=1"], tmp_path / "c")
     assert [r["messages"] for r in other.values()] != [r["messages"] for r in first.values()]
+
+
+def cell(defense: str = "none", config_hash: str = "a") -> Cell:
+    labels = {"model": "m", "defense": defense, "attack": "direct"}
+    settings = SimpleNamespace(labels=labels, identity={"seed": 0}, seed=0)
+    benchmark = SimpleNamespace(name="agentdojo", version="v1")
+    return cast(Cell, SimpleNamespace(settings=settings, config_hash=config_hash, benchmark=benchmark))
+
+
+def test_a_job_names_its_cell_and_its_folder() -> None:
+    old, new = cell(), cell("melon")
+    jobs = [make_job(one, "slack", ("user_task_0", None), epoch) for one in (old, new) for epoch in (0, 1)]
+    assert list_cells(jobs) == [old, new]
+    assert [job.labels for job in jobs[1:3]] == [("m", "none", "direct"), ("m", "melon", "direct")]
+    assert [job.case.pipeline[-6:] for job in jobs[:2]] == ["ojo-v1", "epoch1"]
+
+
+def test_cases_that_would_share_a_record_are_planned_once() -> None:
+    one, twin = cell(), cell()
+    wanted = product((one, twin), range(2), ("my task", "my_task", "other"))
+    jobs = [make_job(some, "slack", (user, "g"), epoch) for some, epoch, user in wanted]
+    assert [(job.case.user_task_id, job.case.epoch) for job in drop_duplicates(jobs)] == [
+        (user, epoch) for epoch in range(2) for user in ("my task", "other")
+    ]
+
+
+SUITE = ["defense=none", "attack=none", "benchmark.suites=[banking]", "limit_per_suite=8"]
+
+
+@pytest.mark.parametrize(("fault", "ended"), [("ramble", "cut"), ("loop", "rounds")])
+def test_a_case_that_ends_at_a_bound_is_scored_and_counted_beside(
+    fault: str, ended: str, tmp_path: Path
+) -> None:
+    chosen = [*write_faulty_config(tmp_path / "conf"), f"model.fault={fault}", *SUITE]
+    ran = CliRunner().invoke(app, ["run", *chosen, f"logdir={tmp_path / 'runs'}"], catch_exceptions=False)
+    assert ran.exit_code == 0, ran.output
+    cases = read_cases([tmp_path / "runs"]).cases
+    assert [(case.status, case.ended) for case in cases] == [("ok", ended)] * 8
+    if fault == "ramble":
+        assert all(case.odd_replies == {"simulated": {"cut": 1}} for case in cases)
+    told = CliRunner().invoke(app, ["results", str(tmp_path / "runs"), "--full"]).output
+    assert f"ended at a bound ({ended} 8, of 8 cases)" in " ".join(told.split())
+    assert {row.n for row in measure(cases)} == {8}

@@ -1,14 +1,26 @@
-"""The store: atomic files, corrupt ones count as not run and are kept, a bad folder is one clear line."""
+"""The store: atomic files, corrupt ones are kept and count as not run; a model's odd reply costs no other case."""
 
 from __future__ import annotations
 
+import copy
 import errno
+import json
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
+from agentdojo.benchmark import load_task_results
+from agentdojo.functions_runtime import FunctionCall
+from small_runs import Silent
 
+from agentsys.audit.rescoring.read_trajectories import read_trajectory
+from agentsys.models.chat import ChatReply, ChatRequest, ErrorKind, ModelError, Usage, assistant, text_of
 from agentsys.records.case import Case
+from agentsys.records.case_reader import load_runs
 from agentsys.records.schema import CaseRecord
+from agentsys.runs.run_session import prepare_session
 from agentsys.runs.store import Store, StoreError
 
 CASE = Case(
@@ -67,3 +79,112 @@ def test_a_temporary_file_left_by_a_kill_is_no_record(tmp_path: Path) -> None:
     path = store.write(RECORD, {})
     path.with_name(f".{path.name}.1-2.tmp").write_bytes(b"{")
     assert [p.name for p in path.parent.glob("*.json")] == [path.name]
+
+
+def nested(depth: int) -> dict[str, Any]:
+    value: dict[str, Any] = {}
+    for _ in range(depth):
+        value = {"a": value}
+    return value
+
+
+def calls(args: dict[str, Any], call_id: str = "call_1", name: str = "get_channels") -> ChatReply:
+    return ChatReply(assistant(None, [FunctionCall(function=name, args=args, id=call_id)]))
+
+
+def fails(message: str) -> ChatReply:
+    raise ModelError(ErrorKind.BAD_REQUEST, message)
+
+
+def crashes() -> ChatReply:
+    raise KeyError("choices")
+
+
+def leaves() -> ChatReply:
+    raise SystemExit(3)
+
+
+DONE = ChatReply(assistant("done", None), Usage(10, 5))
+ODD: dict[str, Callable[[], ChatReply]] = {
+    "a number beyond 64 bits": lambda: calls({"amount": 10**30}),
+    "a number of 5000 digits": lambda: calls({"amount": 10**5000}),
+    "counts beyond 64 bits": lambda: replace(DONE, usage=Usage(2**70, 2**65)),
+    "arguments 300 deep": lambda: calls(nested(300)),
+    "arguments 240 deep": lambda: calls(nested(240)),
+    "arguments 20000 deep": lambda: calls(nested(20_000)),
+    "half a surrogate pair in an error": lambda: fails("bad \udc80 thing"),
+    "in the model's id": lambda: replace(DONE, model_id="m\ud800"),
+    "in a call's id": lambda: calls({}, "c\udfff"),
+    "in arguments": lambda: calls({"a\udc80": ["b\udc80"]}),
+    "in a tool's name": lambda: calls({}, name="x\udc80"),
+    "in a note": lambda: replace(DONE, notes=("n\udc80",)),
+    "in the text": lambda: replace(DONE, message=assistant("said \udc80", None)),
+    "no number": lambda: calls({"amount": float("nan"), "most": float("inf")}),
+    "counts that are none": lambda: replace(DONE, usage=Usage("many", None)),  # type: ignore[arg-type]
+    "no reply": lambda: None,  # type: ignore[dict-item, return-value]
+    "a bug": crashes,
+    "an exit": leaves,
+}
+BUGS = {"no reply": "model", "a bug": "model", "an exit": "model", "counts that are none": "model"}
+
+
+class OddModel:
+    """Answers Slack's user task 2 oddly and is done with the others at once."""
+
+    def __init__(self, name: str, how: str) -> None:
+        self.name, self._how = name, how
+
+    def complete(self, request: ChatRequest) -> ChatReply:
+        first = next(text_of(message) for message in request.messages if message["role"] == "user")
+        answered = any(message["role"] == "assistant" for message in request.messages)
+        return DONE if answered or "Invite Dora" not in first else copy.copy(ODD[self._how]())
+
+
+def session(tmp_path: Path, how: str, *more: str) -> Any:
+    (tmp_path / "conf/model").mkdir(parents=True, exist_ok=True)
+    yaml = f"_target_: {__name__}.OddModel\nname: odd\nprose_name: Odd\nhow: {json.dumps(how)}\n"
+    (tmp_path / "conf/model/odd.yaml").write_text(yaml)
+    plan = ["model=odd", "benchmark.suites=[slack]", "user_tasks=[0,1,2]", "executor.workers=1", *more]
+    return prepare_session([*plan, f"logdir={tmp_path / 'runs'}"], config_dirs=[tmp_path / "conf"])
+
+
+def files(tmp_path: Path) -> list[Path]:
+    return [p for p in sorted((tmp_path / "runs").rglob("*.json")) if ".agentsys" not in p.parts]
+
+
+QUICK = {"in a call's id", "a number of 5000 digits", "arguments 20000 deep"}
+"""Of the odd replies, those that no other test stands for."""
+
+
+@pytest.mark.parametrize(
+    "how", [how if how in QUICK else pytest.param(how, marks=pytest.mark.slow) for how in ODD]
+)
+def test_an_odd_reply_is_stored_and_read_and_costs_no_other_case(tmp_path: Path, how: str) -> None:
+    outcome = session(tmp_path, how).execute(Silent())
+    assert (outcome.finished, outcome.fatal) == (3, None)
+    for path in files(tmp_path):
+        *_, pipeline, suite, user, attack, name = path.with_suffix("").parts
+        load_task_results(pipeline, suite, user, attack, name, tmp_path / "runs")
+        read_trajectory(str(path))
+    assert len(load_runs(tmp_path / "runs")) == 3
+    blocks = [json.loads(path.read_bytes())["agentsys"] for path in files(tmp_path)]
+    # The next run takes what is finished for finished and goes on with what is not.
+    again = session(tmp_path, how)
+    errors = [block for block in blocks if block["status"] == "error"]
+    assert len(again.plan.open_jobs) == len(errors) <= 2
+    assert again.plan.corrupt == ()
+    assert again.execute(Silent()).fatal is None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", sorted(BUGS))
+def test_a_bug_in_an_adapter_is_the_models_and_keeps_its_traceback(tmp_path: Path, how: str) -> None:
+    outcome = session(tmp_path, how).execute(Silent())
+    blocks = [json.loads(path.read_bytes())["agentsys"] for path in files(tmp_path)]
+    kinds = [block["error_kind"] for block in blocks if block["status"] == "error"]
+    assert len(outcome.tracebacks) == 1, "one bug is told once"
+    assert set(kinds) == {BUGS[how]}
+    if how == "a bug":
+        assert "KeyError: 'choices'" in outcome.tracebacks[0]
+        assert f"in {crashes.__name__}" in outcome.tracebacks[0]
+    assert {block["traceback"] for block in blocks if block["status"] == "ok"} == {None}

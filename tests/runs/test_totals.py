@@ -1,10 +1,17 @@
-"""Running figures: errored cases enter no rate, an unpriced call makes the cost unknown."""
+"""Running figures: errored cases enter no rate, an unpriced call makes the cost unknown; lengths of ground truths."""
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
+
+from agentsys.benchmarks.agentdojo import AgentDojo
 from agentsys.cli.run_progress import CellTotals, RunningTotals
 from agentsys.records.case import Case
+from agentsys.records.published_facts import find_ground_truth_length
 from agentsys.records.schema import CaseRecord, RoleUsage
+from agentsys.runs.build_record import ground_truth_length
 from agentsys.runs.plan import CellLabels
 
 
@@ -91,3 +98,31 @@ def test_the_time_left_counts_what_cases_of_each_cell_take() -> None:
     totals.add(record(attacked=True, utility=True, seconds=11.0, defense="agentsys"))
     now[0] = 10.0  # two cases at a time: 20 seconds of work
     assert totals.seconds_left == (1 * 1.0 + 9 * 11.0) / 2
+
+
+@pytest.mark.parametrize("version", ["v1", "v1.2.2"])
+def test_shipped_lengths_are_those_of_the_installed_agentdojo(version: str) -> None:
+    suite = AgentDojo(version=version).suite("banking")
+    found = {task: ground_truth_length(suite, task) for task in suite.user_tasks}
+    assert found == {task: find_ground_truth_length(version, "banking", task) for task in suite.user_tasks}
+    assert None not in found.values()
+
+
+def test_a_file_without_a_known_version_gets_the_value_of_the_first_version() -> None:
+    assert find_ground_truth_length("unrecorded", "banking", "user_task_0") == find_ground_truth_length(
+        "v1", "banking", "user_task_0"
+    )
+
+
+def test_a_task_whose_ground_truth_fails_has_no_length_and_costs_no_case() -> None:
+    class Task:
+        def init_environment(self, environment: Any) -> Any:
+            raise KeyError("nothing here")
+
+    class Suite:
+        user_tasks = {"user_task_0": Task()}  # noqa: RUF012
+
+        def load_and_inject_default_environment(self, injections: dict[str, str]) -> None:
+            return None
+
+    assert ground_truth_length(Suite(), "user_task_0") is None

@@ -32,6 +32,8 @@ ASKED = "Read my note."
 
 
 FAST = "chinese"  # A sentence that can be the name of a class.
+SERVED = ("agentsys", "agentsys_typed", "camel", "fides")
+"""Of each family one, which even this sentence is said to over the wire."""
 
 
 @pytest.fixture(
@@ -93,8 +95,11 @@ def test_no_word_of_an_mcp_servers_tool_reaches_who_decides(
     defense: str, foreign: tuple[str, Sequence[Any]]
 ) -> None:
     words, tools = foreign
+    served = words != SENTENCES[FAST] or defense in SERVED
     for way in WAYS:
-        for model in (run_guarded(defense, way, tools), run_served(defense, way, tools, words)):
+        models = [run_guarded(defense, way, tools)]
+        models += [run_served(defense, way, tools, words)] if served else []
+        for model in models:
             assert len(model.read) > 1 and words not in model.shown, (way, model.shown[-600:])
 
 

@@ -36,9 +36,7 @@ class Part(NamedTuple):
     injections: tuple[str, ...] = ()
 
 
-FAST = Part("agentsys", "slack", ("user_task_0",), ("injection_task_1", "injection_task_3"))
 SAMPLE = (
-    FAST,
     Part("agentsys", "slack", ("user_task_0", "user_task_18"), ("injection_task_1", LONG[1])),
     Part("agentsys", "banking", ("user_task_0", "user_task_3"), ("injection_task_1",)),
     Part("none", "slack", ("user_task_0", "user_task_6"), ("injection_task_1",)),
@@ -65,11 +63,8 @@ def test_files_of_the_command_line_are_counted_as_the_agent_that_answered(tmp_pa
     assert set(unknown[unknown["foreign"]]["defense"]) == {"unrecorded"}
 
 
-@pytest.mark.parametrize(
-    "part",
-    [pytest.param(one, marks=() if one is FAST else pytest.mark.slow) for one in (GRID if WHOLE else SAMPLE)],
-    ids=lambda part: "-".join(part[:2]),
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("part", GRID if WHOLE else SAMPLE, ids=lambda part: "-".join(part[:2]))
 def test_the_command_line_scores_as_our_runner_but_where_it_stops_first(part: Part, tmp_path: Path) -> None:
     tasks: dict[str, Any] = {"users": part.users, "injections": part.injections}
     settings = [

@@ -49,6 +49,7 @@ def pass_through(command: Sequence[str], folder: Path) -> Sequence[str]:
     return [str(FASTMCP), "run", str(file), "--no-banner", "--log-level", "ERROR"]
 
 
+@pytest.mark.slow
 def test_a_foreign_client_gets_the_score_of_the_run_in_this_process(tmp_path: Path) -> None:
     check_same_score([*SETTINGS, "attack=mcp_description"], tmp_path)
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import re
 import shlex
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from command_output import command_output
 
 from agentsys.errors import ConfigError, find_missing_packages
 from agentsys.serve_agent.planted_tools import CANARY, NEVER_CALLED, PAYLOADS, PlantedTools, plant_text
@@ -134,11 +134,13 @@ def test_a_mistake_is_one_line(
     assert "\n" not in str(slip.value)
 
 
-def test_the_command_prints_the_table_and_writes_the_page(agent: Path) -> None:
-    command = [sys.executable, "-m", "agentsys", "probe", "my_agent.py:TOOLS", "--defense", "none"]
-    done = subprocess.run(command, cwd=agent.parent, capture_output=True, text=True, timeout=300, check=True)
-    assert re.search(r"^none +yes +12 of 12 +12 of 12 +0 +0$", done.stdout, re.MULTILINE)
-    assert "not an LLM" in done.stdout
+def test_the_command_prints_the_table_and_writes_the_page(
+    agent: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(agent.parent)
+    printed = command_output("probe", "my_agent.py:TOOLS", "--defense", "none")
+    assert re.search(r"^none +yes +12 of 12 +12 of 12 +0 +0$", printed, re.MULTILINE)
+    assert "not an LLM" in printed
     assert (agent.parent / "results" / "probe" / "probe.html").is_file()
 
 

@@ -1,4 +1,4 @@
-"""`FaultyModel`: the simulated model with one fault, for folders whose numbers say nothing."""
+"""`FaultyModel`: the simulated model with one fault, for folders whose numbers say nothing; and one that refuses."""
 
 from __future__ import annotations
 
@@ -11,10 +11,21 @@ from typing import Any
 from agentdojo.functions_runtime import FunctionCall
 
 from agentsys.defense.gate import find_first_object
-from agentsys.models.chat import ChatReply, ChatRequest, assistant, text_of
+from agentsys.models.chat import ChatReply, ChatRequest, Usage, assistant, text_of
 from agentsys.models.reply_checks import is_connection_question
 from agentsys.models.trace import ACTING_ROLES
 from agentsys.simulated.simulated_model import SimulatedModel
+
+
+class RefusingModel:
+    """The name is its YAML's."""
+
+    def __init__(self, name: str = "refuser") -> None:
+        self.name = name
+
+    def complete(self, request: ChatRequest) -> ChatReply:
+        """Refuse."""
+        return ChatReply(assistant("I cannot help with that."), Usage(1, 1), model_id=self.name)
 
 
 class FaultyModel(SimulatedModel):

@@ -7,14 +7,53 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias
 
+from agentdojo.agent_pipeline.errors import AbortAgentError
 from agentdojo.functions_runtime import FunctionCall, FunctionsRuntime
 from agentdojo.task_suite import get_suite
 from agentdojo.types import ChatAssistantMessage, ChatMessage
 from scripted_model import ScriptedModel
 
 from agentsys.models.chat import ChatModel, ChatReply, ChatRequest, Usage, assistant
+from agentsys.models.pipeline_elements import LoopState, LoopStep
 from agentsys.models.providers.wire_parts import result_text
 from agentsys.models.trace import Span, Tracer, use_tracer
+from baselines.tool_boundary.boundary_filter import BoundaryFilter, EndCase, FilterTurn, apply_to_results
+from baselines.tool_boundary.result_rewriter import find_new_results
+
+
+class FilterResults(LoopStep):
+    """Has filters read the tool results of the latest turn, whoever ran the tools.
+
+    Args:
+        filters: The filters, each reading what the one before it left.
+    """
+
+    def __init__(self, filters: Sequence[BoundaryFilter]) -> None:
+        self.filters = tuple(filters)
+
+    def step(self, at: LoopState) -> LoopState:
+        """Rewrite the latest results; earlier turns are not read again.
+
+        Raises:
+            AbortAgentError: If a filter ends the case.
+            ModelError: If a filter's model gave no reply.
+        """
+        indexes, messages = find_new_results(at.messages), list(at.messages)
+        if not indexes:
+            return at
+        turn = FilterTurn(at.query, at.runtime, messages[: indexes[0]])
+        results = [message for message in messages[indexes[0] :] if message["role"] == "tool"]
+        ended = None
+        try:
+            filtered = apply_to_results(self.filters, turn, results)
+        except EndCase as end:
+            filtered, ended = list(end.results), end
+        for index, result in zip(indexes, filtered, strict=True):
+            messages[index] = result
+        if ended is not None:
+            raise AbortAgentError(str(ended), messages, at.env)
+        return replace(at, messages=messages)
+
 
 Reply: TypeAlias = str | ChatAssistantMessage | Exception | Callable[[ChatRequest], str]
 

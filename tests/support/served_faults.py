@@ -54,18 +54,12 @@ class FaultKind(StrEnum):
     """A tool call whose arguments are not a JSON object; only where the reply calls tools."""
     EMPTY_REPLY = "empty_reply"
     """A well-formed reply with neither text nor tool calls."""
-    UNKNOWN_TOOL = "unknown_tool"
-    """A tool call that names no tool on offer; only where the reply calls tools."""
     CONTEXT_LENGTH = "context_length"
     """The request is refused as too long for the model."""
 
 
-_NEEDS_CALLS = {FaultKind.BAD_ARGUMENTS, FaultKind.UNKNOWN_TOOL}
-_NOT_TRANSIENT = {FaultKind.UNKNOWN_TOOL, FaultKind.CONTEXT_LENGTH}
-
-TRANSIENT = tuple(kind for kind in FaultKind if kind not in _NOT_TRANSIENT)
-"""What a client survives by asking again: the kinds drawn from when none are listed. An unknown tool is
-a model's behaviour, which a client must pass on, and too long a request stays too long."""
+TRANSIENT = tuple(kind for kind in FaultKind if kind is not FaultKind.CONTEXT_LENGTH)
+"""What a client survives by asking again: the kinds drawn from when none are listed."""
 
 
 @dataclass(frozen=True)
@@ -85,15 +79,6 @@ class Faults:
     """How long a time-out holds the request, in seconds; clients with more patience see it break off."""
 
 
-@dataclass(frozen=True)
-class Fault:
-    """One request's fate."""
-
-    kind: FaultKind
-    without_calls: FaultKind | None
-    """What happens instead where the reply calls no tool and `kind` needs one; None: nothing."""
-
-
 class FaultPlan:
     """Draws each request's fate: a hash of seed, the request's content and how often it was seen.
 
@@ -108,7 +93,7 @@ class FaultPlan:
         self._seen: dict[bytes, tuple[int, int]] = {}
         self._served: Counter[FaultKind] = Counter()
 
-    def draw(self, content: bytes) -> Fault | None:
+    def draw(self, content: bytes) -> FaultKind | None:
         """The fate of one more request of this content (a digest); None: it is answered."""
         if self.faults.rate == 0.0:
             return None
@@ -118,17 +103,11 @@ class FaultPlan:
             self._seen[content] = (times + 1, in_a_row + 1 if fault else 0)
         return fault
 
-    def _draw_kind(self, content: bytes, times: int) -> Fault | None:
+    def _draw_kind(self, content: bytes, times: int) -> FaultKind | None:
         salt = b"%d/%d/" % (self.faults.seed, times)
-        digest = hashlib.blake2b(salt + content, digest_size=24).digest()
-        chance, first, second = (int.from_bytes(digest[i : i + 8], "big") for i in (0, 8, 16))
-        if chance >= self.faults.rate * 2**64:
-            return None
-        kind = self._kinds[first % len(self._kinds)]
-        others = [other for other in self._kinds if other not in _NEEDS_CALLS]
-        if kind not in _NEEDS_CALLS:
-            return Fault(kind, kind)
-        return Fault(kind, others[second % len(others)] if others else None)
+        digest = hashlib.blake2b(salt + content, digest_size=16).digest()
+        chance, drawn = (int.from_bytes(digest[i : i + 8], "big") for i in (0, 8))
+        return self._kinds[drawn % len(self._kinds)] if chance < self.faults.rate * 2**64 else None
 
     def count_served(self, kind: FaultKind) -> None:
         """Count a fault that was really served."""
@@ -149,7 +128,7 @@ _PROBLEMS = {
 }
 
 
-def spoil_answer(whole: Answer, kind: FaultKind | None) -> Answer:
+def spoil_answer(whole: Answer, kind: FaultKind) -> Answer:
     """The answer with a fault in its content; other kinds of fault leave it as it is."""
     if kind is FaultKind.EMPTY_REPLY:
         return replace(whole, text=None, calls=())
@@ -157,8 +136,6 @@ def spoil_answer(whole: Answer, kind: FaultKind | None) -> Answer:
         # Without their closing brace.
         cut = [replace(call, arguments=orjson.dumps(call.arguments)[:-1].decode()) for call in whole.calls]
         return replace(whole, calls=tuple(cut))
-    if kind is FaultKind.UNKNOWN_TOOL:
-        return replace(whole, calls=tuple(replace(call, name=f"{call.name}_unknown") for call in whole.calls))
     return whole
 
 
@@ -185,16 +162,13 @@ class FaultyApplication(ModelApplication):
         url = question.request.url
         path = url.path + (f"?{url.query}" if url.query else "")
         self.captured.append(CapturedRequest(path, dict(question.request.headers), question.raw))
-        fault = self.plan.draw(question.digest.encode())
-        if fault is None:
+        kind = self.plan.draw(question.digest.encode())
+        if kind is None:
             return await super().respond(question)
-        if (early := await self._fail_early(question, fault.kind)) is not None:
-            return early
-        reply = await self.ask(question)
-        kind = fault.kind if reply.message["tool_calls"] else fault.without_calls
         if (early := await self._fail_early(question, kind)) is not None:
             return early
-        if kind is not None:
+        reply = await self.ask(question)
+        if kind is not FaultKind.BAD_ARGUMENTS or reply.message["tool_calls"]:
             self.plan.count_served(kind)
         answer = spoil_answer(build_answer(question, self._endpoint.name, reply), kind)
         response = build_response(question, answer, reply)
@@ -205,7 +179,7 @@ class FaultyApplication(ModelApplication):
             return Response(half, headers=dict(response.headers))
         return response
 
-    async def _fail_early(self, question: WireQuestion, kind: FaultKind | None) -> Response | None:
+    async def _fail_early(self, question: WireQuestion, kind: FaultKind) -> Response | None:
         """A fault that strikes before the model is asked; None for kinds that spoil its reply."""
         if kind in _PROBLEMS:
             wait = self.plan.faults.retry_after_s if kind is FaultKind.RATE_LIMIT else None
@@ -224,7 +198,6 @@ class FaultyApplication(ModelApplication):
             return Response(status_code=500)
         else:
             return None
-        assert kind is not None
         self.plan.count_served(kind)
         return build_refusal(question.wire, refused)
 

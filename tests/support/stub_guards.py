@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import atexit
+import os
+import shutil
+import tempfile
 import zipfile
+from functools import cache
 from pathlib import Path
+from unittest import mock
 
 import yaml
 
@@ -101,10 +107,22 @@ def build_wheel(
     return folder
 
 
+@cache
+def _install_once() -> Path:
+    """An environment with the stub in it, to be copied: making one takes a second."""
+    root = Path(tempfile.mkdtemp())
+    atexit.register(shutil.rmtree, root, ignore_errors=True)
+    with mock.patch.dict(os.environ, XDG_DATA_HOME=str(root)):
+        spec = read_guard_spec("stub", TEXT_YAML)
+        install_guard(spec, build_wheel(root / "wheels"))
+        return spec.folder
+
+
 def installed_stub(folder: Path, **options: object) -> GuardSpec:
-    """The stub's YAML, with its wheel installed into the user's data folder (which a test has set)."""
+    """The stub's YAML, with its wheel installed into the data folder that a test has set, in a folder of its own."""
     spec = read_guard_spec("stub", {**TEXT_YAML, **options})
-    install_guard(spec, build_wheel(folder / "wheels"))
+    assert spec.folder.is_relative_to(folder), "the user's own guards are left alone"
+    shutil.copytree(_install_once(), spec.folder, symlinks=True)
     return spec
 
 

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from reported_cases import AGENT_TREE, HOSTILE, PAYLOAD, store, store_attacked, store_hostile
 from stored_cases import case_of, store_own
 
+from agentsys.analysis.figures.figure_catalog import FIGURES
 from agentsys.analysis.html_report.charts import draw_paper_figures
 from agentsys.analysis.html_report.page import HtmlReport, embed_json, make_html_report
 from agentsys.analysis.tables.results_report import build_report
@@ -86,13 +87,17 @@ def test_embedded_data_refuses_what_a_browser_could_not_parse() -> None:
         embed_json([float("nan")])
 
 
-def test_the_papers_figures_are_images_inside_the_page(tmp_path: Path) -> None:
+def test_the_papers_figures_are_images_inside_the_page(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in [name for name in FIGURES if name not in ("3", "4")]:  # each takes a second to draw
+        monkeypatch.delitem(FIGURES, name)
     store_attacked(tmp_path, defense="<script>pwned = 1</script>$x^2$ {{ 7 }} \u202e")
     store_attacked(tmp_path, defense="none", security=True)
     reading = read_cases([tmp_path])
     figures = draw_paper_figures(reading.cases)
     document = make_html_report(reading, build_report(reading, replicates=20), figures=figures).html
-    assert len(figures) > 2
+    assert len(figures) > 1
     assert document.count('src="data:image/svg+xml;base64,') == len(figures)
     assert "img-src data:" in document
     assert document.count("<script") == document.count("</script>") == 3

@@ -24,7 +24,7 @@ from agentsys.analysis.statistics.differences import (
 from agentsys.analysis.statistics.outcome_grid import FloatArray
 from agentsys.analysis.statistics.rate_estimates import lone_bound, t_quantile
 
-_PAIRS = 400
+_PAIRS = 200
 """Generated pairs on which p and interval must agree; 10^4 take two minutes."""
 
 

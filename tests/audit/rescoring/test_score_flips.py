@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from stored_examples import PAY_ATTACKER, PAY_BILL, READ_BILL, attacked, published, stored, turns
+from stored_cases import PAY_ATTACKER, PAY_BILL, READ_BILL, attacked, published, stored, turns
 
 import agentsys.audit.rescoring.score_flips
 from agentsys.audit.rescoring.read_trajectories import read_trajectory

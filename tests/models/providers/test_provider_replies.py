@@ -1,8 +1,9 @@
-"""Odd answers of servers, as each adapter reads them: canned bodies through the real SDKs."""
+"""Odd answers of servers, as each adapter reads them, and which kind an error becomes."""
 
 from __future__ import annotations
 
 import json
+from itertools import combinations
 from typing import Any
 
 import pytest
@@ -10,10 +11,28 @@ from agentdojo.functions_runtime import FunctionCall
 from providers_under_test import PROVIDERS, answering, model_at
 
 from agentsys.errors import ConfigError
-from agentsys.models.chat import ChatRequest, ErrorKind, ModelError, Usage, assistant, text_of, user
+from agentsys.models.build_model import reply_identity
+from agentsys.models.chat import (
+    ChatRequest,
+    ErrorKind,
+    ModelError,
+    ToolSpec,
+    Usage,
+    assistant,
+    system,
+    text_of,
+    user,
+)
 from agentsys.models.providers.anthropic import anthropic_messages
 from agentsys.models.providers.google import GoogleModel, gemini_contents
+from agentsys.models.providers.sdk_errors import (
+    classify_error,
+    http_error,
+    parse_retry_after_s,
+    translate_error,
+)
 from agentsys.models.providers.wire_parts import parse_json
+from agentsys.models.wrappers.reply_cache import RequestKeys
 
 ASK = ChatRequest([user("Hi")])
 
@@ -183,3 +202,222 @@ def test_json_of_a_hundred_levels_is_read_and_no_deeper() -> None:
     assert parse_json(b"[" * 100 + b"]" * 100)
     with pytest.raises(ModelError, match="more than 100 deep"):
         parse_json(b"[" * 101 + b"]" * 101)
+
+
+SCHEMA = {
+    "type": "object",
+    "properties": {"allow": {"type": "boolean"}},
+    "required": ["allow"],
+    "additionalProperties": False,
+}
+OPEN_SCHEMA = {"type": "object", "properties": {"allow": {"type": "boolean"}}}
+MESSAGE = {"type": "message", "content": [{"type": "text", "text": "Hi"}], "model": "m"}
+COMPLETION = {"choices": [{"message": {"role": "assistant", "content": "Hi"}}], "model": "m"}
+BRIEF = ChatRequest([system("Be brief."), user("Hi")])
+
+
+def sent(vendor: str, request: ChatRequest, **more: Any) -> dict[str, Any]:
+    """The body that a vendor's model posts."""
+    reply = MESSAGE if vendor == "anthropic" else COMPLETION
+    with answering(200, json.dumps(reply).encode()) as server:
+        model_at(vendor, server.base_url, **more).complete(request)
+        body: dict[str, Any] = json.loads(server.last)
+    return body
+
+
+def test_anthropic_is_held_to_a_schema_where_its_file_says_structured() -> None:
+    asked = ChatRequest([user("Hi")], reply_schema=SCHEMA)
+    body = sent("anthropic", asked, structured=True, effort="low")
+    wanted = {"type": "json_schema", "schema": SCHEMA}
+    assert body["output_config"] == {"effort": "low", "format": wanted}
+    assert "output_config" not in sent("anthropic", asked)
+    # The vendor takes closed schemas alone.
+    open_one = ChatRequest([user("Hi")], reply_schema=OPEN_SCHEMA)
+    assert "output_config" not in sent("anthropic", open_one, structured=True)
+    assert "output_config" not in sent("anthropic", BRIEF, structured=True)
+
+
+def test_openais_requests_say_which_conversation_they_belong_to() -> None:
+    later = ChatRequest([*BRIEF.messages, assistant("Hello"), user("And now?")])
+    other = ChatRequest([system("Be brief."), user("Bye")])
+    tools = ChatRequest(BRIEF.messages, tools=[ToolSpec("t", "", {"type": "object", "properties": {}})])
+    keys = [
+        sent("openai", one, prompt_cache=True)["prompt_cache_key"] for one in (BRIEF, later, other, tools)
+    ]
+    assert keys[0] == keys[1] and len(set(keys)) == 3 and all(len(key) <= 64 for key in keys)
+    assert "prompt_cache_key" not in sent("openai", BRIEF)
+
+
+OPENAI = {"_target_": "agentsys.models.providers.openai.OpenAIModel", "name": "m", "model_id": "m-1"}
+ANTHROPIC = {"_target_": "agentsys.models.providers.anthropic.AnthropicModel", "name": "m", "model_id": "m-1"}
+GOOGLE = {"_target_": "agentsys.models.providers.google.GoogleModel", "name": "m", "model_id": "m-1"}
+THINKING: list[tuple[str, list[dict[str, Any]]]] = [
+    (
+        "openai",
+        [
+            OPENAI | more
+            for more in (
+                {"reasoning_effort": None},
+                {"reasoning_effort": "none"},
+                {"reasoning_effort": "low"},
+                {"reasoning_effort": "high"},
+                {"reasoning_effort": "high", "api": "responses"},
+                {"reasoning_effort": "high", "api": "responses", "reasoning_summary": "auto"},
+                {"reasoning_field": "reasoning_content"},
+                {"strip_think": True},
+                {"extra_body": {"thinking": {"type": "enabled"}}},
+                {"extra_body": {"thinking": {"type": "disabled"}}},
+                {"extra_body": {"chat_template_kwargs": {"enable_thinking": False}}},
+                {"temperature": 0.0},
+                {"temperature": None},
+            )
+        ],
+    ),
+    (
+        "anthropic",
+        [
+            ANTHROPIC | more
+            for more in (
+                {"thinking": None},
+                {"thinking": "disabled"},
+                {"thinking": "adaptive"},
+                {"thinking": "adaptive", "effort": "low"},
+                {"thinking": "adaptive", "effort": "max"},
+                {"thinking_budget": 2000},
+                {"thinking_budget": 8000},
+            )
+        ],
+    ),
+    (
+        "google",
+        [
+            GOOGLE | more
+            for more in (
+                {"thinking_budget": -1},
+                {"thinking_budget": 0},
+                {"thinking_level": "low"},
+                {"thinking_level": "high"},
+            )
+        ],
+    ),
+]
+
+
+def key_of(node: dict[str, Any]) -> str:
+    with RequestKeys(reply_identity(node)).take_key(BRIEF) as (key, _):
+        return key
+
+
+@pytest.mark.parametrize(("vendor", "nodes"), THINKING)
+def test_two_efforts_or_ways_to_think_never_share_a_reply(vendor: str, nodes: list[dict[str, Any]]) -> None:
+    keys = [key_of(node) for node in nodes]
+    same = [pair for pair in combinations(range(len(nodes)), 2) if keys[pair[0]] == keys[pair[1]]]
+    assert not same, [(nodes[a], nodes[b]) for a, b in same]
+
+
+@pytest.mark.parametrize("more", [{"prompt_cache": True}, {"price": {"prompt": 1}}])
+def test_what_only_changes_the_price_shares_replies(more: dict[str, Any]) -> None:
+    assert key_of(OPENAI) == key_of(OPENAI | more)
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "kind"),
+    [
+        (400, "This model's maximum context length is 128000 tokens", ErrorKind.CONTEXT_LENGTH),
+        (400, "context_length_exceeded", ErrorKind.CONTEXT_LENGTH),
+        (400, "prompt is too long: 208310 tokens > 200000 maximum", ErrorKind.CONTEXT_LENGTH),
+        (
+            400,
+            "The input token count (1) exceeds the maximum number of tokens allowed",
+            ErrorKind.CONTEXT_LENGTH,
+        ),
+        (413, "request_too_large", ErrorKind.CONTEXT_LENGTH),
+        (400, "exceed_context_size_error", ErrorKind.CONTEXT_LENGTH),
+        (400, "the request exceeds the available context size, try increasing it", ErrorKind.CONTEXT_LENGTH),
+        (422, "`inputs` tokens + `max_new_tokens` must be <= 4096.", ErrorKind.CONTEXT_LENGTH),
+        (400, "content_filter triggered", ErrorKind.CONTENT_REFUSED),
+        (400, "Output blocked by content filtering policy", ErrorKind.CONTENT_REFUSED),
+        (400, "invalid_prompt", ErrorKind.CONTENT_REFUSED),
+        (400, "your prompt was flagged as potentially violating our usage policy", ErrorKind.CONTENT_REFUSED),
+        (400, "Your request was rejected as a result of our safety system.", ErrorKind.CONTENT_REFUSED),
+        (400, "content_policy_violation", ErrorKind.CONTENT_REFUSED),
+        (403, "The request violates our usage policies.", ErrorKind.CONTENT_REFUSED),
+        (400, "The content of messages.1 is invalid", ErrorKind.BAD_REQUEST),
+        (400, "Too many tokens, please wait before trying again.", ErrorKind.BAD_REQUEST),
+        (307, "", ErrorKind.BAD_REQUEST),
+        (399, "", ErrorKind.BAD_REQUEST),
+        (101, "", ErrorKind.SERVER_ERROR),
+        (999, "", ErrorKind.SERVER_ERROR),
+        (400, "API key not valid. Please pass a valid API key.", ErrorKind.BAD_KEY),
+        (400, "Your credit balance is too low to access the Anthropic API", ErrorKind.NO_CREDIT),
+        (429, "insufficient_quota", ErrorKind.NO_CREDIT),
+        (429, "You exceeded your current quota, check your plan", ErrorKind.RATE_LIMITED),
+        (400, "Unknown parameter", ErrorKind.BAD_REQUEST),
+        (401, "", ErrorKind.BAD_KEY),
+        (402, "", ErrorKind.NO_CREDIT),
+        (403, "", ErrorKind.BAD_KEY),
+        (404, "", ErrorKind.UNKNOWN_MODEL),
+        (400, "model_not_found", ErrorKind.UNKNOWN_MODEL),
+        (408, "", ErrorKind.TIMEOUT),
+        (429, "", ErrorKind.RATE_LIMITED),
+        (500, "context length", ErrorKind.SERVER_ERROR),
+        (500, "overloaded_error", ErrorKind.OVERLOADED),
+        (502, "", ErrorKind.SERVER_ERROR),
+        (503, "", ErrorKind.OVERLOADED),
+        (504, "", ErrorKind.TIMEOUT),
+        (529, "", ErrorKind.OVERLOADED),
+    ],
+)
+def test_status_and_wording_decide_the_kind(status: int, body: str, kind: ErrorKind) -> None:
+    assert classify_error(status, body) is kind
+
+
+@pytest.mark.parametrize(
+    ("headers", "seconds"),
+    [
+        ({"retry-after": "3"}, 3.0),
+        ({"retry-after": "0.5"}, 0.5),
+        ({"retry-after-ms": "250", "retry-after": "9"}, 0.25),
+        ({"retry-after": "Thu, 01 Jan 1970 00:01:40 GMT"}, 40.0),
+        ({"retry-after": "Thu, 01 Jan 1970 00:00:10 GMT"}, 0.0),
+        ({"retry-after": "-5"}, 0.0),
+        ({"retry-after": "inf"}, None),
+        ({"retry-after": "soon"}, None),
+        ({}, None),
+        (None, None),
+    ],
+)
+def test_retry_after_is_read_in_all_its_forms(headers: dict[str, str] | None, seconds: float | None) -> None:
+    assert parse_retry_after_s(headers, now=60.0) == seconds
+
+
+def test_messages_are_one_bounded_line() -> None:
+    found = http_error(400, {"error": {"message": "a\nb" + "x" * 5000}}, None, None)
+    assert "\n" not in str(found)
+    assert len(str(found)) < 400
+
+
+def test_a_message_is_fit_to_be_stored_and_names_no_password() -> None:
+    found = str(http_error(400, {"error": "\ud800 see http://me:secret@host/v1"}, None, None))
+    assert found.encode()
+    assert "http://***@host/v1" in found
+
+
+def test_fastapis_errors_keep_what_they_say() -> None:
+    body = {"detail": [{"loc": ["body", "tools"], "msg": "Field required"}, 5]}
+    assert "['body', 'tools']: Field required" in str(http_error(422, body, None, None))
+
+
+def test_our_own_error_is_found_below_an_sdks() -> None:
+    class APIConnectionError(Exception):
+        pass
+
+    ours = ModelError(ErrorKind.TIMEOUT, "late")
+    theirs = APIConnectionError("Connection error.")
+    theirs.__cause__ = ours
+    assert translate_error(theirs) is ours
+
+
+def test_a_bug_is_no_model_error() -> None:
+    assert translate_error(KeyError("x")) is None
+    assert translate_error(TypeError("x")) is None

@@ -13,13 +13,14 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scripted_for_serving import Scripted, says
+from scripted_for_serving import Scripted, openai_client, says
 from served_faults import Faults
 from served_faults import TestServer as Server
 from served_faults import serve as serve_faulty
 
 from agentsys.errors import ConfigError
-from agentsys.models.chat import ChatReply, ChatRequest, ErrorKind, ModelError
+from agentsys.models.chat import ChatReply, ChatRequest, ErrorKind, ModelError, text_of
+from agentsys.models.pricing import TOKENS_PER_MESSAGE
 from agentsys.models.serving import model_application, model_server, serve
 from agentsys.models.serving.model_application import MAX_BODY, read_request
 from agentsys.models.serving.served_openai import MAX_SCHEMA_BYTES, MAX_TOOLS, OPENAI
@@ -254,3 +255,40 @@ def test_a_port_in_use_is_one_clear_line(server: Server) -> None:
     port = int(server.base_url.rpartition(":")[2])
     with pytest.raises(ConfigError, match=f"Cannot listen on 127.0.0.1:{port}"):
         serve(Scripted(says("x")), port=port)
+
+
+def test_system_and_developer_messages_and_all_shapes_of_content_are_understood() -> None:
+    model = Scripted(says("x"))
+    parts = [{"type": "text", "text": "one"}, {"type": "text", "text": "two"}]
+    with serve_faulty(model) as server:
+        openai_client(server).chat.completions.create(
+            model="m",
+            messages=[
+                {"role": "system", "content": "be brief"},
+                {"role": "developer", "content": parts},  # type: ignore[list-item, misc]
+                {"role": "user", "content": parts},  # type: ignore[list-item, misc]
+                {"role": "assistant", "content": None},
+            ],
+        )
+    told = model.asked[0].messages
+    assert [message["role"] for message in told] == ["system", "system", "user", "assistant"]
+    assert [text_of(message) for message in told] == ["be brief", "one\ntwo", "one\ntwo", ""]
+    assert told[3]["content"] is None
+    assert told[3]["tool_calls"] is None
+
+
+def test_usage_is_estimated_from_characters_where_the_model_reports_none() -> None:
+    with serve_faulty(Scripted(says("y" * 35))) as server:
+        usage = openai_client(server).chat.completions.create(
+            model="m", messages=[{"role": "user", "content": "x" * 3500}]
+        )
+    assert usage.usage is not None
+    assert (usage.usage.prompt_tokens, usage.usage.completion_tokens) == (
+        1000 + TOKENS_PER_MESSAGE,
+        10 + TOKENS_PER_MESSAGE,
+    )
+
+
+def test_models_are_listed() -> None:
+    with serve_faulty(Scripted(says("x"))) as server:
+        assert [model.id for model in openai_client(server).models.list()] == ["scripted"]

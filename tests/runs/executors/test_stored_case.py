@@ -1,22 +1,39 @@
-"""However a claimed case ends, its claim is given back, and nothing that it came to is lost."""
+"""However a claimed case ends, its claim is given back, and nothing that it came to is lost; on threads and on Ray."""
 
 from __future__ import annotations
 
+import importlib.util
+import signal
+import threading
+from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from small_runs import records_in
+from small_runs import Silent, errors_in, records_in
+from worker_model import asked, own_model
 
+from agentsys.errors import ConfigError, Unavailable
 from agentsys.models.budget import RunBudgetReached
 from agentsys.runs import executors
 from agentsys.runs.claims import Claims
-from agentsys.runs.executors import run_and_store
+from agentsys.runs.executors import defer_signals, run_and_store
 from agentsys.runs.plan import Job
 from agentsys.runs.run_case import SearchStopped
 from agentsys.runs.run_searches import RunSearches
+from agentsys.runs.run_session import RunRequest, prepare_session, run_as_node
 from agentsys.runs.run_totals import CaseEnd
 from agentsys.runs.store import Store, StoreError
+
+
+@pytest.fixture(scope="module")
+def job(tmp_path_factory: pytest.TempPathFactory) -> Job:
+    """One of the simulated model, of no attack."""
+    logdir = tmp_path_factory.mktemp("planned")
+    chosen = ["model=simulated", "benchmark.suites=[slack]", "limit_per_suite=1", f"logdir={logdir}"]
+    (found,) = prepare_session(chosen).plan.jobs
+    return found
 
 
 def ended(job: Job, folder: Path, error: BaseException, monkeypatch: pytest.MonkeyPatch) -> CaseEnd | None:
@@ -61,3 +78,151 @@ def test_what_ends_the_run_is_no_case_s_error(
     with pytest.raises(type(error), match=str(error)):
         ended(job, tmp_path, error, monkeypatch)
     assert records_in(tmp_path) == {}
+
+
+def test_a_case_that_another_process_gives_back_is_run_after_all(tmp_path: Path) -> None:
+    chosen = ["model=simulated", "benchmark.suites=[slack]", "attack=none", "limit_per_suite=1"]
+    session = prepare_session([*chosen, f"logdir={tmp_path}"])
+    (job,) = session.plan.jobs
+
+    with Claims(Store(tmp_path)) as other:
+        assert other.take(job.case.key)
+
+        class GivingBack(Silent):
+            def tick(self) -> None:
+                other.release(job.case.key)
+
+        outcome = session.execute(GivingBack())
+    assert (outcome.finished, outcome.errors) == (1, 0)
+
+
+def test_signals_that_are_held_back_strike_when_they_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    struck = list[int]()
+
+    def strike(number: int, _: object) -> None:
+        struck.append(number)
+        if number == signal.SIGINT:
+            raise KeyboardInterrupt
+
+    before = {number: signal.signal(number, strike) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        with defer_signals() as heed:
+            signal.raise_signal(signal.SIGTERM)
+            signal.raise_signal(signal.SIGTERM)
+            assert struck == []
+            heed()
+            assert struck == [signal.SIGTERM] * 2
+            signal.raise_signal(signal.SIGINT)
+            with pytest.raises(KeyboardInterrupt):  # nobody may ask any more
+                signal.raise_signal(signal.SIGINT)
+            with pytest.raises(KeyboardInterrupt):
+                heed()
+            heed()
+        assert struck == [signal.SIGTERM] * 2 + [signal.SIGINT] * 2
+        assert signal.getsignal(signal.SIGTERM) is strike
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def test_on_other_threads_nothing_is_held_back() -> None:
+    before, inside = signal.getsignal(signal.SIGINT), list[object]()
+
+    def hold() -> None:
+        with defer_signals() as heed:
+            heed()
+            inside.append(signal.getsignal(signal.SIGINT))
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    thread.join()
+    assert inside == [before]
+
+
+INSTALLED = importlib.util.find_spec("ray") is not None
+needs_ray = pytest.mark.skipif(not INSTALLED, reason="the extra `distributed` (ray) is not installed")
+RAY = ["executor=ray", "executor.workers=3"]
+SLACK = ["benchmark.suites=[slack]", "attack=none"]
+
+
+@pytest.mark.skipif(INSTALLED, reason="ray is installed")
+def test_without_ray_one_line_says_how_to_install_it(tmp_path: Path) -> None:
+    with pytest.raises(
+        Unavailable, match=r"executor=ray needs ray.*pip install 'agentsys-bench\[distributed\]'"
+    ):
+        prepare_session(["model=simulated", *RAY, f"logdir={tmp_path}"])
+
+
+def test_a_node_runs_what_was_asked_for_on_threads(tmp_path: Path) -> None:
+    asked_for = ["model=simulated", *SLACK, "limit_per_suite=2", f"logdir={tmp_path}"]
+    hashes = frozenset(one.config_hash for one in prepare_session(asked_for).settings)
+    request = RunRequest(("executor=ray", "++executor.workers=7", "executor.address=auto", *asked_for))
+    outcome = run_as_node(request, 2, hashes)
+    assert (outcome.finished, outcome.errors, outcome.fatal) == (2, 0, None)
+    assert len(records_in(tmp_path)) == 2
+
+
+def test_a_node_with_other_versions_runs_nothing(tmp_path: Path) -> None:
+    request = RunRequest(("model=simulated", *SLACK, "limit_per_suite=1", f"logdir={tmp_path}"))
+    with pytest.raises(ConfigError, match="install the same on every node"):
+        run_as_node(request, 2, frozenset(["another"]))
+    assert records_in(tmp_path) == {}
+
+
+@pytest.fixture
+def cluster() -> Iterator[Any]:
+    """Two nodes on loopback, joined by this process."""
+    import ray
+    from ray.cluster_utils import Cluster
+
+    made = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
+    made.second = made.add_node(num_cpus=1)
+    made.wait_for_nodes()
+    ray.init(address=made.address, log_to_driver=False)
+    yield made
+    ray.shutdown()
+    made.shutdown()
+
+
+@needs_ray
+@pytest.mark.slow
+def test_two_nodes_leave_the_records_of_threads(cluster: Any, tmp_path: Path) -> None:
+    import ray
+
+    plan = ["model=simulated", "defense=none,agentsys", "attack=none,direct", "limit_per_suite=2"]
+    listener = Silent()
+    outcome = prepare_session([*plan, *RAY, f"logdir={tmp_path / 'ray'}"]).execute(listener)
+    assert (outcome.errors, outcome.fatal, outcome.finished) == (0, None, len(listener.records))
+    prepare_session([*plan, f"logdir={tmp_path / 'threads'}"]).execute(Silent())
+    assert records_in(tmp_path / "ray") == records_in(tmp_path / "threads")
+    assert len(listener.records) == len(records_in(tmp_path / "ray"))
+    assert ray.is_initialized() and sum(n["Alive"] for n in ray.nodes()) == 2  # a joined cluster stays up
+
+
+class Removing(Silent):
+    """Takes the second node away as soon as some cases are stored."""
+
+    def __init__(self, cluster: Any, folder: Path) -> None:
+        super().__init__()
+        self.cluster, self.folder, self.stored = cluster, folder, list[str]()
+
+    def tick(self) -> None:
+        if len(self.records) >= 6 and not self.stored:
+            self.stored = sorted(records_in(self.folder / "runs"))
+            self.cluster.remove_node(self.cluster.second, allow_graceful=False)
+
+
+@needs_ray
+@pytest.mark.slow
+def test_a_lost_node_loses_nothing_and_what_was_stored_is_not_run_again(cluster: Any, tmp_path: Path) -> None:
+    conf, plugins = own_model(tmp_path, sleep_s=0.5, together=2)
+    plan = ["model=own", *SLACK, f"logdir={tmp_path / 'runs'}"]
+    listener = Removing(cluster, tmp_path)
+    session = prepare_session([*plan, *RAY], config_dirs=[conf], plugin_paths=[plugins])
+    outcome = session.execute(listener)
+    assert (outcome.finished, outcome.errors, outcome.fatal) == (21, 0, None)
+    records = records_in(tmp_path / "runs")
+    assert len(records) == len(listener.records) == 21 and not errors_in(records) and listener.stored
+    times = Counter(question for _, question in asked(tmp_path))
+    again = [question for question, number in times.items() if number > 1]
+    assert len(times) == 21 and max(times.values()) <= 2 and len(again) <= 3  # what it had under way

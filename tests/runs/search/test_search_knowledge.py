@@ -35,7 +35,9 @@ def first_request(job: Job) -> str:
     return _ID.sub("(", "\n\n".join(text_of(message) for message in request.messages))
 
 
-@pytest.mark.parametrize("suite", ["banking", "slack", "travel", "workspace"])
+@pytest.mark.parametrize(
+    "suite", ["slack", *(pytest.param(n, marks=pytest.mark.slow) for n in ("banking", "travel", "workspace"))]
+)
 @pytest.mark.parametrize("knowledge", ["task", "full"])
 def test_first_requests_per_case_differ_for_every_user_task(
     tmp_path: Path, suite: str, knowledge: str
