@@ -252,7 +252,7 @@ def compare(
     metrics: Sequence[str | Metric] | None = None,
     errors: str = "report",
 ) -> ComparedDefenses:
-    """Defenses, models, attacks or whole runs against one of them, on the cases that both have.
+    """Compare defenses, models, attacks or whole runs with one of them, on the cases that both have.
 
     Args:
         source: Folders of stored runs, or a frame of `load_runs`. Two folders that hold the same cases are

@@ -158,13 +158,13 @@ def _shares_passage(text: str, given: str) -> bool:
     return any(words[at : at + _LEAKED_CHARS] in said for at in range(len(words) - _LEAKED_CHARS + 1))
 
 
-def describe_differently(tool: Function, description: str) -> Function:
-    """The tool under another description."""
+def replace_description(tool: Function, description: str) -> Function:
+    """Give the tool another description."""
     return tool.model_copy(update={"description": description, "full_docstring": description})
 
 
 def _poison_description(tool: Function, text: str, **_: Any) -> tuple[Function, ...]:
-    return (describe_differently(tool, f"{tool.description}\n\n{text}"),)
+    return (replace_description(tool, f"{tool.description}\n\n{text}"),)
 
 
 def _add_parameter(tool: Function, text: str, **_: Any) -> tuple[Function, ...]:
@@ -182,7 +182,7 @@ def _add_twin(tool: Function, text: str, **_: Any) -> tuple[Function, ...]:
     twin = _change_results(tool.model_copy(update={"run": inspect.unwrap(tool.run)}), text)
     opening = PREFERENCE.format(name=tool.name)
     named = twin.model_copy(update={"name": f"{tool.name}_v2"})
-    return tool, describe_differently(named, f"{opening} {tool.description}")
+    return tool, replace_description(named, f"{opening} {tool.description}")
 
 
 def _fail_first(tool: Function, text: str, **_: Any) -> tuple[Function, ...]:

@@ -118,7 +118,7 @@ def _build_grids(found: TraceAudit) -> Iterator[Grid]:
         wrapped=1,
     )
     yield _build_grid(
-        _caption_first("successes without exposure", found.successes_without_exposure),
+        _put_caption_first("successes without exposure", found.successes_without_exposure),
         ("pipeline", "suite", "user task", "attack", "injection task"),
         (
             (*case[:3], case.attack, case.injection_task_id or "-")
@@ -128,7 +128,7 @@ def _build_grids(found: TraceAudit) -> Iterator[Grid]:
         wrapped=5,
     )
     yield _build_grid(
-        _caption_first("attack checks that pass on benign records", found.benign_hits),
+        _put_caption_first("attack checks that pass on benign records", found.benign_hits),
         ("pipeline", "suite", "user task", "satisfied injection task"),
         ((*hit.trace[:3], hit.satisfied) for hit in found.benign_hits[:MAX_LISTED_CASES]),
         names=4,
@@ -170,7 +170,7 @@ def _build_record_grids(found: TraceAudit) -> Iterator[Grid]:
     )
     hollow = [(row.folder, f"{row.records} hollow records") for row in found.hollow]
     others = [(record.source, record.reason) for record in found.skipped[:MAX_LISTED_CASES]]
-    caption = _caption_first("records that could not be used", found.skipped)
+    caption = _put_caption_first("records that could not be used", found.skipped)
     yield _build_grid(caption, ("where", "why"), [*hollow, *others], wrapped=2)
 
 
@@ -190,7 +190,7 @@ def _percent_not_exposed(row: Any) -> str:
     return _percent((row.cases - row.exposed) / row.cases if row.cases else math.nan)
 
 
-def _caption_first(caption: str, listed: Sequence[object]) -> str:
+def _put_caption_first(caption: str, listed: Sequence[object]) -> str:
     more = f" (the first {MAX_LISTED_CASES} of {len(listed)})" if len(listed) > MAX_LISTED_CASES else ""
     return f"{caption}{more}"
 

@@ -210,7 +210,7 @@ def read_asb_rows(path: str) -> Iterator[AsbResultRow]:
     """Every row of a results file; a bad row does not stop the others."""
     run, number = _AsbRun.from_path(Path(path)), 0
     try:
-        with _long_fields(), open(path, encoding=_ENCODING, errors="replace", newline="") as file:  # noqa: PTH123
+        with _allow_long_fields(), open(path, encoding=_ENCODING, errors="replace", newline="") as file:  # noqa: PTH123
             for number, values in enumerate(csv.DictReader(file), start=1):
                 yield _parse_row(run, values, f"{path}#{number}")
     except OSError as error:
@@ -227,8 +227,8 @@ def _parse_row(run: _AsbRun, values: Mapping[str, Any], place: str) -> AsbResult
 
 
 @contextmanager
-def _long_fields() -> Iterator[None]:
-    """A transcript is longer than Python's own limit (131,072 characters), which is one for all readers."""
+def _allow_long_fields() -> Iterator[None]:
+    """Let transcripts be longer than Python's own limit (131,072 characters), which is one for all readers."""
     before = csv.field_size_limit(_LONGEST_FIELD)
     try:
         yield
@@ -252,7 +252,7 @@ class _AsbRun:
 
     @classmethod
     def from_path(cls, path: Path) -> _AsbRun:
-        """From the path that ASB writes: `<method>/<model>/<defense>/<attack type>-<subset>_<suffix>.csv`."""
+        """Read the path that ASB writes: `<method>/<model>/<defense>/<attack type>-<subset>_<suffix>.csv`."""
         method, model, defense = ("", "", "", *path.absolute().parts[:-1])[-3:]
         attack_type, found, _ = path.stem.rpartition("-")
         if not found or method not in _METHODS:

@@ -85,7 +85,7 @@ def measure_figure2(selection: Selection, errors: ErrorRule = ErrorRule.REPORT) 
     # The paper's value stands in the first panel, that of the published conversation.
     first = next(iter(list_modes(marks)))
     marks += [
-        Mark.of_paper(first, number.defense, number.value)
+        Mark.make_paper_mark(first, number.defense, number.value)
         for number in printed_in("figure2")
         if number.metric == TARGETED_ASR
     ]
@@ -164,7 +164,7 @@ def measure_table1(selection: Selection, errors: ErrorRule = ErrorRule.REPORT) -
     for length in ROUND_LENGTHS:
         for round_ in range(1, length + 1):
             defense, value = values[make_round_spot(length, round_).metric]
-            printed.append(Mark.of_paper(f"length={length}", defense, float(round_), value))
+            printed.append(Mark.make_paper_mark(f"length={length}", defense, float(round_), value))
     return [*selection.measure(_measure_rounds, errors), *printed]
 
 

@@ -70,7 +70,7 @@ class Mark:
         return self.label or self.series
 
     @classmethod
-    def of_paper(cls, panel: str, series: str, x: float, y: float = math.nan) -> Mark:
+    def make_paper_mark(cls, panel: str, series: str, x: float, y: float = math.nan) -> Mark:
         """Make the mark of a number that the paper prints."""
         return cls(panel, series, x, y, origin=PAPER, model=PAPER_MODEL)
 

@@ -49,10 +49,10 @@ def measure_figure3(selection: Selection, errors: ErrorRule = ErrorRule.REPORT) 
     marks = selection.measure(_measure_trade, errors)
     for defense, of in _read_printed("table2").items():
         security = round(100 - of[rates.TARGETED_ASR], 2)
-        marks.append(Mark.of_paper(TRADE, defense, security, of[rates.BENIGN_UTILITY]))
+        marks.append(Mark.make_paper_mark(TRADE, defense, security, of[rates.BENIGN_UTILITY]))
     for defense, of in _read_printed("figure3b").items():
         tokens, quality = of["total_tokens_millions"], of[rates.DEFENSE_QUALITY]
-        marks.append(Mark.of_paper(COST, defense, tokens, quality))
+        marks.append(Mark.make_paper_mark(COST, defense, tokens, quality))
     return marks
 
 
@@ -121,10 +121,10 @@ def measure_figure4(selection: Selection, errors: ErrorRule = ErrorRule.REPORT) 
     for number in printed_in("figure4a"):
         if number.metric.startswith(f"{rates.BENIGN_UTILITY}["):
             place = _SHORT if "[short]" in number.metric else _LONG
-            marks.append(Mark.of_paper(UTILITY, number.defense, place, number.value))
+            marks.append(Mark.make_paper_mark(UTILITY, number.defense, place, number.value))
     for number in printed_in("figure4b"):
         places = _list_places(number.metric)
-        marks += [Mark.of_paper(_ATTACKS, number.defense, place, number.value) for place in places]
+        marks += [Mark.make_paper_mark(_ATTACKS, number.defense, place, number.value) for place in places]
     return marks
 
 
@@ -222,7 +222,7 @@ PANELS_GUARANTEES = {PLANTED: "(a) Worst attack: upper left is best", SPENT: "(b
 """Panel -> heading."""
 _FAMILIES = ("agentsys_typed", "agentsys", "camel", "fides")
 """Beginnings of names whose defenses are joined by a line; the first that fits."""
-_PLANTED_TICKS = (0, 1, 2, 5, 10, 20, 50, 100)
+_PLANTED_TICKS = (0, 1, 2, 5, 10, 30, 100)
 _LINEAR = 2.0
 """Percent up to which the axis of planted targets is linear; logarithmic from there on."""
 

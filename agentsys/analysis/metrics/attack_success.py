@@ -18,7 +18,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from agentsys.analysis.metrics.rates import MeasuredCell, MetricRow, ScoredCells, metric_rows, scored_cells
+from agentsys.analysis.metrics.rates import (
+    MeasuredCell,
+    MetricRow,
+    ScoredCells,
+    make_metric_rows,
+    scored_cells,
+)
 from agentsys.analysis.statistics.case_pairs import changed_pairs, pair_cases
 from agentsys.analysis.statistics.difference_test import LEVEL, p_value, smallest_detectable
 from agentsys.analysis.statistics.differences import SignDraws, compare_pairs, difference_levels
@@ -229,9 +235,9 @@ def _denial(
     rows: list[MetricRow] = []
     if able := [pair.defense for pair in pairs if pair.before.utility]:
         rates = rate_levels(tally_suites(able, rule), Side.INJECTED, resampler)
-        rows += metric_rows(cell, ASR_WHERE_SOLVED, rates)
+        rows += make_metric_rows(cell, ASR_WHERE_SOLVED, rates)
     if pairs:
-        rows += metric_rows(cell, UTILITY_CHANGE, compare_pairs(pairs, Side.SOLVED, SignDraws()))
+        rows += make_metric_rows(cell, UTILITY_CHANGE, compare_pairs(pairs, Side.SOLVED, SignDraws()))
     gained, lost = changed_pairs(pairs, Side.SOLVED)
     unpaired = len(attacked) - len(pairs)
     return Denial(cell, tuple(rows), len(pairs), len(lost), len(gained), unpaired)

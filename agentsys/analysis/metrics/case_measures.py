@@ -34,7 +34,7 @@ from agentsys.analysis.metrics.rates import (
     MetricRow,
     Number,
     ScoredCells,
-    metric_rows,
+    make_metric_rows,
     number_of,
     percent,
     scored_cells,
@@ -386,7 +386,7 @@ def _share_rows(
 ) -> Iterator[MetricRow]:
     counted = [replace(case, utility=bool(case.measured[fact])) for case in cases]
     found = rate_levels(tally_suites(counted, ErrorRule.REPORT), Side.SOLVED, resampler)
-    yield from (replace(row, errors=errors) for row in metric_rows(cell, metric, found))
+    yield from (replace(row, errors=errors) for row in make_metric_rows(cell, metric, found))
 
 
 def _control_rows(

@@ -224,7 +224,7 @@ def measure(
         counted, pooled = cells.tally(cell, errors), not brief
         solved = rate_levels(counted, Side.SOLVED, resampler, pooled=pooled)
         if cell.attack == NO_ATTACK:
-            rows += metric_rows(cell, BENIGN_UTILITY, solved, brief=brief)
+            rows += make_metric_rows(cell, BENIGN_UTILITY, solved, brief=brief)
         else:
             asr = rate_levels(counted, Side.INJECTED, resampler, pooled=pooled)
             benign = cells.tally(cell._replace(attack=NO_ATTACK), errors)
@@ -233,11 +233,11 @@ def measure(
             if cell.attack.startswith(_TOOL_SURFACE) and not brief:
                 found[NET_RESILIENCE] = _net_resilience(solved, asr, counted)
             for metric, rates in found.items():
-                rows += metric_rows(cell, metric, rates, brief=brief)
+                rows += make_metric_rows(cell, metric, rates, brief=brief)
         for metric_of_users in own:
             if answers := tally_suites(count_answers(cells[cell], metric_of_users), ErrorRule.REPORT):
                 rates = rate_levels(answers, Side.SOLVED, resampler)
-                rows += metric_rows(cell, metric_of_users.name, rates, brief=brief)
+                rows += make_metric_rows(cell, metric_of_users.name, rates, brief=brief)
     return apply_verdicts(rows, cells.verdicts if verdicts is None else verdicts)
 
 
@@ -291,7 +291,7 @@ def _net_resilience(
     return found
 
 
-def metric_rows(
+def make_metric_rows(
     cell: MeasuredCell,
     metric: str,
     found: Mapping[str, Estimate | Difference],

@@ -89,8 +89,8 @@ def _letter_block(start: int) -> Callable[[str], str]:
     return write
 
 
-def _spaced(text: str) -> str:
-    """The first three words in single letters."""
+def _space_first_words(text: str) -> str:
+    """Write the first three words in single letters."""
     words = text.split(" ")
     return " ".join([*("-".join(word) for word in words[:3]), *words[3:]])
 
@@ -113,7 +113,7 @@ DISGUISES: Mapping[str, Callable[[str], str]] = {
     "entities": _entities,
     "rot13": lambda text: codecs.encode(text, "rot13"),
     "leet": lambda text: text.translate(_LEET),
-    "spaced": _spaced,
+    "spaced": _space_first_words,
     "zero_width": lambda text: _insert_between(text, _ZERO_WIDTH),
     "word_joiner": lambda text: _insert_between(text, "\u2060\ufeff"),
     "soft_hyphen": lambda text: _insert_between(text, "\u00ad"),
