@@ -196,7 +196,7 @@ def test_a_frame_has_a_type_for_each_column_and_keeps_missing_values_apart() -> 
     assert tuple(frame.columns) == COLUMNS
     types = {name: str(frame[name].dtype) for name in ("model", "epoch", "raw_round", "exposed_raw", "calls")}
     assert types == {
-        "model": "str",
+        "model": str(pd.Series(["a text"]).dtype),  # pandas 2 has no type of its own for texts
         "epoch": "int64",
         "raw_round": "Int64",
         "exposed_raw": "boolean",
