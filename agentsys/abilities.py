@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, TypeGuard, runtime_checkable
 
 from agentdojo.functions_runtime import Function
 from agentdojo.types import ChatMessage
@@ -172,6 +172,12 @@ class ReadsTools(Protocol):
             suite: The suite, whose own tools are as its authors describe them.
             model: For questions; calls are booked to the case.
         """
+
+
+def can_read_tools(defense: object) -> TypeGuard[ReadsTools]:
+    """Whether a defense may read tools; one whose options leave it nothing to read with has None for `read_tools`."""
+    # From Python 3.12 on `isinstance` looks at the class alone where that has all members.
+    return isinstance(defense, ReadsTools) and defense.read_tools is not None
 
 
 @runtime_checkable

@@ -13,7 +13,14 @@ from typing import ClassVar, Literal
 
 from agentdojo.functions_runtime import Function
 
-from agentsys.abilities import ChecksItsNeeds, NeedsOwnModels, PlaysRoles, ReadsTools, WholeProgram
+from agentsys.abilities import (
+    ChecksItsNeeds,
+    NeedsOwnModels,
+    PlaysRoles,
+    ReadsTools,
+    WholeProgram,
+    can_read_tools,
+)
 from agentsys.contracts import Defense, Suite
 from agentsys.models.chat import ChatModel
 from agentsys.simulated.simulated_role import SimulatedRole
@@ -79,7 +86,7 @@ class CompositeDefense:
     @reads_tools.setter
     def reads_tools(self, reads: bool) -> None:
         for member in self.members:
-            if isinstance(member, ReadsTools):
+            if can_read_tools(member):
                 member.reads_tools = reads
 
     def read_tools(self, tools: Sequence[Function], suite: Suite, model: ChatModel) -> Sequence[Function]:

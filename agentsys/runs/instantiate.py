@@ -66,10 +66,9 @@ def instantiate(group: str, config: Mapping[str, Any]) -> Any:
     made = build_object(group, options)
     check_abilities(group, made, f"{group} {config['_target_']}")
     if reads:
-        can = isinstance(made, abilities.ReadsTools)
-        if can:
+        if abilities.can_read_tools(made):
             made.reads_tools = True
-        if not (can and made.reads_tools):
+        if not getattr(made, "reads_tools", False):
             raise ConfigError(
                 "defense.read_tools=true: this defense reads no descriptions of tools; leave it out, or use one"
                 " that filters results (phrase_detector, firewall_sanitizer, promptarmor, ...)."
