@@ -263,3 +263,7 @@ def test_replies_to_the_baselines_contracts_are_read_as_counted() -> None:
     rows = re.findall(r"^\| [\w ,]+: `(\w+)` \| (\d+) \| (\d+) \| (\d+) of (\d+) \(", page, re.MULTILINE)
     assert {role: [int(asked), int(cut), int(bad)] for role, asked, cut, bad, _ in rows} == counts
     assert all(int(asked) - int(cut) == int(read) for _, asked, cut, _, read in rows)
+    assert (
+        f"In all, {sum(int(row[3]) for row in rows)} of {sum(int(row[4]) for row in rows)} were flawed"
+        in page
+    )

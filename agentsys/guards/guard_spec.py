@@ -15,6 +15,7 @@ import subprocess
 import sys
 import uuid
 from collections.abc import Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 from venv import EnvBuilder
@@ -189,7 +190,9 @@ def install_guard(spec: GuardSpec, wheels: Path | None = None) -> None:
         return
     EnvBuilder(clear=True, symlinks=True).create(folder / "venv")
     # Wheels only: a source distribution would run its own code here, with this user's rights.
-    pip = [sys.executable, "-m", "pip", f"--python={folder / 'venv'}"]
+    # An environment that uv made has no pip; the Python that it was made from has.
+    python = sys.executable if find_spec("pip") else str(Path(sys.base_prefix) / "bin" / "python3")
+    pip = [python, "-m", "pip", f"--python={folder / 'venv'}"]
     command = [*pip, "install", "--only-binary=:all:", *spec.requirements]
     command += ["--no-index", "--find-links", str(wheels.resolve())] if wheels else []
     # What stands in a PYTHONPATH would be taken for installed.

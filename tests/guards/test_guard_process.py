@@ -224,6 +224,21 @@ def test_a_guard_that_is_not_installed_or_not_to_be_had_is_said_in_one_line(tmp_
     assert not spec.folder.exists()
 
 
+def test_where_the_environment_has_no_pip_that_of_its_python_installs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run: list[str] = []
+    done = SimpleNamespace(returncode=1, stderr="stopped here")
+    monkeypatch.setattr("agentsys.guards.guard_spec.find_spec", lambda name: None)
+    monkeypatch.setattr(
+        "agentsys.guards.guard_spec.subprocess.run", lambda command, **_: run.extend(command) or done
+    )
+    with pytest.raises(ConfigError, match="stopped here"):
+        install_guard(read_guard_spec("stub", TEXT_YAML), tmp_path)
+    assert Path(run[0]).parents[1] == Path(sys.base_prefix)
+    assert run[1:3] == ["-m", "pip"]
+
+
 def test_guards_of_the_same_packages_share_an_environment() -> None:
     one, other = (GuardSpec(package="stub-guard==1.0", call=call, flag=".") for call in ("a:b", "c:d"))
     assert one.folder == other.folder
