@@ -184,7 +184,8 @@ class EnvironmentLoader:
             template = self._template
         edges = _find_edges(injections)
         is_foldable = all(text.strip() and not text.endswith("\\") for text in injections.values())
-        if template is None or edges in self._unlike or not is_foldable:
+        is_placed = injections.keys() <= self._blanks.keys()
+        if template is None or edges in self._unlike or not (is_foldable and is_placed):
             return self._read_environment(injections)
         with self._reading:
             if not edges <= self._alike and not self._is_alike(template, injections):
@@ -197,7 +198,7 @@ class EnvironmentLoader:
 
         Tried at all vectors at once first, so that cases with other vectors need not ask again.
         """
-        everywhere = {vector: text for text in injections.values() for vector in self._data[0]} | injections
+        everywhere = {vector: text for text in injections.values() for vector in self._blanks} | injections
         for texts in (everywhere, injections):
             with suppress(*_BROKEN):
                 if are_equal(self._fill(template, texts), self._read_environment(texts)):
@@ -206,10 +207,9 @@ class EnvironmentLoader:
         return False
 
     def _fill(self, template: MarkedEnvironment, injections: dict[str, str]) -> TaskEnvironment:
-        folded = {}
-        for vector, text in (self._data[0] | injections).items():
-            before, after = self._blanks[vector]
-            folded[_make_mark(vector)] = _fold_between_letters(f"{before}{text}{after}")
+        folded, texts = {}, self._data[0] | injections
+        for vector, (before, after) in self._blanks.items():
+            folded[_make_mark(vector)] = _fold_between_letters(f"{before}{texts[vector]}{after}")
         return template.fill(folded)
 
     @cached_property
@@ -222,16 +222,13 @@ class EnvironmentLoader:
     def _template(self) -> MarkedEnvironment | None:
         """The environment with marks where placeholders and the blanks beside them stand, which fold with the text."""
         defaults, text = self._data
-        for vector in defaults:
+        for vector in self._blanks:
             text = _find_placeholder(vector).sub(_make_mark(vector), text)
         with suppress(*_BROKEN):
-            if self._blanks.keys() == defaults.keys():
-                marked = self._suite.environment_type.model_validate(
-                    yaml.load(text.format(), yaml.CSafeLoader)
-                )
-                template = MarkedEnvironment.build(marked)
-                if template and are_equal(self._fill(template, {}), self._read_environment({})):
-                    return template
+            document = yaml.load(text.format(**defaults), yaml.CSafeLoader)
+            template = MarkedEnvironment.build(self._suite.environment_type.model_validate(document))
+            if template and are_equal(self._fill(template, {}), self._read_environment({})):
+                return template
         return None
 
     def _read_environment(self, injections: dict[str, str]) -> TaskEnvironment:
