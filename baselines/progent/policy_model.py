@@ -83,11 +83,14 @@ def read_policy_reply(
 
 
 def _find_json(reply: str, settings: ProgentSettings) -> Any:
-    # Reference: a fence without its language, or a last entry that ends in a comma, is a failed attempt.
+    # Reference: a fence without its language, a last entry that ends in a comma, or a list whose last bracket is
+    # missing, is a failed attempt.
     loose = not settings.compat
     fenced = (_ANY_FENCE if loose else _FENCE).search(reply)
     text = (fenced[1] if fenced else _YES.sub("", reply, count=1)).strip()
-    for written in (text, _LAST_COMMA.sub(lambda m: m[1] or "", text)) if loose else (text,):
+    closed = f"{text}]" if text.rstrip(", \n").endswith("}") else text
+    mended = [_LAST_COMMA.sub(lambda m: m[1] or "", each) for each in (text, closed)]
+    for written in (text, *mended) if loose else (text,):
         try:
             return parse_json(written)
         except ModelError:

@@ -232,6 +232,15 @@ def test_a_rule_that_cannot_be_applied_is_asked_for_again(bad: str) -> None:
     assert len(model.requests_of("policy")) == 2
 
 
+@pytest.mark.parametrize("slip", ['[{"name": "pay", "args": {"to": {"enum": ["Bob"]}}}%s', "```\n%s\n```"])
+def test_a_missing_bracket_or_a_fence_without_language_is_read_but_not_in_the_reference(slip: str) -> None:
+    policy = slip % ("," if slip.startswith("[") else rules(pay=TO_BOB))
+    for compat, asked in ((False, 1), (True, 2)):
+        model = Scripted([[PAY_BOB]], [policy, rules(pay=TO_BOB)])
+        assert errors(run(model, compat=compat, **NO_UPDATE)) == [None]
+        assert len(model.requests_of("policy")) == asked
+
+
 @pytest.mark.parametrize("bad", [{"to": ["Bob"]}, {"to": None}, {"to": {"type": "sentence"}}])
 def test_in_the_reference_such_a_rule_refuses_every_call(bad: Any) -> None:
     model = Scripted([[PAY_BOB]], rules(pay=bad))
