@@ -26,10 +26,10 @@ from agentsys.models.pipeline_elements import (
     LoopStep,
     ModelElement,
     default_system_message,
-    named_pipeline,
+    make_named_pipeline,
     tool_loop,
 )
-from agentsys.models.trace import current_tracer, span
+from agentsys.models.trace import get_current_tracer, span
 from baselines.tool_boundary.result_rewriter import rewrite_new_results, rewrite_text_blocks
 
 if TYPE_CHECKING:
@@ -195,7 +195,7 @@ class MarkResults(LoopStep):
             marked = self.marking.mark(text)
             removed += marked.count
             # Marked and encoded text is read all the same; only a search for it would miss it.
-            current_tracer().text_rewritten(text, marked.text)
+            get_current_tracer().note_rewritten_text(text, marked.text)
             return marked.text
 
         # An error has its own field, and models are sent that instead of the content.
@@ -320,7 +320,7 @@ class Spotlighting:
         """The plain agent with marked results; with `random`, its marks are drawn when it is run."""
         if not self.random:
             return self.build_agent(model, suite, self.marking)
-        return named_pipeline(f"{model.name}-{self.name}", DrawMarks(self, model, suite))
+        return make_named_pipeline(f"{model.name}-{self.name}", DrawMarks(self, model, suite))
 
     def build_agent(self, model: ChatModel, suite: TaskSuite[Any], marking: Marking) -> ElementSequence:
         """The agent with this marking."""

@@ -26,7 +26,7 @@ from agentsys.models.pipeline_elements import (
     tool_loop,
     tool_specs,
 )
-from agentsys.models.providers.wire_parts import visible_text
+from agentsys.models.providers.wire_parts import read_visible_text
 from agentsys.models.reply_contract import ReplyContract
 from agentsys.models.trace import span
 from baselines.defense_bases import PackageWording, package_tool_filter_question
@@ -166,12 +166,12 @@ class FilterTools(LoopStep):
             node.decision = {
                 "offered": list(offered),
                 "kept": picked,
-                "reply": visible_text(reply),
+                "reply": read_visible_text(reply),
                 "calls_dropped": len(reply["tool_calls"] or []),
             }
         # A reply without text leaves no exchange, and its calls, which nobody answers, are dropped: providers
         # refuse both.
-        if self.options.keep_exchange and visible_text(reply):
+        if self.options.keep_exchange and read_visible_text(reply):
             exchange: list[ChatMessage] = [*asked, {**reply, "tool_calls": None}]
             at = replace(at, messages=exchange)
         # The runner holds on to the runtime it gave us: changing a copy leaves it the full list.

@@ -33,7 +33,7 @@ from agentsys.abilities import DrawsAtRandom, HasClock
 from agentsys.contracts import Suite
 from agentsys.errors import ConfigError
 from agentsys.models.pipeline_elements import normalize_arguments
-from agentsys.models.recorded_runs import current_tool_name
+from agentsys.models.recorded_runs import pick_current_tool_name
 
 REAL_CLOCK = "real"
 """`benchmark.clock` where tools read the machine's clock."""
@@ -333,7 +333,7 @@ def repeat_calls(
     """Make recorded calls on an environment, which changes as their values and errors are taken."""
     runtime = FunctionsRuntime(suite.tools)
     for recorded, args in calls:
-        function = current_tool_name(recorded, runtime.functions)
+        function = pick_current_tool_name(recorded, runtime.functions)
         if function in runtime.functions:
             yield runtime.run_function(environment, function, normalize_arguments(args))
         else:  # in the executor's words: such a call never reaches the runtime

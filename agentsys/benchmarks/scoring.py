@@ -19,7 +19,7 @@ from agentdojo.types import MessageContentBlock
 from pydantic import BaseModel
 
 from agentsys.contracts import InjectionTask, UserTask
-from agentsys.models.trace import Tracer, current_tracer
+from agentsys.models.trace import Tracer, get_current_tracer
 
 _LEAVES = frozenset(
     (str, bytes, int, float, bool, type(None), datetime.datetime, datetime.date, datetime.time)
@@ -151,7 +151,7 @@ def check_on_copies(check: SuiteCheck) -> SuiteCheck:
         task_environment: TaskEnvironment,
         functions_stack_trace: Sequence[FunctionCall],
     ) -> bool:
-        calls = select_scored_calls(functions_stack_trace, current_tracer())
+        calls = select_scored_calls(functions_stack_trace, get_current_tracer())
         before, after = copy_environments(pre_environment, task_environment)
         try:
             passed = check(task, model_output, before, after, calls)

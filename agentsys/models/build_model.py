@@ -278,7 +278,7 @@ class ModelStack:
         parts = (self.main, *(part for role, part in self.roles.items() if role not in but))
         return [server for part in parts if (server := part.probe_model) is not None]
 
-    def role_probe_model(self, role: str) -> ChatModel | None:
+    def find_role_probe_model(self, role: str) -> ChatModel | None:
         """The model of a role, if it has one of its own with a server."""
         part = self.roles.get(role)
         return None if part is None else part.probe_model
@@ -293,19 +293,21 @@ class ModelStack:
         """Whether the model replays runs and so says itself what is injected."""
         return isinstance(self.main.provider, RecordedInjectionModel)
 
-    def recorded_injections(self, scene: Scene) -> dict[str, str] | None:
+    def read_recorded_injections(self, scene: Scene) -> dict[str, str] | None:
         """Give what a recorded run had injected; None if the model replays none.
 
         Raises:
             ModelError: If there is no recorded run for the scene.
         """
         provider = self.main.provider
-        return provider.recorded_injections(scene) if isinstance(provider, RecordedInjectionModel) else None
+        return (
+            provider.read_recorded_injections(scene) if isinstance(provider, RecordedInjectionModel) else None
+        )
 
-    def recorded_results(self, scene: Scene) -> Sequence[RecordedResult]:
+    def read_recorded_results(self, scene: Scene) -> Sequence[RecordedResult]:
         """Give what tools returned in a recorded run, likewise; nothing if the model replays none."""
         provider = self.main.provider
-        return provider.recorded_results(scene) if isinstance(provider, RecordedInjectionModel) else ()
+        return provider.read_recorded_results(scene) if isinstance(provider, RecordedInjectionModel) else ()
 
 
 def build_stack(

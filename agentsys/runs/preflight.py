@@ -81,7 +81,7 @@ def _find_unfit_role(
 ) -> Unavailable | None:
     """Why the model of a role of the defense cannot be used: it is asked what the defense asks it first."""
     for role in _own_roles(cell):
-        server = cell.stack.role_probe_model(role)
+        server = cell.stack.find_role_probe_model(role)
         if server is not None and (key := (id(cell.stack), role)) not in asked:
             asked[key] = _try_role_model(cell.defense, role, server, books), ""
         if (trouble := asked.get((id(cell.stack), role), (None, ""))[0]) is not None:

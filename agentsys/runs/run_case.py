@@ -149,7 +149,7 @@ def play_case(run: CaseRun, texts: Mapping[str, str] | None = None, again: int =
     user_task = suite.user_tasks[case.user_task_id]
     injection_task = suite.injection_tasks[case.injection_task_id] if case.injection_task_id else None
     scene = case_scene(run.job)
-    recorded = cell.stack.recorded_injections(scene)
+    recorded = cell.stack.read_recorded_injections(scene)
     if recorded is not None:
         run.written = recorded
     elif texts is not None:
@@ -284,7 +284,7 @@ def _load_recorded_draws(
     run: CaseRun, scene: Scene, suite: Suite, user_task: UserTask
 ) -> Sequence[str | None]:
     """What the tools drew when the case was recorded, where a recorded run is replayed."""
-    results = run.job.cell.stack.recorded_results(scene)
+    results = run.job.cell.stack.read_recorded_results(scene)
     calls = [(result.function, result.args) for result in results]
 
     def execute() -> list[str]:

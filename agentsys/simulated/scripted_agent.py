@@ -24,13 +24,13 @@ from agentsys.models.prompted_tools import (
     Action,
     ActionSyntaxError,
     CallSyntaxError,
+    find_text_between_tags,
     read_action,
     read_calls,
     read_observation,
     read_offer,
     read_request,
     read_tools,
-    text_between_tags,
     write_action,
     write_calls,
     write_reply,
@@ -59,7 +59,7 @@ from agentsys.simulated.tool_offers import find_further_calls, join_descriptions
 def from_tags(request: ChatRequest) -> ChatRequest | None:
     """The request with native tools and calls; None where no tools stand in a system message.
 
-    Native tools may be there as well, if they may not be called (see `stand_in_tools` of Anthropic's wire).
+    Native tools may be there as well, if they may not be called (see `build_stand_in_tools` of Anthropic's wire).
     """
     if request.tools and request.tool_choice != "none":
         return None
@@ -83,7 +83,7 @@ def _with_calls(message: ChatMessage) -> ChatMessage:
     if message["role"] != "assistant" or message["tool_calls"]:
         return message
     try:
-        calls = read_calls(text_between_tags(text_of(message), CALL) or "")
+        calls = read_calls(find_text_between_tags(text_of(message), CALL) or "")
     except CallSyntaxError:
         return message
     return {**message, "tool_calls": calls or None}
@@ -102,7 +102,7 @@ def from_actions(request: ChatRequest) -> ChatRequest | None:
         if open_call is not None and observation is not None:
             messages.append(_result_message(open_call, observation))
         elif message["role"] == "user":
-            messages.append(user(text_between_tags(text_of(message), QUESTION) or text_of(message)))
+            messages.append(user(find_text_between_tags(text_of(message), QUESTION) or text_of(message)))
         else:
             messages.append(_with_action(message))
     return replace(request, messages=messages, tools=offers[0])

@@ -23,7 +23,7 @@ from agentsys.base.option_checks import AtLeast0
 from agentsys.models.chat import ChatModel, ChatRequest, system, user
 from agentsys.models.loose_json import find_object_with
 from agentsys.models.pipeline_elements import tool_specs
-from agentsys.models.providers.wire_parts import result_text, visible_text
+from agentsys.models.providers.wire_parts import read_result_text, read_visible_text
 from agentsys.models.reply_contract import ContractAnswer, ReplyContract, build_object_schema
 from agentsys.models.trace import span
 from baselines.tool_boundary.boundary_filter import BoundaryFilter, CallRuling, FilterTurn
@@ -283,7 +283,7 @@ class AttributionAudit(BoundaryFilter):
         error = result["error"]
         if error and (not self.options.attenuate_errors or error.startswith(REFUSED)):
             return False
-        text = error or visible_text(result)
+        text = error or read_visible_text(result)
         return bool(text.strip()) and is_external(result["tool_call"].function, self.options.external_tools)
 
     def _ask_shadow(self, turn: FilterTurn, history: Sequence[ChatMessage]) -> list[FunctionCall]:
@@ -300,7 +300,7 @@ class AttributionAudit(BoundaryFilter):
     def _weaken_message(self, message: ChatMessage) -> ChatMessage:
         if message["role"] != "tool" or not self._is_external_result(message):
             return message
-        text = result_text(message)
+        text = read_result_text(message)
         if text not in self._weakened:
             self._weakened[text] = self._attenuate_text(text, message["tool_call"].function)
         return replace_result_text(message, self._weakened[text])

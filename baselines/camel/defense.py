@@ -15,7 +15,7 @@ from agentdojo.types import ChatAssistantMessage, ChatMessage
 from agentsys.base.json_values import scalar_leaves
 from agentsys.base.option_checks import check_options
 from agentsys.models.chat import ChatModel, ChatRequest, ToolSpec, assistant, text_of
-from agentsys.models.pipeline_elements import default_system_message, named_pipeline
+from agentsys.models.pipeline_elements import default_system_message, make_named_pipeline
 from agentsys.simulated.playbook_index import Fact, TaskScript
 from agentsys.simulated.script_grounding import MAX_ATTEMPTS, PLACEHOLDER, leaf_forms
 from agentsys.simulated.simulated_role import SimulatedKnowledge, SimulatedRole, mark_own_requests
@@ -204,7 +204,7 @@ class Camel(AgentDefense):
     def pipeline(self, model: ChatModel, suite: TaskSuite[Any]) -> BasePipelineElement:
         """The agent for one case. The planner's conversation is its own; the one returned is a record."""
         agent = CamelAgent(model, self.settings, suite.name, default_system_message(suite))
-        return named_pipeline(f"{model.name}-{self.name}", InitQuery(), agent)
+        return make_named_pipeline(f"{model.name}-{self.name}", InitQuery(), agent)
 
     def description(self) -> str:
         """Say what planner, quarantined model and policies see, and what ends a run."""

@@ -18,8 +18,8 @@ from pydantic import Field
 from agentsys.base.option_checks import check_options
 from agentsys.errors import ConfigError
 from agentsys.models.chat import ChatModel
-from agentsys.models.providers.wire_parts import visible_text
-from agentsys.models.trace import current_tracer, span
+from agentsys.models.providers.wire_parts import read_visible_text
+from agentsys.models.trace import get_current_tracer, span
 from baselines.defense_bases import PackageWording, package_withheld_notice
 from baselines.tool_boundary.boundary_filter import BoundaryDefense, BoundaryFilter, EndCase, FilterTurn
 from baselines.tool_boundary.result_rewriter import rewrite_text_blocks
@@ -147,7 +147,7 @@ class DetectInjections(BoundaryFilter):
     def _message_text(self, message: ChatMessage) -> str:
         """Give a message's text, behind its error text: models are sent that first or alone."""
         error = message["error"] if message["role"] == "tool" and self.options.read_errors else None
-        return "\n".join(text for text in (error, visible_text(message)) if text)
+        return "\n".join(text for text in (error, read_visible_text(message)) if text)
 
     def _withhold_result(self, result: ChatToolResultMessage) -> ChatToolResultMessage:
         content = rewrite_text_blocks(result["content"] or [], lambda _: self.notice)
@@ -155,7 +155,7 @@ class DetectInjections(BoundaryFilter):
         return {**result, "content": content, "error": error}
 
     def _record_detection(self, result: ChatToolResultMessage, verdict: Detection) -> None:
-        raw = {"raw": visible_text(result), "raw_error": result["error"]} if verdict.injected else {}
+        raw = {"raw": read_visible_text(result), "raw_error": result["error"]} if verdict.injected else {}
         with span("detector", result["tool_call"].function) as node:
             node.decision = {
                 "detector": self.detector.name,
@@ -167,7 +167,7 @@ class DetectInjections(BoundaryFilter):
                 **raw,
             }
             if verdict.windows:
-                current_tracer().guard_judged(node, self._message_text(result), verdict.injected)
+                get_current_tracer().guard_judged(node, self._message_text(result), verdict.injected)
 
 
 class DetectorDefense(BoundaryDefense):

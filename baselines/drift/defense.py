@@ -16,8 +16,8 @@ from agentdojo.types import ChatAssistantMessage
 from agentsys.base.option_checks import check_options
 from agentsys.errors import ConfigError, unknown_name
 from agentsys.models.chat import ChatModel, ChatRequest, assistant, text_of
-from agentsys.models.pipeline_elements import default_system_message, has_reading_name, named_pipeline
-from agentsys.models.prompted_tools import read_tools, text_between_tags
+from agentsys.models.pipeline_elements import default_system_message, has_reading_name, make_named_pipeline
+from agentsys.models.prompted_tools import find_text_between_tags, read_tools
 from agentsys.simulated.playbook_index import ScriptedCall
 from agentsys.simulated.simulated_role import SimulatedKnowledge, SimulatedRole
 from agentsys.simulated.slips import mark_quoting_role
@@ -62,9 +62,9 @@ def _known_values(call: ScriptedCall, query: str, knowledge: SimulatedKnowledge)
 def play_drift_judge(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssistantMessage:
     """Yes if the user task's ground truth uses the tool that is new, but for the set error rates."""
     question = read_question(request)
-    task = knowledge.find_task(text_between_tags(question, drift_validator.QUERY) or "")
+    task = knowledge.find_task(find_text_between_tags(question, drift_validator.QUERY) or "")
     before, after = (
-        re.findall(r"'([^']*)'", text_between_tags(question, tag) or "")
+        re.findall(r"'([^']*)'", find_text_between_tags(question, tag) or "")
         for tag in (drift_validator.CURRENT, drift_validator.PROPOSED)
     )
     same = next((i for i, (a, b) in enumerate(zip(before, after, strict=False)) if a != b), len(before))
@@ -90,7 +90,7 @@ def play_isolator(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAs
 
 def play_permission_reader(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssistantMessage:
     """Answer by the first word of the tool's name."""
-    tool = json.loads(text_between_tags(read_question(request), drift_plan.FUNCTION_TAG) or "{}")
+    tool = json.loads(find_text_between_tags(read_question(request), drift_plan.FUNCTION_TAG) or "{}")
     name = str(tool.get("name", ""))
     sends = name.casefold().split("_")[0] == "send"
     return assistant("A" if has_reading_name(name) else "C" if sends else "B")
@@ -98,7 +98,7 @@ def play_permission_reader(request: ChatRequest, knowledge: SimulatedKnowledge) 
 
 def play_checklist_formatter(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssistantMessage:
     """Give the checklist back as it is."""
-    return assistant((text_between_tags(read_question(request), drift_plan.CHECKLIST) or "").strip())
+    return assistant((find_text_between_tags(read_question(request), drift_plan.CHECKLIST) or "").strip())
 
 
 class Drift(AgentDefense):
@@ -161,7 +161,7 @@ class Drift(AgentDefense):
         """The agent for one case. No system message stands in the conversation: each call builds its own."""
         environment = f"{default_system_message(suite)}\n{ENVIRONMENT}"
         agent = DriftAgent(model, self.settings, environment, self._book)
-        return named_pipeline(f"{model.name}-{self.name}", InitQuery(), agent)
+        return make_named_pipeline(f"{model.name}-{self.name}", InitQuery(), agent)
 
     def description(self) -> str:
         """Say which of planner, validator and isolator are on, and what each lets through."""

@@ -18,12 +18,12 @@ from agentsys.models.prompted_tools import (
     CALL,
     THOUGHT,
     CallSyntaxError,
+    find_text_between_tags,
     read_calls,
-    text_between_tags,
     write_reply,
     write_tools,
 )
-from agentsys.models.providers.wire_parts import visible_text
+from agentsys.models.providers.wire_parts import read_visible_text
 from agentsys.models.trace import mark_reply_unreadable, span
 from baselines.drift.drift_plan import (
     NO_CHECKLIST,
@@ -63,9 +63,9 @@ def read_actor_reply(text: str, *, parse_first: bool) -> ActorReply:
     Raises:
         CallSyntaxError: If they cannot be read either way.
     """
-    body = text_between_tags(text, CALL)
+    body = find_text_between_tags(text, CALL)
     calls = _read_calls("[]" if body is None else body, parse_first)
-    thought, answer = text_between_tags(text, THOUGHT) or "", text_between_tags(text, ANSWER) or ""
+    thought, answer = find_text_between_tags(text, THOUGHT) or "", find_text_between_tags(text, ANSWER) or ""
     return ActorReply(write_reply(thought, body or "", answer), tuple(calls))
 
 
@@ -221,7 +221,7 @@ class _DriftTask:
         return "\n\n".join(parts)
 
     def _ask_actor(self, messages: Sequence[ChatMessage]) -> str:
-        return visible_text(self.model.complete(ChatRequest(messages, role=ROLE)).message)
+        return read_visible_text(self.model.complete(ChatRequest(messages, role=ROLE)).message)
 
     def _read_until_valid(self, first: str, outgoing: Sequence[ChatMessage]) -> ActorReply:
         """Read the reply, asked for again where its calls cannot be; at last, the first without calls."""

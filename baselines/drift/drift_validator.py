@@ -13,7 +13,7 @@ from json_repair import repair_json
 
 from agentsys.base.python_parser import literal_eval
 from agentsys.models.chat import ChatModel, system, user
-from agentsys.models.prompted_tools import text_between_tags, wrap_in_tag
+from agentsys.models.prompted_tools import find_text_between_tags, wrap_in_tag
 from agentsys.models.reply_contract import ReplyContract
 from agentsys.models.trace import span
 from baselines.drift.drift_plan import (
@@ -272,7 +272,7 @@ def is_yes_verdict(reply: str, *, compat: bool) -> bool:
 
 def find_verdict(reply: str) -> bool | None:
     """What the result section of a judge's reply says; None where it says neither Yes nor No."""
-    said = _VERDICT.fullmatch(text_between_tags(reply, _RESULT) or "")
+    said = _VERDICT.fullmatch(find_text_between_tags(reply, _RESULT) or "")
     return None if said is None else said[1].casefold() == "yes"
 
 

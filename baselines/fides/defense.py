@@ -16,7 +16,7 @@ from agentdojo.types import ChatAssistantMessage, ChatToolResultMessage
 from agentsys.base.json_values import map_leaves, scalar_leaves
 from agentsys.base.option_checks import check_options
 from agentsys.models.chat import ChatModel, ChatRequest, assistant, text_of
-from agentsys.models.pipeline_elements import default_system_message, named_pipeline
+from agentsys.models.pipeline_elements import default_system_message, make_named_pipeline
 from agentsys.simulated.playbook_index import Fact, ScriptedCall, TaskScript
 from agentsys.simulated.script_grounding import (
     MAX_ATTEMPTS,
@@ -188,7 +188,7 @@ class Fides(AgentDefense):
             text = PLANNER if self.settings.planner == "fides" else VARIABLES_ONLY
             words = f"{words}\n\n{text.format(query=QUERY, inspect=INSPECT)}"
         agent = FidesAgent(model, self.settings, suite.name)
-        return named_pipeline(f"{model.name}-{self.name}", SystemMessage(words), InitQuery(), agent)
+        return make_named_pipeline(f"{model.name}-{self.name}", SystemMessage(words), InitQuery(), agent)
 
     def description(self) -> str:
         """What becomes a variable, who reads what, and which calls are refused."""

@@ -21,7 +21,7 @@ from agentsys.base.option_checks import AtLeast1
 from agentsys.models.chat import ChatModel, ChatRequest, assistant, text_of, tool_message
 from agentsys.models.pipeline_elements import LoopState, LoopStep, ToolsElement, parse_list_text, tool_specs
 from agentsys.models.text_tools import explain_unread_call
-from agentsys.models.trace import current_tracer, span
+from agentsys.models.trace import get_current_tracer, span
 from agentsys.models.untrusted import ForeignFunction, Reader, ToolError, ToolOutcome, Untrusted, read_error
 from baselines.defense_bases import warn_once
 from baselines.fides.fides_policy import (
@@ -166,7 +166,7 @@ class FidesTask:
                 opened.decision |= {"allow": verdict.allow, "rule": verdict.rule, "reason": verdict.reason}
                 if not verdict.allow:
                     plain = {name: result_to_plain_data(held.value) for name, held in arguments.items()}
-                    current_tracer().tool_refused(call.function, plain, verdict.reason)
+                    get_current_tracer().note_refused_call(call.function, plain, verdict.reason)
                     return tool_message(call, "", REFUSED.format(tool=call.function, reason=verdict.reason))
             if call.function not in self.runtime.functions:
                 unread = explain_unread_call(call) or f"Invalid tool {call.function} provided."

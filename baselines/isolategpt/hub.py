@@ -23,13 +23,13 @@ from agentsys.models.prompted_tools import (
     Action,
     ActionSyntaxError,
     read_action,
-    text_before_observation,
+    read_text_before_observation,
     wrap_in_tag,
     write_observation,
     write_offer,
     write_request,
 )
-from agentsys.models.providers.wire_parts import result_text, visible_text
+from agentsys.models.providers.wire_parts import read_result_text, read_visible_text
 from agentsys.models.reply_contract import ReplyContract
 from agentsys.models.trace import ReplyFlaw, span
 from baselines.isolategpt.app_plan import (
@@ -140,7 +140,7 @@ class Spoke:
             opened.messages = messages
             for _ in range(self.max_iterations):
                 reply = self.model.complete(ChatRequest(tuple(messages), role=SPOKE_ROLE)).message
-                text = text_before_observation(visible_text(reply))
+                text = read_text_before_observation(read_visible_text(reply))
                 messages.append(assistant(text, []))
                 action = ACTION_CONTRACT.read_reply(text)
                 if isinstance(action, ReplyFlaw):
@@ -202,7 +202,7 @@ class ToolRunner:
         asked = [assistant(f"Calling {name}.", [call])]
         messages = self._executor.query(self._at.query, self._at.runtime, self._at.env, asked)[3]
         self.log += messages
-        return result_text(messages[-1])
+        return read_result_text(messages[-1])
 
 
 ROUTING_SPOKE, VANILLA_SPOKE = "routing spoke", "vanilla spoke"
@@ -264,7 +264,7 @@ class IsolationHub:
             opened.messages = [user(query)]
             reply = self._model.complete(ChatRequest([user(query)], role=SPOKE_ROLE)).message
             opened.messages = [user(query), reply]
-            return visible_text(reply)
+            return read_visible_text(reply)
 
     def _answer_with_app(self, query: str, app: str) -> str:
         if not self.is_allowed("exec", None, app, expected=True):

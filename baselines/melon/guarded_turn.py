@@ -32,7 +32,7 @@ from agentsys.models.chat import (
     user,
 )
 from agentsys.models.pipeline_elements import LoopState, LoopStep, tool_specs
-from agentsys.models.providers.wire_parts import visible_text
+from agentsys.models.providers.wire_parts import read_visible_text
 from agentsys.models.trace import ModelCall, Span, span
 from agentsys.simulated.scripted_agent import play_plain_agent
 from agentsys.simulated.simulated_role import SimulatedKnowledge, SimulatedRole
@@ -192,7 +192,7 @@ def write_section(function: str, text: str) -> str:
 def write_output_section(message: ChatToolResultMessage, show_errors: bool) -> str:
     """The section of a tool message."""
     error = message["error"] if show_errors else None
-    texts: Iterable[str] = filter(None, (visible_text(message), error and f"error: {error}"))
+    texts: Iterable[str] = filter(None, (read_visible_text(message), error and f"error: {error}"))
     return write_section(message["tool_call"].function, "\n".join(texts))
 
 

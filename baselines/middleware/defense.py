@@ -27,11 +27,11 @@ from agentsys.models.pipeline_elements import (
     LoopState,
     LoopStep,
     default_system_message,
-    named_pipeline,
+    make_named_pipeline,
     tool_loop,
     tool_specs,
 )
-from agentsys.models.trace import current_tracer, span
+from agentsys.models.trace import get_current_tracer, span
 from baselines.defense_bases import CompositeDefense
 from baselines.middleware.guard import CallDecision, Guard, GuardSession, Screened, screen_value
 from baselines.middleware.guard_settings import (
@@ -116,7 +116,7 @@ class GuardedRuntime(FunctionsRuntime):  # type: ignore[misc]
             data = screen_value(_to_typed_plain_data(value), screen)
             # As AgentDojo would have written the value that it comes from.
             shown = str(yaml.safe_dump(data)).strip() if isinstance(value, BaseModel | list) else str(data)
-            current_tracer().text_rewritten(tool_result_to_str(value), shown)
+            get_current_tracer().note_rewritten_text(tool_result_to_str(value), shown)
         unique = {one.original: one for one in seen if one.findings}
         strictest = max((one.handling for one in seen), key=HANDLING_ORDER.index, default=Handling.ALLOW)
         with span(MIDDLEWARE_SPAN, tool) as node:
@@ -194,7 +194,7 @@ class GuardedModel(ModelWrapper):
             }
         if shown == text:
             return message
-        current_tracer().text_rewritten(text, shown)
+        get_current_tracer().note_rewritten_text(text, shown)
         return {**message, "content": [text_content_block_from_string(shown)]}
 
 
@@ -268,7 +268,7 @@ class Middleware(CompositeDefense):
         else:
             agent = tool_loop(watched, default_system_message(suite), name=name)
         tools = self.allowed_tools(suite) if self.settings.has(GuardLayer.POLICY) else None
-        return named_pipeline(name, MiddlewareAgent(agent, self._guard(), tools, watched))
+        return make_named_pipeline(name, MiddlewareAgent(agent, self._guard(), tools, watched))
 
     def read_tools(self, tools: Sequence[Function], suite: Suite, model: ChatModel) -> list[Function]:
         """Give the tools with their descriptions screened as results are; only what is held whole changes."""

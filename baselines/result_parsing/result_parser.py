@@ -21,7 +21,7 @@ from agentsys.base.json_values import map_leaves
 from agentsys.base.option_checks import AtLeast0
 from agentsys.models.chat import ChatModel, ChatRequest, ToolSpec, system, user
 from agentsys.models.pipeline_elements import describe_tool, tool_specs
-from agentsys.models.providers.wire_parts import result_text, visible_text
+from agentsys.models.providers.wire_parts import read_result_text, read_visible_text
 from agentsys.models.reply_contract import ContractAnswer, ReplyContract
 from agentsys.models.trace import span
 from baselines.tool_boundary.boundary_filter import CallRuling, FilterTurn
@@ -373,7 +373,7 @@ def write_transcript(messages: Sequence[ChatMessage]) -> str:
     """A conversation as text: who said what, calls by name and arguments."""
     lines = []
     for message in messages:
-        said = result_text(message) if message["role"] == "tool" else visible_text(message)
+        said = read_result_text(message) if message["role"] == "tool" else read_visible_text(message)
         made = message["tool_calls"] or () if message["role"] == "assistant" else ()
         called = [f"calls {call.function}({dict(call.args)})" for call in made]
         lines.append(f"{message['role']}: {' '.join([said, *called]).strip()}")

@@ -30,8 +30,8 @@ from agentsys.models.pipeline_elements import (
     parse_list_text,
     tool_loop,
 )
-from agentsys.models.providers.wire_parts import visible_text
-from agentsys.models.trace import current_tracer
+from agentsys.models.providers.wire_parts import read_visible_text
+from agentsys.models.trace import get_current_tracer
 
 
 class DescriptionText(NamedTuple):
@@ -168,7 +168,9 @@ def apply_to_calls(
         for index, ruling in zip(runnable, new, strict=True):
             rulings[index] = ruling
             if ruling.refusal is not None:
-                current_tracer().tool_refused(ruling.call.function, dict(ruling.call.args), ruling.refusal)
+                get_current_tracer().note_refused_call(
+                    ruling.call.function, dict(ruling.call.args), ruling.refusal
+                )
     return rulings
 
 
@@ -281,7 +283,7 @@ def filter_descriptions(filters: Sequence[BoundaryFilter], tools: Sequence[Funct
             left = apply_to_results(filters, turn, given)
         except EndCase as end:  # nobody has begun: what is withheld is withheld, and the case goes on
             left = list(end.results)
-        return [visible_text(one) for one in left]
+        return [read_visible_text(one) for one in left]
 
     return rewrite_descriptions(tools, read)
 
@@ -330,7 +332,7 @@ class FilteredRuntime(FunctionsRuntime):  # type: ignore[misc]
             return value, error
         returned = tool_message(ruling.call, tool_result_to_str(value), error)
         (filtered,) = apply_to_results(self.filters, self.turn, [returned])
-        return (value, error) if filtered is returned else (visible_text(filtered), filtered["error"])
+        return (value, error) if filtered is returned else (read_visible_text(filtered), filtered["error"])
 
 
 class FilteredAgent(LoopStep):

@@ -42,10 +42,10 @@ class Played(Echo):
     def for_scene(self, scene: Scene) -> ChatModel:
         return Echo(self.name, f"{self.text} in {scene.suite}" if self.text else "")
 
-    def recorded_injections(self, scene: Scene) -> dict[str, str]:
+    def read_recorded_injections(self, scene: Scene) -> dict[str, str]:
         return {"vector": scene.suite}
 
-    def recorded_results(self, scene: Scene) -> tuple[()]:
+    def read_recorded_results(self, scene: Scene) -> tuple[()]:
         return ()
 
 
@@ -193,10 +193,10 @@ def test_scripted_model_is_played_by_scene_never_cached_and_never_asked_twice(tm
     fields = node(_target_=f"{__name__}.Played", cache=True)
     built = stack(fields, tmp_path)
     assert text_of(built.for_scene(SCENE).complete(ASK).message) == "echo in banking"
-    assert built.recorded_injections(SCENE) == {"vector": "banking"}
+    assert built.read_recorded_injections(SCENE) == {"vector": "banking"}
     assert list(tmp_path.iterdir()) == []
     assert stack(fields | {"text": ""}).for_scene(SCENE).complete(ASK).attempts == 1
-    assert stack(node()).recorded_injections(SCENE) is None
+    assert stack(node()).read_recorded_injections(SCENE) is None
 
 
 @pytest.mark.parametrize(

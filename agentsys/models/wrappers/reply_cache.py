@@ -208,7 +208,7 @@ class RequestKeys:
         settings = [request.temperature, request.max_tokens, request.reply_schema, request.tool_choice, role]
         if request.logprobs:
             settings.append(request.logprobs)
-        messages = [_plain_message(message) for message in request.messages]
+        messages = [_simplify_message(message) for message in request.messages]
         draw = [self._case] if self._is_drawn(request) else []
         tools = digest_json([[tool.name, tool.description, tool.parameters] for tool in request.tools])
         return digest_json([self._identity_digest, messages, tools, settings, *draw])
@@ -263,11 +263,11 @@ class CachingModel(ModelWrapper):
             if stored is not None:
                 return stored
             if self._store.read_only:
-                raise self._miss_error(key)
+                raise self._make_miss_error(key)
             other = self._store.claim_request(key)
             if other is None:
                 return self._ask_for_all(key, request)
-            reply = _shared_reply(other)
+            reply = _take_shared_reply(other)
             if reply is None:
                 continue
             if is_empty_reply(reply):
@@ -290,7 +290,7 @@ class CachingModel(ModelWrapper):
         finally:
             self._store.finish_request(key, reply, error)
 
-    def _miss_error(self, key: str) -> ModelError:
+    def _make_miss_error(self, key: str) -> ModelError:
         what = "the one that is kept cannot be read" if self._store.has(key) else "none is kept"
         return ModelError(
             ErrorKind.CACHE_MISS,
@@ -321,7 +321,7 @@ class CachingModel(ModelWrapper):
             _LOG.warning("A model's reply could not be cached in %s: %s", self._store.folder, error)
 
 
-def _plain_message(message: Any) -> dict[str, Any]:
+def _simplify_message(message: Any) -> dict[str, Any]:
     # Which tool call a result answers is told by its id; the call itself stands in the earlier message.
     return {name: value for name, value in message.items() if name != "tool_call"} | (
         {"of": message["tool_call"].function} if "tool_call" in message else {}
@@ -333,7 +333,7 @@ def digest_json(value: object) -> str:
     return hashlib.sha256(to_json_bytes(value)).hexdigest()
 
 
-def _shared_reply(other: Future[ChatReply | None]) -> ChatReply | None:
+def _take_shared_reply(other: Future[ChatReply | None]) -> ChatReply | None:
     """Reply to an equal request; its error is raised as this request's own, which cost nothing."""
     try:
         return other.result()

@@ -14,7 +14,7 @@ from scripted_for_border import RoleModel, Tools, decisions, making, results, ru
 from agentsys.base.config_catalog import load_config
 from agentsys.errors import ConfigError
 from agentsys.models.chat import ErrorKind, ModelError, assistant, text_of
-from agentsys.models.providers.wire_parts import result_text
+from agentsys.models.providers.wire_parts import read_result_text
 from agentsys.runs.instantiate import instantiate
 from baselines.attriguard import AttriGuard
 from baselines.attriguard.attribution_audit import (
@@ -242,7 +242,7 @@ def _lines(message: Any) -> list[str]:
         calls = message["tool_calls"] or ()
         made = [f"calls {call.function} {next(iter(call.args.values()), '')}" for call in calls]
         return made or [f"says {text_of(message)}"]
-    text = result_text(message)
+    text = read_result_text(message)
     return ["refused" if text.startswith(REFUSED) else f"reads {text}"]
 
 
