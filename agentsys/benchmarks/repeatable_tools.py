@@ -215,13 +215,13 @@ class CaseRandom(random.Random):
     def choices(self, population: Any, *args: Any, **options: Any) -> list[Any]:
         """Draw as the base class does; where the digits of a code are drawn, the recorded code."""
         found = super().choices(population, *args, **options)
-        return found if population != DIGITS else list(self._recorded_or("".join(found)))
+        return found if population != DIGITS else list(self._draw_recorded_or_own("".join(found)))
 
     def randint(self, a: int, b: int) -> int:
         """Draw as the base class does, or the recorded number."""
-        return int(self._recorded_or(str(super().randint(a, b))))
+        return int(self._draw_recorded_or_own(str(super().randint(a, b))))
 
-    def _recorded_or(self, own: str) -> str:
+    def _draw_recorded_or_own(self, own: str) -> str:
         place = len(self.drawn_numbers)
         told = self._recorded[place] if place < len(self._recorded) else None
         self.drawn_numbers.append(own if told is None or len(told) != len(own) else told)

@@ -42,7 +42,7 @@ from agentsys.benchmarks.repeatable_tools import (
     use_case_clock,
     use_case_random,
 )
-from agentsys.benchmarks.scoring import are_equal, deep_copy
+from agentsys.benchmarks.scoring import are_equal, copy_deeply
 from agentsys.benchmarks.traced_tools import TracedRuntime, add_receipts, book_runs_on, writes_receipts
 from agentsys.contracts import AttackKind, FinishedCase, InjectionTask, NotInjectable, Suite, UserTask
 from agentsys.errors import ConfigError
@@ -168,7 +168,7 @@ def play_case(run: CaseRun, texts: Mapping[str, str] | None = None, again: int =
     run.tracer.receipts = [] if writes_receipts(suite) else None
     injected = drop_tool_places(run.written)
     loaded = suite.load_and_inject_default_environment(injected)
-    before = deep_copy(loaded)
+    before = copy_deeply(loaded)
     model = cell.stack.for_scene(scene)
     driven = suite.driven(model, user_task, injection_task) if isinstance(suite, WrapsModels) else model
     talker = (

@@ -138,7 +138,7 @@ class PlannedConversation:
     handed_replies: dict[int, HandedReply] = field(default_factory=dict)
     """Replies by position: how many rounds stood before each."""
 
-    def next_step(self, position: int) -> int:
+    def find_next_step(self, position: int) -> int:
         """The step, from 0, that a request with so many rounds goes on with."""
         done = [reply.step for place, reply in self.handed_replies.items() if place < position]
         return max(done) + 1 if done else 0

@@ -52,13 +52,13 @@ _LARGEST = 16 * 2**20
 """Bytes; the largest file of ASB has 0.2 MB."""
 
 
-def _function_name(name: str) -> str:
+def _check_function_name(name: str) -> str:
     if not _FUNCTION_NAME.fullmatch(name):
         raise ValueError("a tool's name is letters, digits and _, at most 64, and starts with no digit")
     return name
 
 
-FunctionName = Annotated[str, AfterValidator(_function_name)]
+FunctionName = Annotated[str, AfterValidator(_check_function_name)]
 
 
 class _DataRow(BaseModel):
@@ -235,7 +235,7 @@ CHECKSUMS = {
 """File -> SHA-256, in hex, as the copies in the DRIFT and Progent repositories have it."""
 
 
-def asb_folder() -> Path:
+def find_asb_folder() -> Path:
     """Folder that `agentsys fetch asb` fills unless told otherwise: the user's data folder (XDG)."""
     return user_data_folder() / "asb"
 
@@ -256,7 +256,7 @@ def load_asb_data(data: str) -> tuple[AsbData, str]:
     """
     if data == SAMPLE:
         return read_data(sample_folder()), SAMPLE
-    folder = asb_folder() if data == FETCHED else Path(data).expanduser()
+    folder = find_asb_folder() if data == FETCHED else Path(data).expanduser()
     if not folder.is_dir():
         mend = (
             "run `agentsys fetch asb` first."

@@ -140,7 +140,7 @@ class PlannedModel:
             return known
         set_plan_step(None)
         hidden = self.attack_tool if self.mode is AsbMode.HIDDEN_TOOL else None
-        offered = request.tools or _tools_in_prompt(request)
+        offered = request.tools or _read_tools_in_prompt(request)
         told = write_plan_instruction([tool for tool in offered if tool.name != hidden])
         patch = self.attack_tool if self.mode is AsbMode.FAITHFUL else None
         opening = add_instruction(request.messages, told)
@@ -155,7 +155,7 @@ class PlannedModel:
         talk.handed_replies = {
             place: reply for place, reply in talk.handed_replies.items() if place < position
         }
-        messages, step = request.messages, talk.next_step(position)
+        messages, step = request.messages, talk.find_next_step(position)
         turns: list[ChatMessage] = []
         tail: Sequence[ChatMessage] = ()
         if again is not None and len(messages) > again.request_length:
@@ -208,7 +208,7 @@ class PlannedModel:
         return reply
 
 
-def _tools_in_prompt(request: ChatRequest) -> list[ToolSpec]:
+def _read_tools_in_prompt(request: ChatRequest) -> list[ToolSpec]:
     """The tools that stand in a system message, where a defense offers them so."""
     systems = [text_of(message) for message in request.messages if message["role"] == "system"]
     return [tool for text in systems for tool in read_tools(text)]
@@ -222,7 +222,7 @@ def _read_reply_calls(message: ChatAssistantMessage, request: ChatRequest) -> li
     if message["tool_calls"]:
         return list(message["tool_calls"])
     said = read_visible_text(message)
-    if f"<{CALL}>" not in said or request.tools or not _tools_in_prompt(request):
+    if f"<{CALL}>" not in said or request.tools or not _read_tools_in_prompt(request):
         return []
     written = find_text_between_tags(said, CALL)
     try:

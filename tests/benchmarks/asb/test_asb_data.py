@@ -12,7 +12,7 @@ from agentsys.benchmarks.asb.asb_benchmark import ASB
 from agentsys.benchmarks.asb.asb_data import (
     AsbData,
     AttackTool,
-    asb_folder,
+    find_asb_folder,
     read_data,
     sample_folder,
 )
@@ -136,10 +136,10 @@ def test_a_missing_file_and_bytes_that_are_no_text_are_one_line(tmp_path: Path) 
 
 def test_data_that_was_not_fetched_names_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
-    assert asb_folder() == tmp_path / "agentsys" / "asb"
+    assert find_asb_folder() == tmp_path / "agentsys" / "asb"
     with pytest.raises(ConfigError, match=r"benchmark\.data=fetched.*agentsys fetch asb"):
         ASB(data="fetched")
-    shutil.copytree(sample_folder(), asb_folder())
+    shutil.copytree(sample_folder(), find_asb_folder())
     assert len(ASB(data="fetched").suite_names()) == 4
 
 
