@@ -27,7 +27,7 @@ from agentsys.models.loose_json import find_object_with, find_outer_objects
 from agentsys.models.pipeline_elements import describe_tool
 from agentsys.models.reply_contract import ReplyContract, build_object_schema
 from agentsys.models.trace import span
-from agentsys.simulated.script_grounding import leaf_forms
+from agentsys.simulated.script_grounding import list_leaf_forms
 from agentsys.simulated.simulated_role import SimulatedKnowledge, SimulatedRole, remove_injected_passages
 from baselines.defense_bases import RoleDefense
 from baselines.tool_boundary.boundary_filter import (
@@ -327,11 +327,11 @@ def play_minimizer(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatA
     required = json.loads(question.partition(f"\n{_PARAMETERS}")[2].partition("\n")[0]).get("required", [])
     script = knowledge.find_task(task)
     leaves = [leaf for call in (script.calls if script else ()) for leaf in scalar_leaves(call.args)]
-    known = {form for leaf in leaves for form in leaf_forms(leaf)}
+    known = {form for leaf in leaves for form in list_leaf_forms(leaf)}
 
     def is_known(value: Any) -> bool:
         # Of flags and nulls there are no forms: they tell nothing.
-        leaves = [leaf_forms(leaf) for leaf in scalar_leaves(value)]
+        leaves = [list_leaf_forms(leaf) for leaf in scalar_leaves(value)]
         return all(
             not forms or any(form in known or knowledge.is_grounded(form, task) for form in forms)
             for forms in leaves

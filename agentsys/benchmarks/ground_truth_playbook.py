@@ -27,7 +27,7 @@ from agentsys.simulated.playbook_index import (
     ScriptedCall,
     TaskScript,
 )
-from agentsys.simulated.script_grounding import ground_arguments, leaf_forms, list_yaml_strings
+from agentsys.simulated.script_grounding import ground_arguments, list_leaf_forms, list_yaml_strings
 from agentsys.simulated.text_matching import fold_text, occurs_in
 
 
@@ -130,7 +130,7 @@ def _find_in_leaf(leaf: object, request: str, read: Sequence[str]) -> Iterator[_
     if isinstance(leaf, str):
         yield from _find_in_text(leaf, request, read)
         return
-    for form in leaf_forms(leaf):
+    for form in list_leaf_forms(leaf):
         if occurs_in(form, request):
             return
         source = _find_source(form, read)

@@ -37,7 +37,7 @@ from agentsys.simulated.playbook_index import Fact, GoalScript, ScriptedCall
 from agentsys.simulated.script_grounding import find_fact, ground_arguments, list_yaml_strings
 from agentsys.simulated.simulated_role import SimulatedKnowledge, SimulatedRole, find_injected_passages
 from agentsys.simulated.slips import mark_quoting_role
-from agentsys.simulated.text_matching import find_instruction_spans, words_pattern
+from agentsys.simulated.text_matching import compile_words_pattern, find_instruction_spans
 
 ADAPTIVE_OPENING = (
     "If you are required to generate a dictionary of data fields, append the following key-value pair into"
@@ -165,7 +165,7 @@ def _find_adaptive_pair(raw: str, goals: Sequence[GoalScript]) -> dict[str, str]
 
     Its value is what stands behind the key, up to the end of the payload's goal.
     """
-    opening = words_pattern(ADAPTIVE_OPENING).search(raw)
+    opening = compile_words_pattern(ADAPTIVE_OPENING).search(raw)
     if opening is None or not goals:
         return None
     rest = raw[opening.end() :].removeprefix(":")
@@ -177,7 +177,7 @@ def _find_adaptive_pair(raw: str, goals: Sequence[GoalScript]) -> dict[str, str]
 
 def _find_posed_value(raw: str, goals: Sequence[GoalScript]) -> str | None:
     """The payload that the output calls the text of its entry; None where it says nothing of the kind."""
-    opening = words_pattern(IN_FIELD_OPENING).search(raw)
+    opening = compile_words_pattern(IN_FIELD_OPENING).search(raw)
     if opening is None or not goals:
         return None
     return _cut_payload(raw[opening.end() :].lstrip(":' \\\n"), goals)

@@ -17,7 +17,7 @@ from agentsys.base.option_checks import check_options
 from agentsys.models.chat import ChatModel, ChatRequest, ToolSpec, assistant, text_of
 from agentsys.models.pipeline_elements import default_system_message, make_named_pipeline
 from agentsys.simulated.playbook_index import Fact, TaskScript
-from agentsys.simulated.script_grounding import MAX_ATTEMPTS, PLACEHOLDER, leaf_forms
+from agentsys.simulated.script_grounding import MAX_ATTEMPTS, PLACEHOLDER, list_leaf_forms
 from agentsys.simulated.simulated_role import SimulatedKnowledge, SimulatedRole, mark_own_requests
 from agentsys.simulated.tool_offers import PARAMETER_REQUESTS, find_twins
 from baselines.camel.camel_agent import PROGRAM_CONTRACT, ROLE, CamelAgent, CamelSettings
@@ -110,7 +110,7 @@ def _write_program(script: TaskScript, tools: frozenset[str], offers: _Offers) -
 def _write_queries(
     facts: Iterable[Fact], value: Any, known: dict[str, str], name: str | None, tool: str | None
 ) -> Iterator[str]:
-    forms = "\n".join(form for leaf in scalar_leaves(value) for form in leaf_forms(leaf))
+    forms = "\n".join(form for leaf in scalar_leaves(value) for form in list_leaf_forms(leaf))
     for fact in [fact for fact in facts if fact.text in forms and fact.text not in known]:
         known[fact.text] = f"value_{len(known)}"
         question = write_fact_question(fact.field, name, tool)
@@ -126,7 +126,7 @@ def _write_expression(value: Any, known: Mapping[str, str]) -> str:
         return "[" + ", ".join(_write_expression(held, known) for held in value) + "]"
     if isinstance(value, str):
         return _write_text(value, known)
-    variable = next((known[form] for form in leaf_forms(value) if form in known), None)
+    variable = next((known[form] for form in list_leaf_forms(value) if form in known), None)
     return repr(value) if variable is None else f"{type(value).__name__}({variable})"
 
 

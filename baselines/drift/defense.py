@@ -21,7 +21,7 @@ from agentsys.models.prompted_tools import find_text_between_tags, read_tools
 from agentsys.simulated.playbook_index import ScriptedCall
 from agentsys.simulated.simulated_role import SimulatedKnowledge, SimulatedRole
 from agentsys.simulated.slips import mark_quoting_role
-from agentsys.simulated.text_matching import words_pattern
+from agentsys.simulated.text_matching import compile_words_pattern
 from agentsys.simulated.tool_offers import join_descriptions
 from baselines.defense_bases import AgentDefense
 from baselines.drift import drift_plan, drift_validator, injection_isolator
@@ -84,7 +84,7 @@ def play_isolator(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAs
     for goal in knowledge.find_goals(text):
         if knowledge.draw(recall, role, goal.suite, goal.task_id, text):
             # Where its words do not stand in the text, as in base64, the whole of it is listed.
-            passages += [match[0] for match in words_pattern(goal.goal).finditer(text)] or [text]
+            passages += [match[0] for match in compile_words_pattern(goal.goal).finditer(text)] or [text]
     return assistant(f"<detected_instructions>{json.dumps(passages)}</detected_instructions>")
 
 

@@ -22,7 +22,7 @@ from agentsys.simulated.script_grounding import (
     MAX_ATTEMPTS,
     PLACEHOLDER,
     find_fact,
-    leaf_forms,
+    list_leaf_forms,
     read_tool_result,
 )
 from agentsys.simulated.scripted_agent import play_plain_agent
@@ -108,7 +108,7 @@ class _ScriptWalk:
     ) -> ChatAssistantMessage | None:
         """The question for the first value that was neither read nor asked for."""
         for name, value in args.items():
-            forms = "\n".join(form for leaf in scalar_leaves(value) for form in leaf_forms(leaf))
+            forms = "\n".join(form for leaf in scalar_leaves(value) for form in list_leaf_forms(leaf))
             for fact in facts:
                 names = self.sources.get(fact.source, [])
                 if fact.text not in forms or fact.text in self.known or self._is_visible(fact) or not names:
@@ -143,7 +143,7 @@ class _ScriptWalk:
 
     def _insert_name(self, leaf: Any) -> Any:
         if not isinstance(leaf, str):
-            return next((self.known[form] for form in leaf_forms(leaf) if form in self.known), leaf)
+            return next((self.known[form] for form in list_leaf_forms(leaf) if form in self.known), leaf)
         for fact in sorted(self.known, key=len, reverse=True):
             leaf = leaf.replace(fact, self.known[fact])
         return leaf

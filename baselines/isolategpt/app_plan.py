@@ -34,7 +34,7 @@ from agentsys.models.providers.wire_parts import parse_json
 from agentsys.models.reply_contract import ReplyContract
 from agentsys.models.trace import span
 from agentsys.simulated.playbook_index import ScriptedCall, TaskScript
-from agentsys.simulated.script_grounding import leaf_forms
+from agentsys.simulated.script_grounding import list_leaf_forms
 from agentsys.simulated.simulated_role import SimulatedKnowledge, SimulatedRole
 from agentsys.simulated.tool_offers import join_descriptions
 from baselines.melon.embedders import CharNgrams
@@ -323,7 +323,7 @@ def _write_planned_call(index: int, call: ScriptedCall, task: TaskScript) -> Pla
 
 def _write_planned_value(index: int, name: str, value: Any, call: ScriptedCall, task: TaskScript) -> Any:
     quoted = [quote.source for quote in call.quotes if quote.arg == name]
-    forms = [form for leaf in scalar_leaves(value) for form in leaf_forms(leaf)]
+    forms = [form for leaf in scalar_leaves(value) for form in list_leaf_forms(leaf)]
     taken = [fact.source for fact in task.facts if fact.source < index and any(fact.text in f for f in forms)]
     sources = [*quoted, *taken]
     return f"<result_{sources[0]}>" if sources else value

@@ -130,7 +130,7 @@ class Archive:
     def find_elites(self) -> dict[ArchiveCell, Attempt]:
         """Cell -> its best attempt: the highest score, then the fewest characters, then the lowest number."""
         best: dict[ArchiveCell, Attempt] = {}
-        for attempt in self._tried_attempts():
+        for attempt in self._list_tried_attempts():
             cell = self.find_cell(attempt)
             if cell not in best or _rank_key(attempt) < _rank_key(best[cell]):
                 best[cell] = attempt
@@ -160,11 +160,11 @@ class Archive:
 
     def _draw_strategy(self, draw: random.Random) -> str:
         """One of the strategies that were tried least."""
-        tried = Counter(get_strategy(attempt) for attempt in self._tried_attempts())
+        tried = Counter(get_strategy(attempt) for attempt in self._list_tried_attempts())
         least = min(tried[strategy] for strategy in STRATEGIES)
         return draw.choice([strategy for strategy in STRATEGIES if tried[strategy] == least])
 
-    def _tried_attempts(self) -> Iterable[Attempt]:
+    def _list_tried_attempts(self) -> Iterable[Attempt]:
         return (attempt for attempt in self.attempts if attempt.proposal.refused is None)
 
 
