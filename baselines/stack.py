@@ -121,9 +121,9 @@ def _join_loops(one: LoopParts, other: LoopParts, base_message: str) -> LoopPart
         ConfigError: If they act at the same place in a way that only one can.
     """
     if not one.plain_tools and not other.plain_tools:
-        raise ConfigError(_clash_text(one, other, "run the agent's calls themselves"))
+        raise ConfigError(_write_clash(one, other, "run the agent's calls themselves"))
     if type(one.turn) is not ModelElement and type(other.turn) is not ModelElement:
-        raise ConfigError(_clash_text(one, other, "take the agent's turn after a tool result"))
+        raise ConfigError(_write_clash(one, other, "take the agent's turn after a tool result"))
     addition = other.system_message.removeprefix(base_message)
     return LoopParts(
         f"{one.owner}+{other.owner}",
@@ -139,7 +139,7 @@ def _join_loops(one: LoopParts, other: LoopParts, base_message: str) -> LoopPart
     )
 
 
-def _clash_text(one: LoopParts, other: LoopParts, doing: str) -> str:
+def _write_clash(one: LoopParts, other: LoopParts, doing: str) -> str:
     return f"'{one.owner}' and '{other.owner}' cannot be stacked: both {doing}. Take one of them out."
 
 

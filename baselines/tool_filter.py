@@ -29,7 +29,7 @@ from agentsys.models.pipeline_elements import (
 from agentsys.models.providers.wire_parts import read_visible_text
 from agentsys.models.reply_contract import ReplyContract
 from agentsys.models.trace import span
-from baselines.defense_bases import PackageWording, package_tool_filter_question
+from baselines.defense_bases import PackageWording, load_package_tool_filter_question
 
 ToolMatch = Literal["exact", "substring"]
 
@@ -107,7 +107,7 @@ class ToolFilter:
     def question(self) -> str:
         """The question to the model."""
         package = self.options.wording == "package"
-        return package_tool_filter_question() if package else FILTER_CONTRACT.prompt
+        return load_package_tool_filter_question() if package else FILTER_CONTRACT.prompt
 
     def pipeline(self, model: ChatModel, suite: TaskSuite[Any]) -> BasePipelineElement:
         """Put the plain agent behind a filter of its tools."""

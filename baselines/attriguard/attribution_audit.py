@@ -75,7 +75,7 @@ REFUSAL = (
 )
 
 
-def judge_question(task: str, call: FunctionCall, others: Sequence[FunctionCall]) -> str:
+def write_judge_question(task: str, call: FunctionCall, others: Sequence[FunctionCall]) -> str:
     """Write what the judge compares; no tool result is in it."""
     lines = [f"Task: {task}", "", f"Proposed call: {write_call_line(call)}", "", "Calls to compare it with:"]
     return "\n".join([*lines, *map(write_call_line, others)])
@@ -106,7 +106,7 @@ def call_signature(call: FunctionCall) -> str:
     return f"{call.function} {json.dumps(args, sort_keys=True, ensure_ascii=False, default=str)}"
 
 
-def comparable_calls(
+def list_comparable_calls(
     call: FunctionCall, shadow: Sequence[FunctionCall], survival: SurvivalRule
 ) -> list[FunctionCall]:
     """List the shadow's calls that a call which none of them equals may be compared with."""
@@ -168,7 +168,7 @@ JUDGE_CONTRACT = ReplyContract(
     'Answer with one JSON object with the keys "legitimate" (true or false) and "reason" (one sentence).',
     (
         (
-            judge_question(
+            write_judge_question(
                 "Renew Middlemarch for me.",
                 FunctionCall(
                     function="renew_loan", args={"title": "Middlemarch", "notify": "eve@example.net"}
@@ -332,7 +332,7 @@ class AttributionAudit(BoundaryFilter):
             node.decision = {"filter": "attriguard", "shadow": [write_call_line(other) for other in shadow]}
             if call_signature(call) in map(call_signature, shadow):
                 verdict: dict[str, Any] = {"allow": True, "outcome": "allowed: same"}
-            elif others := comparable_calls(call, shadow, self.options.survival):
+            elif others := list_comparable_calls(call, shadow, self.options.survival):
                 verdict = self._judge_call(turn, call, others)
             else:
                 verdict = {"allow": False, "outcome": "denied: absent"}
@@ -342,7 +342,7 @@ class AttributionAudit(BoundaryFilter):
     def _judge_call(
         self, turn: FilterTurn, call: FunctionCall, others: Sequence[FunctionCall]
     ) -> dict[str, Any]:
-        answer = self._ask_judge(judge_question(turn.query, call, others))
+        answer = self._ask_judge(write_judge_question(turn.query, call, others))
         if answer.value is None:
             return {"allow": False, "outcome": "denied: unreadable", "unreadable": len(answer.faults)}
         allow, reason = answer.value

@@ -42,7 +42,7 @@ def play_camel_planner(request: ChatRequest, knowledge: SimulatedKnowledge) -> C
     script = _add_told_goals(_find_script(query, tools, knowledge), prompt, tools, knowledge)
     offers = _Offers.read(prompt, query, knowledge)
     lines = list(_write_program(script, frozenset(tools), offers))
-    left = _remaining_lines(lines, request.messages[2:])
+    left = _list_remaining_lines(lines, request.messages[2:])
     return assistant("```python\n" + "\n".join(left) + "\n```")
 
 
@@ -140,7 +140,7 @@ def _write_text(text: str, known: Mapping[str, str]) -> str:
     return " + ".join(written) or "''"
 
 
-def _remaining_lines(lines: list[str], exchange: Sequence[ChatMessage]) -> list[str]:
+def _list_remaining_lines(lines: list[str], exchange: Sequence[ChatMessage]) -> list[str]:
     """Leave out what ran in the attempts so far, and what failed thrice."""
     failures = 0
     for program, report in zip(exchange[::2], exchange[1::2], strict=False):

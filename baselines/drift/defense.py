@@ -42,7 +42,7 @@ def play_drift_planner(request: ChatRequest, knowledge: SimulatedKnowledge) -> C
     asked = [*(task.calls if task is not None else ()), *(call for goal in told for call in goal.calls)]
     calls = [call for call in asked if call.function in tools]
     entries = [
-        {NAME: call.function, REQUIRED: _known_values(call, query, knowledge), CONDITIONS: None}
+        {NAME: call.function, REQUIRED: _find_known_values(call, query, knowledge), CONDITIONS: None}
         for call in calls
     ]
     names = ", ".join(call.function for call in calls)
@@ -52,7 +52,9 @@ def play_drift_planner(request: ChatRequest, knowledge: SimulatedKnowledge) -> C
     )
 
 
-def _known_values(call: ScriptedCall, query: str, knowledge: SimulatedKnowledge) -> dict[str, object] | None:
+def _find_known_values(
+    call: ScriptedCall, query: str, knowledge: SimulatedKnowledge
+) -> dict[str, object] | None:
     def is_known(value: object) -> bool:
         return isinstance(value, str | int | float) and knowledge.is_grounded(str(value), query)
 

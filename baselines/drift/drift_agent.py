@@ -34,9 +34,9 @@ from baselines.drift.drift_plan import (
     PermissionCache,
     PlanProgress,
     ToolPermission,
-    args_as_text,
-    calls_as_data,
     make_drift_plan,
+    write_args_as_text,
+    write_calls_as_data,
 )
 from baselines.drift.drift_validator import VALIDATOR_SPAN, Validator, align_checklist, format_checklist
 from baselines.drift.injection_isolator import isolate_results
@@ -111,8 +111,8 @@ def number_calls(calls: Sequence[FunctionCall], turn: int) -> tuple[FunctionCall
 def was_made_before(call: FunctionCall, messages: Sequence[ChatMessage]) -> bool:
     """Whether the very same call stands in an earlier assistant message."""
     earlier = [m["tool_calls"] or () for m in messages if m["role"] == "assistant"]
-    wanted = call.function, args_as_text(call)
-    return any((other.function, args_as_text(other)) == wanted for calls in earlier for other in calls)
+    wanted = call.function, write_args_as_text(call)
+    return any((other.function, write_args_as_text(other)) == wanted for calls in earlier for other in calls)
 
 
 ROLE = "agent"
@@ -248,7 +248,10 @@ class _DriftTask:
         if calls and not batch and not settings.compat:
             repeated = DriftRefusal("repeat", REFUSED_REPEAT, calls=calls)
             with span(VALIDATOR_SPAN) as opened:
-                opened.decision = {"calls": calls_as_data(calls), "refusal": repeated.decision_data()}
+                opened.decision = {
+                    "calls": write_calls_as_data(calls),
+                    "refusal": repeated.make_decision_data(),
+                }
             return repeated
         has_rules = settings.dynamic_validation or settings.build_constraints
         if not (settings.compat or (batch and has_rules)):

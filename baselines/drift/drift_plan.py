@@ -187,27 +187,27 @@ class DriftRefusal:
     calls: Sequence[FunctionCall] = ()
     """The whole batch, where the template quotes it."""
 
-    def decision_data(self) -> dict[str, Any]:
+    def make_decision_data(self) -> dict[str, Any]:
         """Give the refusal as the trace holds it."""
         return {"kind": self.kind, **self.facts}
 
     def write_refusal(self, query: str) -> str:
         """Write the words that the actor reads."""
-        calls = calls_as_text(self.calls)
+        calls = write_calls_as_text(self.calls)
         return self.template.format(mark=REFUSAL_MARK, calls=calls, query=query, **self.facts)
 
 
-def calls_as_data(calls: Sequence[FunctionCall]) -> list[dict[str, Any]]:
+def write_calls_as_data(calls: Sequence[FunctionCall]) -> list[dict[str, Any]]:
     """Give calls as JSON-ready data: name and arguments."""
-    return [{"function": call.function, "args": json.loads(args_as_text(call))} for call in calls]
+    return [{"function": call.function, "args": json.loads(write_args_as_text(call))} for call in calls]
 
 
-def calls_as_text(calls: Sequence[FunctionCall]) -> str:
+def write_calls_as_text(calls: Sequence[FunctionCall]) -> str:
     """Write calls as one line of JSON."""
-    return json.dumps(calls_as_data(calls), ensure_ascii=False)
+    return json.dumps(write_calls_as_data(calls), ensure_ascii=False)
 
 
-def args_as_text(call: FunctionCall) -> str:
+def write_args_as_text(call: FunctionCall) -> str:
     """Write a call's arguments as JSON, what JSON has no form for as text."""
     return json.dumps(dict(call.args), ensure_ascii=False, default=str)
 

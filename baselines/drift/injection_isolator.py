@@ -17,7 +17,7 @@ from agentsys.models.prompted_tools import find_text_between_tags, wrap_in_tag
 from agentsys.models.providers.wire_parts import read_result_text
 from agentsys.models.reply_contract import ReplyContract
 from agentsys.models.trace import ReplyFlaw, span
-from baselines.drift.drift_plan import DriftSettings, calls_as_data
+from baselines.drift.drift_plan import DriftSettings, write_calls_as_data
 from baselines.drift.prompts import DETECTOR, DETECTOR_UNMATCHED, WITHHELD
 from baselines.tool_boundary.result_rewriter import rewrite_text_blocks
 
@@ -40,7 +40,7 @@ class IsolatedResult:
 
 def write_detector_question(query: str, result: ChatToolResultMessage) -> str:
     """Write the detector's question about one result."""
-    (call,) = calls_as_data([result["tool_call"]])
+    (call,) = write_calls_as_data([result["tool_call"]])
     written = wrap_in_tag(CALL, json.dumps(call, ensure_ascii=False))
     return "\n".join([wrap_in_tag(QUERY, query), written, f"<{RESULT}>", read_result_text(result)])
 

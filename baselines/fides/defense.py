@@ -43,7 +43,7 @@ def play_fides_planner(request: ChatRequest, knowledge: SimulatedKnowledge) -> C
     asked = next((text_of(message) for message in request.messages if message["role"] == "user"), "")
     task = knowledge.find_task(asked, tools)
     results = [message for message in request.messages if message["role"] == "tool"]
-    goals = (goal for result in results for goal in knowledge.find_goals(_message_text(result), tools))
+    goals = (goal for result in results for goal in knowledge.find_goals(_read_message_text(result), tools))
     told = knowledge.find_told_goals(join_descriptions(request.tools), tools, ROLE)
     obeyed = bool(told) or any(knowledge.obeys(goal, ROLE) for goal in goals)
     if task is None or obeyed or QUERY not in tools:
@@ -59,7 +59,7 @@ def _walk_script(
     return _ScriptWalk(request, task, tools, results).next_step()
 
 
-def _message_text(message: ChatToolResultMessage) -> str:
+def _read_message_text(message: ChatToolResultMessage) -> str:
     return read_tool_result(message).text
 
 
@@ -98,7 +98,7 @@ class _ScriptWalk:
             result = self._take_result(call.function)
             if result is None:
                 return False
-            self.sources[index] = [f"#{name}#" for name in VARIABLE_NAME.findall(_message_text(result))]
+            self.sources[index] = [f"#{name}#" for name in VARIABLE_NAME.findall(_read_message_text(result))]
             if result["error"] is None:
                 return True
         return True
@@ -118,13 +118,13 @@ class _ScriptWalk:
                     words = write_fact_question(fact.field, name if tool else None, tool)
                     args_ = {"query": words, "variables": names, "output_type": "string"}
                     return self._write_call(QUERY, args_)
-                variable = VARIABLE_NAME.search(_message_text(result))
+                variable = VARIABLE_NAME.search(_read_message_text(result))
                 self.known[fact.text] = variable[0] if variable else PLACEHOLDER
         return None
 
     def _is_visible(self, fact: Fact) -> bool:
         """Whether a fact stands in plain sight. Then it is written out, as the number that it is here."""
-        texts = (find_fact(fact, _message_text(result)) for result in reversed(self.results))
+        texts = (find_fact(fact, _read_message_text(result)) for result in reversed(self.results))
         text = next((text for text in texts if text is not None), None)
         if text is not None and text != fact.text:
             self.known[fact.text] = text

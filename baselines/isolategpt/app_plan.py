@@ -186,11 +186,11 @@ def group_into_apps(tools: Sequence[ToolSpec], settings: IsolateGPTSettings) -> 
     """The apps that some tools make up, in the order of their first tools."""
     members: dict[str, list[ToolSpec]] = {}
     for tool in tools:
-        members.setdefault(_app_name(tool.name, settings), []).append(tool)
+        members.setdefault(_pick_app_name(tool.name, settings), []).append(tool)
     return InstalledApps(tuple(SpokeApp(name, tuple(found)) for name, found in members.items()))
 
 
-def _app_name(tool: str, settings: IsolateGPTSettings) -> str:
+def _pick_app_name(tool: str, settings: IsolateGPTSettings) -> str:
     if settings.apps == "one_app":
         return ONE_APP_NAME
     return settings.app_of.get(tool, tool) if settings.apps == "per_app" else tool

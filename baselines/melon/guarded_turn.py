@@ -177,8 +177,8 @@ def build_masked_conversation(
     outputs = [write_output_section(m, show_errors) for m in messages if m["role"] == "tool"]
     return [
         *(message for message in messages if message["role"] == "system"),
-        *_inbox_demonstration(),
-        *_file_demonstration(),
+        *_write_inbox_demonstration(),
+        *_write_file_demonstration(),
         user(MASKED_REQUEST),
         *_call_and_result(None, FILE_TOOL, "masked_file", "".join(outputs), name="calls-2.txt"),
     ]
@@ -196,13 +196,13 @@ def write_output_section(message: ChatToolResultMessage, show_errors: bool) -> s
     return write_section(message["tool_call"].function, "\n".join(texts))
 
 
-def _inbox_demonstration() -> list[ChatMessage]:
+def _write_inbox_demonstration() -> list[ChatMessage]:
     """A text without instructions is summed up, and no call is made up."""
     reading = _call_and_result(None, "read_inbox", "demonstration_1", INBOX_OUTPUT, user_name="Dana")
     return [user(INBOX_REQUEST), *reading, assistant(INBOX_ANSWER)]
 
 
-def _file_demonstration() -> list[ChatMessage]:
+def _write_file_demonstration() -> list[ChatMessage]:
     """An instruction is followed by its next open call; what the file already holds is not fetched again."""
     file = write_section("get_note", FILE_NOTE) + write_section("get_weather", FILE_READINGS)
     opening = (FILE_ANNOUNCEMENT, FILE_TOOL, "demonstration_2", file)
@@ -320,7 +320,7 @@ class GuardedTurn(LoopStep):
                 decision["allow"] = not blocked
             if match is not None:
                 decision["nearest"] = dict(vars(match))
-            decision |= {"bank": list(bank.masked), "overhead": _overhead_data(opened.calls, reply.usage)}
+            decision |= {"bank": list(bank.masked), "overhead": _measure_overhead(opened.calls, reply.usage)}
         return blocked
 
     def _bank_masked_calls(
@@ -358,7 +358,7 @@ def _redact_results(messages: Sequence[ChatMessage], redact: RedactionScope) -> 
     return new
 
 
-def _overhead_data(calls: Sequence[ModelCall], own: Usage) -> dict[str, Any]:
+def _measure_overhead(calls: Sequence[ModelCall], own: Usage) -> dict[str, Any]:
     """Calls and tokens of a step by role, and the ratio to the tokens of the agent's own question.
 
     The ratio is None where that has none: a replayed model counts no tokens.

@@ -178,12 +178,12 @@ class BeginProgentTask(LoopStep):
     def step(self, at: LoopState) -> LoopState:
         """Begin a run of the task, with nothing left of any run before but the first policy."""
         tools = tool_specs(at.runtime.functions.values())
-        policy = TaskPolicy(self.settings, at.query, self._standing_rules(tools))
+        policy = TaskPolicy(self.settings, at.query, self._load_standing_rules(tools))
         if self.settings.generate:
             policy.written = self._write_first_policy(tools, at.query)
         return replace(at, extra={**at.extra, TASK_POLICY: policy})
 
-    def _standing_rules(self, tools: Sequence[ToolSpec]) -> RuleTable:
+    def _load_standing_rules(self, tools: Sequence[ToolSpec]) -> RuleTable:
         if self.settings.base_rules == "none":
             return self.settings.rules
         allowed, source = load_base_rules(self.suite, tools)
@@ -211,7 +211,7 @@ class UpdatePolicy(LoopStep):
     def step(self, at: LoopState) -> LoopState:
         """One decision, and one policy where it is yes."""
         policy: TaskPolicy = at.extra[TASK_POLICY]
-        calls = self._called_tools(at.messages)
+        calls = self._list_called_tools(at.messages)
         if calls:
             tools = tool_specs(at.runtime.functions.values())
             asked = PolicyModel(self.model, self.settings, tools, at.query)
@@ -220,7 +220,7 @@ class UpdatePolicy(LoopStep):
                 policy.written = rewritten
         return at
 
-    def _called_tools(self, messages: Sequence[ChatMessage]) -> list[CalledTool]:
+    def _list_called_tools(self, messages: Sequence[ChatMessage]) -> list[CalledTool]:
         turn = [messages[place] for place in find_new_results(messages)]
         # Reference: refused and failed calls start an update too, with empty results.
         return [

@@ -225,7 +225,7 @@ class ResultRewriter(BoundaryFilter):
         return result if new == text else replace_result_text(result, new)
 
 
-def unreadable_result(
+def make_unreadable_result(
     text: str, doubt: str, asked: int, unreadable: int, facts: Mapping[str, Any] | None = None
 ) -> RewrittenResult:
     """Keep a result about which a guard gave no usable answer if the option says so, else withhold it."""

@@ -79,8 +79,8 @@ class Characters:
 def test_a_whole_text_is_one_pass_up_to_its_limit() -> None:
     tokens = wrap_tokenizer(Characters())
     settings = replace(SETTINGS, long_input="whole")
-    assert [len(ids) for ids in tokens.windows("x" * 5_000, settings)] == [5_002]
-    assert [len(ids) for ids in tokens.windows("x" * 50_000, settings)] == [MOST_TOKENS_AT_ONCE]
+    assert [len(ids) for ids in tokens.cut_windows("x" * 5_000, settings)] == [5_002]
+    assert [len(ids) for ids in tokens.cut_windows("x" * 50_000, settings)] == [MOST_TOKENS_AT_ONCE]
 
 
 class Sums:
