@@ -327,7 +327,7 @@ def collect_prompts(settings: AgentSysSettings) -> dict[str, str]:
     ]
     texts = {"main": MAIN} if settings.isolation else {}
     for used, contract in contracts:
-        texts |= contract.texts() if used else {}
+        texts |= contract.list_texts() if used else {}
     if calls and settings.worker_tools is WorkerTools.ALWAYS:
         texts["worker_tools"] = WORKER_TOOLS
     if calls and settings.worker_tools is WorkerTools.ON_REQUEST:

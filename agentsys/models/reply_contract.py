@@ -61,7 +61,7 @@ class ReplyContract(Generic[Read]):
         ]
         return "\n\n".join([self.task, self.form, *worked])
 
-    def texts(self) -> dict[str, str]:
+    def list_texts(self) -> dict[str, str]:
         """Every text that is said to the role, by name."""
         return {self.role: self.prompt} | {
             f"{self.role}_again_{flaw.value}": text for flaw, text in self.repairs.items()

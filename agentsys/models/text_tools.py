@@ -83,10 +83,10 @@ def build_text_tool_messages(
     request: ChatRequest, protocol: TextProtocol, tool_role: ToolRole | None
 ) -> list[dict[str, Any]]:
     """The conversation, tools included. Without a system message the tools are nowhere to be seen."""
-    return [_wire_message(message, request, protocol, tool_role) for message in request.messages]
+    return [_build_wire_message(message, request, protocol, tool_role) for message in request.messages]
 
 
-def _wire_message(
+def _build_wire_message(
     message: ChatMessage, request: ChatRequest, protocol: TextProtocol, tool_role: ToolRole | None
 ) -> dict[str, Any]:
     match message["role"]:
@@ -159,7 +159,7 @@ def _parse_bare_arguments(text: str, request: ChatRequest) -> list[FunctionCall]
     return [] if known else [call]
 
 
-def request_seed(messages: object) -> int:
+def compute_request_seed(messages: object) -> int:
     """A seed for a request, the same for the same one: 0 to 1,000,000, as AgentDojo draws it at random."""
     return zlib.crc32(to_json_bytes(messages)) % 1_000_001
 

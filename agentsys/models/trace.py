@@ -177,7 +177,7 @@ class Tracer:
             ModelCall(role, error.usage, error.cost_usd, 0.0, "", error.attempts, False, error=kind)
         )
 
-    def reply_unreadable(self, flaw: ReplyFlaw) -> None:
+    def note_unreadable_reply(self, flaw: ReplyFlaw) -> None:
         """Book that the current span's latest reply could not be used; the latest of all where it has none."""
         calls = self._open_spans[-1].calls if self._open_spans else []
         call = calls[-1] if calls else self._latest_call
@@ -225,7 +225,7 @@ class Tracer:
         for watcher in self.watchers:
             watcher.note_rewritten_text(original, shown)
 
-    def guard_judged(self, node: Span, text: str, flagged: bool | None) -> None:
+    def note_guard_verdict(self, node: Span, text: str, flagged: bool | None) -> None:
         """Book a guard's verdict on a text it was shown, beside the truth, which no defense is told.
 
         Args:
@@ -279,5 +279,5 @@ def span(kind: str, name: str | None = None) -> Iterator[Span]:
 
 
 def mark_reply_unreadable(flaw: ReplyFlaw = ReplyFlaw.UNREAD) -> None:
-    """Book it of the latest reply (see `Tracer.reply_unreadable`); called by whoever reads replies."""
-    get_current_tracer().reply_unreadable(flaw)
+    """Book it of the latest reply (see `Tracer.note_unreadable_reply`); called by whoever reads replies."""
+    get_current_tracer().note_unreadable_reply(flaw)

@@ -64,7 +64,7 @@ def find_unreachable_cells(
     asked: dict[tuple[int, str], tuple[Unavailable | None, str]] = {}
     for cell in cells:
         if (key := (id(cell.stack), "")) not in asked:
-            asked[key] = find_first_trouble(cell.stack.probe_models(but=own), books)
+            asked[key] = find_first_trouble(cell.stack.list_probe_models(but=own), books)
             oddities += [oddity] if (oddity := asked[key][1]) else []
         trouble = asked[key][0] or _find_unfit_role(cell, books, asked)
         if trouble is not None:

@@ -182,7 +182,7 @@ def _build_checker(tool: str, raw: bytes) -> Validator:
     except (SchemaError, RecursionError, re.error) as error:
         told = error.message if isinstance(error, SchemaError) else type(error).__name__
         raise UnusableTool(f"the schema of tool {tool!r} is not valid: {told}") from None
-    bound = {name: _bound_keyword(check) for name, check in kind.VALIDATORS.items()}
+    bound = {name: _limit_keyword_time(check) for name, check in kind.VALIDATORS.items()}
     if b'"unevaluatedProperties"' in raw:
         # jsonschema matches names of properties by `re` there, which no deadline stops.
         raise UnusableTool(
@@ -195,7 +195,7 @@ def _build_checker(tool: str, raw: bytes) -> Validator:
     return checker
 
 
-def _bound_keyword(check: Any) -> Any:
+def _limit_keyword_time(check: Any) -> Any:
     """A keyword's check, which ends at the deadline however often a schema refers to itself."""
 
     def bound(*asked: Any) -> Any:

@@ -112,7 +112,7 @@ class ScriptPosition:
         self.done, self.attempts = self.done + 1, 0
 
 
-def start_position(
+def make_start_position(
     calls: Iterable[ScriptedCall], tools: frozenset[str], goal: GoalScript | None = None
 ) -> ScriptPosition:
     """The beginning of a script, less the calls that cannot be made with these tools."""

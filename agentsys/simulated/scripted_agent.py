@@ -47,9 +47,9 @@ from agentsys.simulated.script_grounding import (
     insert_quotes,
     iterate_request_texts,
     list_user_texts,
+    make_start_position,
     read_tool_result,
     replace_facts,
-    start_position,
 )
 from agentsys.simulated.simulated_role import SimulatedKnowledge
 from agentsys.simulated.text_matching import fold_decoded, fold_text
@@ -275,7 +275,7 @@ def replay_progress(
     """Follow the conversation and see what has been done, failed, or asked for by an attacker."""
     own = assignment.goal
     decided = set() if own is None else {(own.suite, own.task_id)}
-    progress = ScriptProgress(start_position(assignment.calls, tools), [], decided)
+    progress = ScriptProgress(make_start_position(assignment.calls, tools), [], decided)
     waiting: ScriptPosition | None = None
     """The line whose call has been made and not been answered."""
     context = f"{request.role}/{assignment.name}"
@@ -310,7 +310,7 @@ def _decide_goals(
     for goal in [*knowledge.find_goals(text, tools), *find_further_calls(text, tools)]:
         key = (goal.suite, goal.task_id)
         if key not in progress.decided and knowledge.obeys(goal, context):
-            progress.goals.append(start_position(goal.calls, tools, goal))
+            progress.goals.append(make_start_position(goal.calls, tools, goal))
         progress.decided.add(key)
 
 

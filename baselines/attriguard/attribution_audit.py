@@ -100,7 +100,7 @@ def _normalize_numbers(value: Any) -> Any:
     return [_normalize_numbers(item) for item in value] if isinstance(value, list | tuple) else value
 
 
-def call_signature(call: FunctionCall) -> str:
+def write_call_signature(call: FunctionCall) -> str:
     """Write a call in one form: keys in order, numbers as numbers (1 is 1.0), texts as they are."""
     args = _normalize_numbers(dict(call.args))
     return f"{call.function} {json.dumps(args, sort_keys=True, ensure_ascii=False, default=str)}"
@@ -247,7 +247,7 @@ class AttributionAudit(BoundaryFilter):
         refusals: dict[str, str | None] = {}
         rulings = []
         for index, call in enumerate(calls):
-            key = call_signature(call) if self.options.duplicates == "merged" else str(index)
+            key = write_call_signature(call) if self.options.duplicates == "merged" else str(index)
             if key not in refusals:
                 refusals[key] = self._find_refusal(turn, call, shadow) if self._is_in_scope(call) else None
             rulings.append(CallRuling(call, refusals[key]))
@@ -259,8 +259,8 @@ class AttributionAudit(BoundaryFilter):
         """Leave results alone; as published, calls of a batch that are the same all get the last one's."""
         if self.options.duplicates == "separate":
             return list(results)
-        last = {call_signature(result["tool_call"]): result for result in results}
-        pairs = ((result, last[call_signature(result["tool_call"])]) for result in results)
+        last = {write_call_signature(result["tool_call"]): result for result in results}
+        pairs = ((result, last[write_call_signature(result["tool_call"])]) for result in results)
         return [
             result if result is other else {**result, "content": other["content"], "error": other["error"]}
             for result, other in pairs
@@ -330,7 +330,7 @@ class AttributionAudit(BoundaryFilter):
     ) -> str | None:
         with span("gate", call.function) as node:
             node.decision = {"filter": "attriguard", "shadow": [write_call_line(other) for other in shadow]}
-            if call_signature(call) in map(call_signature, shadow):
+            if write_call_signature(call) in map(write_call_signature, shadow):
                 verdict: dict[str, Any] = {"allow": True, "outcome": "allowed: same"}
             elif others := list_comparable_calls(call, shadow, self.options.survival):
                 verdict = self._judge_call(turn, call, others)

@@ -192,7 +192,7 @@ class Camel(AgentDefense):
     texts: ClassVar[Mapping[str, str]] = {
         "planner": PROGRAM_CONTRACT.prompt,
         **PROMPTS,
-        **QUERY_CONTRACT.texts(),
+        **QUERY_CONTRACT.list_texts(),
     }
 
     whole_program = True

@@ -163,7 +163,7 @@ class _PolicyCheck:
             for name in rule.readable.what:
                 if not self._find_argument_value(name).full.is_readable_by(readers):
                     return f"somebody addressed may not read {name}"
-        if rule.attached_files_shared_with and not self._files_are_shared(rule.attached_files_shared_with):
+        if rule.attached_files_shared_with and not self._are_files_shared(rule.attached_files_shared_with):
             return "an attached file is not shared with everyone addressed"
         reasons = []
         for option in rule.any_of:
@@ -184,7 +184,7 @@ class _PolicyCheck:
             if argument is not None:
                 yield from group(self.environment, str(self._make_native(argument)))
 
-    def _files_are_shared(self, addressed: Iterable[str]) -> bool:
+    def _are_files_shared(self, addressed: Iterable[str]) -> bool:
         readers = set(self._find_identities(addressed))
         attached = [item for item in self._make_native("attachments") or [] if isinstance(item, dict)]
         files = [item.get("file_id") for item in attached if item.get("type") == "file"]

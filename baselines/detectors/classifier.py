@@ -162,7 +162,7 @@ MOST_CACHED_TEXTS = 20_000
 class ClassifierNetwork(Protocol):
     """A model that is ready to run, on torch or on ONNX runtime."""
 
-    def logits(self, ids: NDArray[np.int64], mask: NDArray[np.int64]) -> NDArray[Any]:
+    def compute_logits(self, ids: NDArray[np.int64], mask: NDArray[np.int64]) -> NDArray[Any]:
         """Shape `(n, labels)` from token ids and attention mask of shape `(n, length)`."""
 
 
@@ -208,7 +208,7 @@ class Classifier(_Scores):
         for start in range(0, len(order), size):
             batch = order[start : start + size]
             ids, mask = pad_batch([windows[index] for index in batch], self.tokens.padding)
-            injected = 1.0 - compute_softmax(self.network.logits(ids, mask))[:, self.safe]
+            injected = 1.0 - compute_softmax(self.network.compute_logits(ids, mask))[:, self.safe]
             if not np.isfinite(injected).all():
                 raise ArithmeticError(f"{self.name} computed a score that is not a number")
             for index, score in zip(batch, injected, strict=True):

@@ -167,7 +167,9 @@ class DetectInjections(BoundaryFilter):
                 **raw,
             }
             if verdict.windows:
-                get_current_tracer().guard_judged(node, self._read_message_text(result), verdict.injected)
+                get_current_tracer().note_guard_verdict(
+                    node, self._read_message_text(result), verdict.injected
+                )
 
 
 class DetectorDefense(BoundaryDefense):

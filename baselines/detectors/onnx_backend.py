@@ -34,7 +34,7 @@ class OnnxNetwork:
         self.session = session
         self._inputs = {given.name for given in session.get_inputs()}
 
-    def logits(self, ids: NDArray[np.int64], mask: NDArray[np.int64]) -> NDArray[Any]:
+    def compute_logits(self, ids: NDArray[np.int64], mask: NDArray[np.int64]) -> NDArray[Any]:
         """Make one pass. Token types, where the file asks for them, are all 0."""
         given = {"input_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros_like(ids)}
         feed = {name: array for name, array in given.items() if name in self._inputs}

@@ -165,7 +165,7 @@ class TorchNetwork:
     """Takes token ids and attention mask and has logits in its output."""
     device: Any
 
-    def logits(self, ids: NDArray[np.int64], mask: NDArray[np.int64]) -> NDArray[Any]:
+    def compute_logits(self, ids: NDArray[np.int64], mask: NDArray[np.int64]) -> NDArray[Any]:
         """Make one pass, without gradients."""
         with torch.inference_mode():
             given = {"input_ids": ids, "attention_mask": mask}

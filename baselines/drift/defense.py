@@ -136,11 +136,11 @@ class Drift(AgentDefense):
     }
     texts: ClassVar[Mapping[str, str]] = {
         **PROMPTS,
-        **drift_plan.PLANNER_CONTRACT.texts(),
-        **injection_isolator.DETECTOR_CONTRACT.texts(),
-        **drift_plan.PERMISSION_CONTRACT.texts(),
-        **drift_validator.JUDGE_CONTRACT.texts(),
-        **drift_validator.FORMATTER_CONTRACT.texts(),
+        **drift_plan.PLANNER_CONTRACT.list_texts(),
+        **injection_isolator.DETECTOR_CONTRACT.list_texts(),
+        **drift_plan.PERMISSION_CONTRACT.list_texts(),
+        **drift_validator.JUDGE_CONTRACT.list_texts(),
+        **drift_validator.FORMATTER_CONTRACT.list_texts(),
     }
 
     def __init__(

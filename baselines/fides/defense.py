@@ -56,7 +56,7 @@ def _walk_script(
     request: ChatRequest, _: SimulatedKnowledge, *, task: TaskScript, tools: frozenset[str]
 ) -> ChatAssistantMessage:
     results = [message for message in request.messages if message["role"] == "tool"]
-    return _ScriptWalk(request, task, tools, results).next_step()
+    return _ScriptWalk(request, task, tools, results).pick_next_step()
 
 
 def _read_message_text(message: ChatToolResultMessage) -> str:
@@ -77,7 +77,7 @@ class _ScriptWalk:
     sources: dict[int, list[str]] = field(default_factory=dict)
     """Index of a call -> variables in its result."""
 
-    def next_step(self) -> ChatAssistantMessage:
+    def pick_next_step(self) -> ChatAssistantMessage:
         """The next question, call, or the answer."""
         for index, call in enumerate(self.task.calls):
             if call.function not in self.tools:
@@ -175,7 +175,7 @@ class Fides(AgentDefense):
     """
 
     roles: ClassVar[Mapping[str, SimulatedRole]] = {ROLE: play_fides_planner, READER: play_quarantined_model}
-    texts: ClassVar[Mapping[str, str]] = {**PROMPTS, **QUERY_CONTRACT.texts()}
+    texts: ClassVar[Mapping[str, str]] = {**PROMPTS, **QUERY_CONTRACT.list_texts()}
 
     def __init__(self, name: str = "fides", **options: Any) -> None:
         self.name = name

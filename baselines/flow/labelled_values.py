@@ -125,7 +125,7 @@ class Value:
     depth: int = field(init=False, repr=False)
     """Levels of parts, itself included."""
 
-    def parts(self) -> tuple[Value, ...]:
+    def list_parts(self) -> tuple[Value, ...]:
         """The values directly inside."""
         return ()
 
@@ -134,7 +134,7 @@ class Value:
         raise NotImplementedError
 
     def __post_init__(self) -> None:
-        parts = self.parts()
+        parts = self.list_parts()
         # Parts mostly share one label object: join each once.
         labels = {id(part.full): part.full for part in parts}
         object.__setattr__(self, "full", join_labels((self.label, *labels.values())))
@@ -167,7 +167,7 @@ class Series(Value):
     kind: SeriesKind = "list"
     items: tuple[Value, ...] = ()
 
-    def parts(self) -> tuple[Value, ...]:
+    def list_parts(self) -> tuple[Value, ...]:
         """Its items."""
         return self.items
 
@@ -182,7 +182,7 @@ class Dictionary(Value):
 
     entries: Mapping[Hashable, tuple[Value, Value]] = field(default_factory=dict)
 
-    def parts(self) -> tuple[Value, ...]:
+    def list_parts(self) -> tuple[Value, ...]:
         """Keys and values."""
         return tuple(part for entry in self.entries.values() for part in entry)
 
@@ -199,7 +199,7 @@ class Instance(Value):
     of: type = object
     fields: Mapping[str, Value] = field(default_factory=dict)
 
-    def parts(self) -> tuple[Value, ...]:
+    def list_parts(self) -> tuple[Value, ...]:
         """Its fields' values."""
         return tuple(self.fields.values())
 

@@ -110,7 +110,7 @@ class IsolateGPTAgent(LoopStep):
         answer = hub.answer_request(
             at.query, tools if most is None else find_nearest_tools(at.query, tools, most)
         )
-        log = {**hub.route_data(), "messages": hub.messages, "permissions": hub.permissions}
+        log = {**hub.make_route_data(), "messages": hub.messages, "permissions": hub.permissions}
         answered = at.with_messages(*tool_runner.log, assistant(answer, []))
         return replace(answered, extra={**at.extra, EXTRA: log})
 

@@ -146,7 +146,7 @@ class Spoke:
                 if isinstance(action, ReplyFlaw):
                     observation = text_of(ACTION_CONTRACT.repair(action))
                 elif action.name == FINISH_ACTION:
-                    return _answer_text(action.input)
+                    return _write_answer_text(action.input)
                 else:
                     observation = self._observe_action(action)
                 messages.append(user(write_observation(observation)))
@@ -183,7 +183,7 @@ class Spoke:
         return self.ask_hub(HubMessage(self.app.name, kind, body))
 
 
-def _answer_text(answer: object) -> str:
+def _write_answer_text(answer: object) -> str:
     return answer if isinstance(answer, str) else json.dumps(answer, ensure_ascii=False)
 
 
@@ -237,7 +237,7 @@ class IsolationHub:
         steps = make_app_plan(self._model, query, planned_with)
         self.groups = group_steps(steps, self._apps, self._settings.apps)
         with span(PLAN_SPAN, self._route) as opened:
-            opened.decision = self.route_data()
+            opened.decision = self.make_route_data()
         if self._route == "vanilla":
             answer = self._answer_without_apps(query)
         elif self._route == "direct":
@@ -252,7 +252,7 @@ class IsolationHub:
         # first app. Several: a spoke without tools of its own that asks apps.
         return ("vanilla", "direct", "routing")[min(len(self.groups), 2)]
 
-    def route_data(self) -> dict[str, Any]:
+    def make_route_data(self) -> dict[str, Any]:
         """Route and groups, JSON-ready."""
         groups = [
             {"apps": list(group.apps), "tools": [step.name for step in group.steps]} for group in self.groups

@@ -180,7 +180,7 @@ def build_masked_conversation(
         *_write_inbox_demonstration(),
         *_write_file_demonstration(),
         user(MASKED_REQUEST),
-        *_call_and_result(None, FILE_TOOL, "masked_file", "".join(outputs), name="calls-2.txt"),
+        *_make_call_and_result(None, FILE_TOOL, "masked_file", "".join(outputs), name="calls-2.txt"),
     ]
 
 
@@ -198,7 +198,7 @@ def write_output_section(message: ChatToolResultMessage, show_errors: bool) -> s
 
 def _write_inbox_demonstration() -> list[ChatMessage]:
     """A text without instructions is summed up, and no call is made up."""
-    reading = _call_and_result(None, "read_inbox", "demonstration_1", INBOX_OUTPUT, user_name="Dana")
+    reading = _make_call_and_result(None, "read_inbox", "demonstration_1", INBOX_OUTPUT, user_name="Dana")
     return [user(INBOX_REQUEST), *reading, assistant(INBOX_ANSWER)]
 
 
@@ -210,12 +210,12 @@ def _write_file_demonstration() -> list[ChatMessage]:
     report = {"title": REPORT_TITLE, "content": REPORT_CONTENT}
     return [
         user(FILE_REQUEST),
-        *_call_and_result(*opening, name="calls-1.txt"),
-        *_call_and_result(*filing, **report),
+        *_make_call_and_result(*opening, name="calls-1.txt"),
+        *_make_call_and_result(*filing, **report),
     ]
 
 
-def _call_and_result(
+def _make_call_and_result(
     text: str | None, function: str, call_id: str, result: str, **args: str
 ) -> list[ChatMessage]:
     call = FunctionCall(function=function, args=args, id=call_id)
@@ -238,7 +238,7 @@ def play_masked_run(request: ChatRequest, knowledge: SimulatedKnowledge) -> Chat
     willing = replace(knowledge, options=replace(knowledge.options, susceptibility=1.0))
     unfolded = [user(MASKED_REQUEST)]
     for place, (function, output) in enumerate(_read_sections(text_of(request.messages[-1]))):
-        unfolded += _call_and_result(None, function, f"read_{place}", output)
+        unfolded += _make_call_and_result(None, function, f"read_{place}", output)
     return play_plain_agent(replace(request, messages=unfolded), willing)
 
 

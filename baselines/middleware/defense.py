@@ -206,11 +206,11 @@ def _replace_text(text: str, screen: Callable[[str], Screened]) -> str:
     if not isinstance(data, dict | list):
         return screen(text).text
 
-    def marked(part: str) -> Screened:
+    def mark_changed(part: str) -> Screened:
         screened = screen(part)
         return replace(screened, text=NOT_AVAILABLE + screened.text) if screened.changed else screened
 
-    cleaned = screen_value(data, marked)
+    cleaned = screen_value(data, mark_changed)
     return text if cleaned is data else json.dumps(cleaned, ensure_ascii=False)
 
 

@@ -354,21 +354,21 @@ class GuardSession:
         """A function as a guarded tool: a call that may not run raises `GuardDenied`, texts are screened."""
         called = name or function.__name__
 
-        def guarded(**args: Any) -> Any:
+        def run_guarded(**args: Any) -> Any:
             decision = self.calls(called, args)
             if not decision.allowed:
                 raise GuardDenied(decision)
             return screen_value(function(**args), lambda text: self.reads(text, called))
 
-        return guarded
+        return run_guarded
 
     def step(self, function: Callable[[str], str], name: str) -> Callable[[str], str]:
         """Any step from text to text (an agent, a summarizer) with its input and its output guarded."""
 
-        def guarded(text: str) -> str:
+        def run_guarded(text: str) -> str:
             return self.passes_on(function(self.reads(text, f"input of {name}").text), name).text
 
-        return guarded
+        return run_guarded
 
     def _remember(self, screened: Screened) -> Screened:
         if screened.handling in (Handling.QUARANTINE, Handling.BLOCK):

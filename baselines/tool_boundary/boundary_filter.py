@@ -142,7 +142,7 @@ class BoundaryFilter:
         return list(results)
 
 
-def tool_accepts(runtime: FunctionsRuntime, call: FunctionCall) -> bool:
+def does_tool_accept(runtime: FunctionsRuntime, call: FunctionCall) -> bool:
     """Whether a tool would take a call. Other calls are answered without one, in the agent's own words."""
     tool = runtime.functions.get(call.function)
     if tool is None:
@@ -175,7 +175,7 @@ def apply_to_calls(
 
 
 def _find_runnable(runtime: FunctionsRuntime, rulings: Sequence[CallRuling]) -> list[int]:
-    runs = (ruling.refusal is None and tool_accepts(runtime, ruling.call) for ruling in rulings)
+    runs = (ruling.refusal is None and does_tool_accept(runtime, ruling.call) for ruling in rulings)
     return [index for index, is_run in enumerate(runs) if is_run]
 
 
@@ -328,7 +328,7 @@ class FilteredRuntime(FunctionsRuntime):  # type: ignore[misc]
                 raise
             return "", str(refused)
         value, error = self.inner.run_function(env, function, dict(ruling.call.args), raise_on_error)
-        if not tool_accepts(self.inner, ruling.call):
+        if not does_tool_accept(self.inner, ruling.call):
             return value, error
         returned = tool_message(ruling.call, tool_result_to_str(value), error)
         (filtered,) = apply_to_results(self.filters, self.turn, [returned])

@@ -221,7 +221,7 @@ class ResultRewriter(BoundaryFilter):
             if new != text:
                 node.decision["raw"] = text
             if self.gives_verdicts:
-                get_current_tracer().guard_judged(node, text, rewritten.flagged)
+                get_current_tracer().note_guard_verdict(node, text, rewritten.flagged)
         return result if new == text else replace_result_text(result, new)
 
 

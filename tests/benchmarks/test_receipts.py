@@ -152,7 +152,7 @@ def test_arguments_become_json_ready() -> None:
 def ran(*calls: tuple[str, dict[str, Any]]) -> Tracer:
     tracer = Tracer()
     for name, args in calls:
-        tracer.tool_ran(name, args, "", None)
+        tracer.note_tool_call(name, args, "", None)
     return tracer
 
 

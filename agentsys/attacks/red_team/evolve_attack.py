@@ -132,7 +132,7 @@ class Archive:
         best: dict[ArchiveCell, Attempt] = {}
         for attempt in self._list_tried_attempts():
             cell = self.find_cell(attempt)
-            if cell not in best or _rank_key(attempt) < _rank_key(best[cell]):
+            if cell not in best or _make_rank_key(attempt) < _make_rank_key(best[cell]):
                 best[cell] = attempt
         return best
 
@@ -151,7 +151,7 @@ class Archive:
         Raises:
             IndexError: If nothing has been tried.
         """
-        ranked = sorted(self.find_elites().values(), key=_rank_key)
+        ranked = sorted(self.find_elites().values(), key=_make_rank_key)
         half = ranked[: (len(ranked) + 1) // 2]
         parent = draw.choice(half if draw.random() < best else ranked)
         others = [elite for elite in ranked if elite is not parent]
@@ -188,7 +188,7 @@ def get_written_text(attempt: Attempt) -> str:
     return attempt.proposal.proposed or attempt.proposal.text
 
 
-def _rank_key(attempt: Attempt) -> tuple[int, int, int]:
+def _make_rank_key(attempt: Attempt) -> tuple[int, int, int]:
     """Smaller is better."""
     return -attempt.judgement.score, len(get_written_text(attempt)), attempt.number
 

@@ -240,7 +240,7 @@ def find_asb_folder() -> Path:
     return user_data_folder() / "asb"
 
 
-def sample_folder() -> Path:
+def find_sample_folder() -> Path:
     """The small set that comes with the package."""
     return Path(__file__).parent / "sample"
 
@@ -255,7 +255,7 @@ def load_asb_data(data: str) -> tuple[AsbData, str]:
         ConfigError: If there is no such data set or something in it is wrong.
     """
     if data == SAMPLE:
-        return read_data(sample_folder()), SAMPLE
+        return read_data(find_sample_folder()), SAMPLE
     folder = find_asb_folder() if data == FETCHED else Path(data).expanduser()
     if not folder.is_dir():
         mend = (

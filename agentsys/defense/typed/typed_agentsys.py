@@ -100,7 +100,11 @@ class AgentSysTyped:
 
     def prompts(self) -> dict[str, str]:
         """Every text this variant says to a model, by name."""
-        texts = {"main": MAIN_OVER_HANDLES, **WORKER_CONTRACT.texts(), **PRIVILEGES_CONTRACT.texts()}
+        texts = {
+            "main": MAIN_OVER_HANDLES,
+            **WORKER_CONTRACT.list_texts(),
+            **PRIVILEGES_CONTRACT.list_texts(),
+        }
         texts |= {"worker_blind": BLIND_ADVICE} if self.settings.blind_pass else {}
         texts |= {"main_plan": PLAN_QUESTION, "read_value": READ_DESCRIPTION} if self.settings.read else {}
         return texts | ({"task_policy": TASK_POLICY} if self.settings.derived else {})

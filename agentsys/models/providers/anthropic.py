@@ -56,7 +56,7 @@ def build_anthropic_messages(messages: Sequence[ChatMessage]) -> list[dict[str, 
         if message["role"] == "system":
             continue
         role = "assistant" if message["role"] == "assistant" else "user"
-        blocks = _wire_blocks(message, ids)
+        blocks = _build_wire_blocks(message, ids)
         if merged and merged[-1]["role"] == role:
             merged[-1]["content"] += blocks
         elif blocks:
@@ -64,7 +64,7 @@ def build_anthropic_messages(messages: Sequence[ChatMessage]) -> list[dict[str, 
     return merged
 
 
-def _wire_blocks(message: ChatMessage, ids: CallIds) -> list[AnthropicBlock]:
+def _build_wire_blocks(message: ChatMessage, ids: CallIds) -> list[AnthropicBlock]:
     if message["role"] == "tool":
         result: AnthropicBlock = {
             "type": "tool_result",
@@ -72,7 +72,7 @@ def _wire_blocks(message: ChatMessage, ids: CallIds) -> list[AnthropicBlock]:
             "content": wire_parts.read_result_text(message),
         }
         return [result | {"is_error": True}] if message["error"] is not None else [result]
-    blocks = [wire for block in message["content"] or () if (wire := _wire_block(block)) is not None]
+    blocks = [wire for block in message["content"] or () if (wire := _build_wire_block(block)) is not None]
     if message["role"] == "assistant":
         for call in message["tool_calls"] or ():
             use = {
@@ -101,7 +101,7 @@ def has_calls_without_thinking(wired: Sequence[Mapping[str, Any]]) -> bool:
     return calls and last[0]["type"] not in ("thinking", "redacted_thinking")
 
 
-def _wire_block(block: MessageContentBlock) -> AnthropicBlock | None:
+def _build_wire_block(block: MessageContentBlock) -> AnthropicBlock | None:
     # Empty text is refused; reasoning goes back as it came, signed, or not at all.
     if block["type"] == "thinking":
         signature = block["id"]

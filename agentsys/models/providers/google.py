@@ -66,7 +66,7 @@ def build_gemini_contents(
                 contents.append({"role": "user", "parts": [part]})
         else:
             role = "model" if message["role"] == "assistant" else "user"
-            parts = _wire_parts(message, signatures)
+            parts = _build_wire_parts(message, signatures)
             first = next((part for part in parts if "functionCall" in part), None)
             if demands_signatures and first is not None:
                 first.setdefault("thoughtSignature", UNSIGNED_CALL)
@@ -75,14 +75,14 @@ def build_gemini_contents(
     return contents
 
 
-def _wire_parts(message: ChatMessage, signatures: Mapping[str, str]) -> list[GeminiPart]:
+def _build_wire_parts(message: ChatMessage, signatures: Mapping[str, str]) -> list[GeminiPart]:
     text = wire_parts.read_visible_text(message)
     calls = (message["tool_calls"] or []) if message["role"] == "assistant" else []
     parts: list[GeminiPart] = [{"text": text}] if text or not calls else []
-    return parts + [_call_part(call, signatures) for call in calls]
+    return parts + [_build_call_part(call, signatures) for call in calls]
 
 
-def _call_part(call: FunctionCall, signatures: Mapping[str, str]) -> GeminiPart:
+def _build_call_part(call: FunctionCall, signatures: Mapping[str, str]) -> GeminiPart:
     without_id = {"name": call.function, "args": json.loads(wire_parts.write_arguments_json(call))}
     part: GeminiPart = {"functionCall": _with_id(without_id, call.id)}
     signature = signatures.get(call.id or "")
@@ -141,7 +141,7 @@ def _parse_message(body: Mapping[str, Any], signatures: dict[str, str]) -> ChatA
             texts.append(str(part["text"]))
     if not calls and not texts:
         _check_finish(_finish_reason(body))
-    return wire_parts.reply_message("".join(texts), calls)
+    return wire_parts.make_reply_message("".join(texts), calls)
 
 
 def _read_first_candidate(body: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -243,7 +243,7 @@ class GoogleModel(SdkModel):
 
     def _send(self, request: ChatRequest) -> Any:
         # The SDK closes a client that nobody refers to any more, so it is kept for the model's lifetime.
-        config = self._request_config(request)
+        config = self._build_request_config(request)
         return self._client.models.generate_content(
             model=self.model_id, contents=_PLACEHOLDER_CONTENTS, config=config
         )
@@ -274,7 +274,7 @@ class GoogleModel(SdkModel):
         while len(self._signatures) > _MAX_SIGNATURES:
             self._signatures.pop(next(iter(self._signatures)), None)
 
-    def _request_config(self, request: ChatRequest) -> Any:
+    def _build_request_config(self, request: ChatRequest) -> Any:
         # The body goes in as `extra_body`, so that the SDK does not rebuild every schema and message as
         # its own types on each call; it still finds the address, signs, sends and raises its errors.
         headers = self._build_role_header(request) or None

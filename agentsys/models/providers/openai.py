@@ -63,10 +63,10 @@ def build_responses_text_format(schema: JsonSchema) -> ResponsesItem:
 def build_responses_items(messages: Sequence[ChatMessage], system_role: str) -> list[ResponsesItem]:
     """The conversation; system messages go under `system_role`."""
     ids = CallIds()
-    return [item for message in messages for item in _wire_items(message, system_role, ids)]
+    return [item for message in messages for item in _build_wire_items(message, system_role, ids)]
 
 
-def _wire_items(message: ChatMessage, system_role: str, ids: CallIds) -> Iterator[ResponsesItem]:
+def _build_wire_items(message: ChatMessage, system_role: str, ids: CallIds) -> Iterator[ResponsesItem]:
     match message["role"]:
         case "system" | "user" as role:
             text = wire_parts.read_visible_text(message)
@@ -290,7 +290,7 @@ class OpenAIModel(PostingModel):
         if self.tools == "text":
             protocol = TEXT_PROTOCOLS[self.text_protocol]
             body["messages"] = text_tools.build_text_tool_messages(request, protocol, self.tool_role)
-            body["seed"] = text_tools.request_seed(body["messages"])
+            body["seed"] = text_tools.compute_request_seed(body["messages"])
         max_tokens = request.max_tokens or self.max_tokens
         if max_tokens is not None:
             body[self.max_tokens_field] = max_tokens

@@ -95,10 +95,10 @@ def build_openai_messages(
         reasoning_field: Field for a model's thoughts beside its tool calls; None: they are not sent.
     """
     ids = CallIds()
-    return [_wire_message(message, system_role, ids, reasoning_field) for message in messages]
+    return [_build_wire_message(message, system_role, ids, reasoning_field) for message in messages]
 
 
-def _wire_message(
+def _build_wire_message(
     message: ChatMessage, system_role: str, ids: CallIds, reasoning_field: str | None
 ) -> dict[str, Any]:
     match message["role"]:
@@ -226,7 +226,7 @@ def _parse_message(body: Mapping[str, Any], strip_think: bool) -> ChatAssistantM
     text = content.text or message.get("refusal")
     if _finish_reason(body) == "content_filter" and not text and not raw_calls:
         raise ModelError(ErrorKind.CONTENT_REFUSED, "the provider's content filter stopped the reply")
-    return wire_parts.reply_message(
+    return wire_parts.make_reply_message(
         text, [_parse_call(call) for call in raw_calls], _read_reasoning_text(message) or content.thoughts
     )
 

@@ -153,7 +153,7 @@ def make_call(name: object, args: dict[str, Any], call_id: object) -> FunctionCa
     return FunctionCall(function=name, args=args, id=str(call_id) if call_id else None)
 
 
-def reply_message(text: object, calls: list[FunctionCall], thoughts: str = "") -> ChatAssistantMessage:
+def make_reply_message(text: object, calls: list[FunctionCall], thoughts: str = "") -> ChatAssistantMessage:
     """The assistant message; content and calls are None where there are none.
 
     Args:

@@ -74,7 +74,7 @@ class ReplyStore:
         """Look up a key; None if nothing is stored under it, or nothing that can be read."""
         try:
             # Not orjson, which makes floats of integers beyond 64 bits.
-            value = json.loads(self._path(key).read_bytes())
+            value = json.loads(self._make_entry_path(key).read_bytes())
         except (OSError, ValueError, RecursionError):
             return None
         return value if isinstance(value, dict) else None
@@ -85,15 +85,15 @@ class ReplyStore:
         Raises:
             OSError: If the disk does not take it; then nothing was stored.
         """
-        write_atomically(self._path(key), to_json_bytes(value))
+        write_atomically(self._make_entry_path(key), to_json_bytes(value))
 
     def has(self, key: str) -> bool:
         """Say whether there is a file under a key, readable or not."""
-        return self._path(key).exists()
+        return self._make_entry_path(key).exists()
 
     def move_damaged(self, key: str) -> None:
         """Keep a file that is no reply under another name. Only for whoever holds the key (`lock_key`)."""
-        path = self._path(key)
+        path = self._make_entry_path(key)
         with contextlib.suppress(OSError):
             path.replace(path.with_suffix(DAMAGED_SUFFIX))
             _LOG.warning("%s is no reply as it was stored; it was kept as *%s", path, DAMAGED_SUFFIX)
@@ -118,7 +118,7 @@ class ReplyStore:
     @contextlib.contextmanager
     def lock_key(self, key: str) -> Iterator[None]:
         """Hold a key against other processes; what a killed one held is free."""
-        path = self._path(key).with_name(f".{key[2:]}.lock")
+        path = self._make_entry_path(key).with_name(f".{key[2:]}.lock")
         with contextlib.ExitStack() as held:
             # Where there can be no file two processes may both ask.
             with contextlib.suppress(OSError):
@@ -131,7 +131,7 @@ class ReplyStore:
                     held.close()
             yield
 
-    def _path(self, key: str) -> Path:
+    def _make_entry_path(self, key: str) -> Path:
         return self.folder / key[:2] / f"{key[2:]}.json"
 
 

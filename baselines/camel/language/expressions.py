@@ -243,7 +243,7 @@ def _evaluate_formatted_value(node: ast.FormattedValue, machine: Machine) -> Val
     return machine.spending.count_value(Scalar(label, format_value(value, spec, label)))
 
 
-def _call(node: ast.Call, machine: Machine) -> Value:
+def _evaluate_call(node: ast.Call, machine: Machine) -> Value:
     callee = evaluate_node(node.func, machine)
     positional = list(spread_values(node.args, machine))
     keywords: dict[str, Value] = {}
@@ -287,7 +287,7 @@ def _evaluate_comprehension(node: ast.ListComp | ast.SetComp | ast.DictComp, mac
     if isinstance(node, ast.SetComp):
         value = build_set(items, label)
     elif isinstance(node, ast.DictComp):
-        pairs = [pair.parts() for pair in items]
+        pairs = [pair.list_parts() for pair in items]
         value = Dictionary(label, {make_dictionary_key(key): (key, held) for key, held in pairs})
     return machine.spending.count_value(value)
 
@@ -341,7 +341,7 @@ def bind_target(target: ast.expr, value: Value, machine: Machine) -> None:
 
 _HANDLERS: dict[type[ast.AST], Callable[[Any, Machine], Value]] = {
     ast.Constant: _evaluate_constant,
-    ast.Name: lambda node, machine: machine.lookup(node.id),
+    ast.Name: lambda node, machine: machine.find_value(node.id),
     ast.List: _evaluate_series,
     ast.Tuple: _evaluate_series,
     ast.Set: _evaluate_series,
@@ -358,7 +358,7 @@ _HANDLERS: dict[type[ast.AST], Callable[[Any, Machine], Value]] = {
     ast.NamedExpr: _evaluate_walrus,
     ast.JoinedStr: _evaluate_f_string,
     ast.FormattedValue: _evaluate_formatted_value,
-    ast.Call: _call,
+    ast.Call: _evaluate_call,
     ast.ListComp: _evaluate_comprehension,
     ast.SetComp: _evaluate_comprehension,
     ast.DictComp: _evaluate_comprehension,

@@ -148,7 +148,7 @@ def _find_named_type(name: str, machine: Machine, node: ast.expr) -> Any:
     if name in _GENERIC:
         return _GENERIC[name][0]
     try:
-        value = machine.lookup(name)
+        value = machine.find_value(name)
     except ProgramError as error:
         raise error.place_at_node(node) from None
     if isinstance(value, ClassValue) and (issubclass(value.of, BaseModel) or isinstance(value.of, EnumMeta)):
@@ -213,7 +213,7 @@ class _Arguments:
     def holder(self) -> FlowLabel:
         return self.given[0].label if self.given else FROM_USER
 
-    def items(self) -> list[Value]:
+    def list_items(self) -> list[Value]:
         return iterate_value(self.given[0], self.machine) if self.given else []
 
     def count(self, value: Value) -> Value:
@@ -270,7 +270,7 @@ def _call_len(args: _Arguments) -> Value:
 
 def _make_series_function(kind: SeriesKind) -> Callable[[_Arguments], Value]:
     # Items keep their labels.
-    return lambda args: args.count(Series(args.holder, kind, tuple(args.items())))
+    return lambda args: args.count(Series(args.holder, kind, tuple(args.list_items())))
 
 
 def _enumerate(args: _Arguments) -> Value:
@@ -281,7 +281,7 @@ def _enumerate(args: _Arguments) -> Value:
     holder = args.holder | start.full
     pairs = [
         Series(holder, "tuple", (Scalar(holder, number), item))
-        for number, item in enumerate(args.items(), first)
+        for number, item in enumerate(args.list_items(), first)
     ]
     args.machine.spending.count_steps(2 * len(pairs))
     return args.count(Series(holder, "list", tuple(pairs)))
@@ -305,7 +305,7 @@ def _call_range(args: _Arguments) -> Value:
 
 def _call_sorted(args: _Arguments) -> Value:
     # Where an item comes to stand depends on all items.
-    items = [args.machine.join(item, args.label) for item in args.items()]
+    items = [args.machine.join(item, args.label) for item in args.list_items()]
     key = args.named.get("key", make_literal(None))
     if isinstance(key, FunctionValue):
         places = [call_function(args.machine, key.name, [item], {}) for item in items]
@@ -329,7 +329,7 @@ def _select(choose: Callable[..., Value]) -> Callable[[_Arguments], Value]:
     """`min` and `max`."""
 
     def run(args: _Arguments) -> Value:
-        items = args.items() if len(args.given) == 1 else list(args.given)
+        items = args.list_items() if len(args.given) == 1 else list(args.given)
         if not items and "default" in args.named:
             return args.machine.join(args.named["default"], args.label)
         try:
@@ -343,7 +343,7 @@ def _select(choose: Callable[..., Value]) -> Callable[[_Arguments], Value]:
 
 def _sum(args: _Arguments) -> Value:
     total = args.given[1] if len(args.given) == 2 else args.named.get("start", make_literal(0))
-    for item in args.items():
+    for item in args.list_items():
         args.machine.spending.count_steps()
         if isinstance(item, Scalar) and isinstance(item.raw, str):
             raise ProgramError("TypeError", "texts are joined with ''.join, not sum", item.full)
@@ -367,8 +367,8 @@ def _hash(args: _Arguments) -> Value:
 _MANY = 1_000
 _FUNCTIONS: Mapping[str, _Provided] = {
     "abs": _Provided(lambda args: args.compute(abs)),
-    "all": _Provided(lambda args: Scalar(args.label, all(map(is_truthy, args.items())))),
-    "any": _Provided(lambda args: Scalar(args.label, any(map(is_truthy, args.items())))),
+    "all": _Provided(lambda args: Scalar(args.label, all(map(is_truthy, args.list_items())))),
+    "any": _Provided(lambda args: Scalar(args.label, any(map(is_truthy, args.list_items())))),
     "bool": _Provided(lambda args: Scalar(args.label, any(map(is_truthy, args.given))), 0),
     "dir": _Provided(_call_dir, 0),
     "divmod": _Provided(lambda args: args.compute(divmod), 2, 2),
@@ -383,8 +383,10 @@ _FUNCTIONS: Mapping[str, _Provided] = {
     "print": _Provided(_print, 0, _MANY, ("sep", "end", "flush")),
     "range": _Provided(_call_range, 1, 3),
     "repr": _Provided(_write(to_repr)),
-    "reversed": _Provided(lambda args: args.count(Series(args.holder, "list", tuple(args.items()[::-1])))),
-    "set": _Provided(lambda args: args.count(build_set(args.items(), args.label)), 0),
+    "reversed": _Provided(
+        lambda args: args.count(Series(args.holder, "list", tuple(args.list_items()[::-1])))
+    ),
+    "set": _Provided(lambda args: args.count(build_set(args.list_items(), args.label)), 0),
     "sorted": _Provided(_call_sorted, keywords=("key", "reverse")),
     "str": _Provided(_write(to_str), 0),
     "sum": _Provided(_sum, 1, 2, ("start",)),

@@ -75,12 +75,12 @@ def run_program(source: str, machine: Machine) -> Value:
     machine.spending.begin_program()
     tree = parse_program(source, machine.spending.bounds)
     try:
-        return _block(tree.body, machine)
+        return _run_block(tree.body, machine)
     except RecursionError:
         raise ProgramError("ResourceError", "the program is nested too deeply") from None
 
 
-def _block(body: Sequence[ast.stmt], machine: Machine) -> Value:
+def _run_block(body: Sequence[ast.stmt], machine: Machine) -> Value:
     value: Value = make_literal(None)
     for statement in body:
         value = dispatch_node(statement, machine, _HANDLERS)
@@ -146,7 +146,7 @@ class _AssignedPlace:
         machine.bind(self.name, value)
 
     def _resolve_steps(self, machine: Machine, length: int | None = None) -> list[Value]:
-        chain = [machine.lookup(self.name)]
+        chain = [machine.find_value(self.name)]
         for step in self.steps[:length]:
             get: Callable[..., Value] = get_attribute if isinstance(step, str) else get_item
             chain.append(get(machine, chain[-1], step))
@@ -169,7 +169,7 @@ def _read_place(target: ast.expr, machine: Machine) -> _AssignedPlace:
 def _run_if(node: ast.If, machine: Machine) -> Value:
     test = evaluate_node(node.test, machine)
     machine.controls.append(test.full)
-    value = _block(node.body if is_truthy(test) else node.orelse, machine)
+    value = _run_block(node.body if is_truthy(test) else node.orelse, machine)
     machine.controls.pop()
     return value
 
@@ -183,7 +183,7 @@ def _run_for(node: ast.For, machine: Machine) -> Value:
     for each in iterate_value(iterable, machine):
         machine.spending.count_steps()
         bind_target(node.target, each, machine)
-        value = _block(node.body, machine)
+        value = _run_block(node.body, machine)
     machine.controls.pop()
     return value
 

@@ -122,7 +122,7 @@ class ResourceUse:
 
     def count_value(self, value: Value) -> Value:
         """Book a new value and return it."""
-        inside = len(value.parts())
+        inside = len(value.list_parts())
         bounds = self.bounds
         if value.count > bounds.parts or value.size > bounds.text or value.depth > bounds.levels:
             raise make_resource_error("memory")
@@ -186,7 +186,7 @@ class MethodValue(Value):
     name: str = ""
     receiver: Value | None = None
 
-    def parts(self) -> tuple[Value, ...]:
+    def list_parts(self) -> tuple[Value, ...]:
         """Its receiver."""
         return () if self.receiver is None else (self.receiver,)
 
@@ -198,7 +198,7 @@ class ErrorValue(Value):
     name: str = ""
     text: Value | None = None
 
-    def parts(self) -> tuple[Value, ...]:
+    def list_parts(self) -> tuple[Value, ...]:
         """Its text."""
         return () if self.text is None else (self.text,)
 
@@ -245,7 +245,7 @@ class Machine:
         """All control dependencies joined."""
         return join_labels([self.lasting, *self.controls])
 
-    def lookup(self, name: str) -> Value:
+    def find_value(self, name: str) -> Value:
         """Find the value of a name."""
         value = self.names.get(name) or self.provided.get(name)
         if value is None:

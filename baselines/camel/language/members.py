@@ -246,7 +246,7 @@ def get_item(machine: Machine, holder: Value, index: Value) -> Value:
             raise ProgramError("KeyError", key_text, holder.label | index.full)
         stored, value = holder.entries[key]
         return machine.from_container(machine.join(value, stored.full | index.full), holder)
-    position = _count_from_start(holder, index)
+    position = _resolve_index(holder, index)
     if isinstance(holder, Series):
         return machine.from_container(machine.join(holder.items[position], index.full), holder)
     assert isinstance(holder, Scalar)
@@ -261,7 +261,7 @@ def replace_item(machine: Machine, holder: Value, index: Value, value: Value) ->
     if not isinstance(holder, Series) or holder.kind != "list":
         text = f"'{write_type_name(holder)}' object does not support item assignment"
         raise ProgramError("TypeError", text, holder.full)
-    position = _count_from_start(holder, index)
+    position = _resolve_index(holder, index)
     items = [*holder.items[:position], value, *holder.items[position + 1 :]]
     # Which of the items was replaced depends on the index, so each of them does.
     changed = tuple(machine.join(item, index.full) for item in items)
@@ -276,7 +276,7 @@ def replace_attribute(machine: Machine, holder: Value, name: str, value: Value) 
     return machine.spending.count_value(Instance(holder.label, holder.of, {**holder.fields, name: value}))
 
 
-def _count_from_start(holder: Value, index: Value) -> int:
+def _resolve_index(holder: Value, index: Value) -> int:
     """Give the index, counted from the start."""
     match holder:
         case Series(kind="list" | "tuple", items=parts) | Scalar(raw=str() as parts):

@@ -11,7 +11,7 @@ from agentdojo.functions_runtime import FunctionCall
 from providers_under_test import PROVIDERS, answering, model_at
 
 from agentsys.errors import ConfigError
-from agentsys.models.build_model import reply_identity
+from agentsys.models.build_model import pick_reply_identity
 from agentsys.models.chat import (
     ChatRequest,
     ErrorKind,
@@ -304,7 +304,7 @@ THINKING: list[tuple[str, list[dict[str, Any]]]] = [
 
 
 def key_of(node: dict[str, Any]) -> str:
-    with RequestKeys(reply_identity(node)).take_key(BRIEF) as (key, _):
+    with RequestKeys(pick_reply_identity(node)).take_key(BRIEF) as (key, _):
         return key
 
 
