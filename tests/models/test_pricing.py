@@ -99,9 +99,8 @@ def _tokenizer(monkeypatch: pytest.MonkeyPatch) -> Callable[[ChatRequest, ChatRe
         key = tuple(id(tool.parameters) for tool in request.tools)
         if request.tools and key not in known:
             one = [{"role": "user", "content": "x"}]
-            with_tools = litellm.token_counter(
-                "gpt-4o", messages=one, tools=build_openai_tools(request.tools)
-            )  # type: ignore[arg-type]
+            tools: Any = build_openai_tools(request.tools)
+            with_tools = litellm.token_counter("gpt-4o", messages=one, tools=tools)
             known[key] = with_tools - litellm.token_counter("gpt-4o", messages=one), request.tools
         messages = build_openai_messages([*request.messages, reply.message], "system")
         in_messages = int(litellm.token_counter("gpt-4o", messages=messages))
