@@ -98,7 +98,7 @@ class ChatRequest:
     logprobs: int = 0
     """Alternatives of each output token whose log-probabilities are wanted; 0: none. Few providers tell."""
 
-    def pick_schema_to_send(self, *, structured: bool) -> JsonSchema | None:
+    def schema_to_send(self, *, structured: bool) -> JsonSchema | None:
         """The schema that the server is given; a form only where the model's file asks for it."""
         return self.reply_schema or (self.form_schema if structured and not self.tools else None)
 

@@ -48,7 +48,7 @@ class Price(BaseModel):
     as_of: datetime.date
     """The day the price was read."""
 
-    def compute_max_usd(self, prompt: float, completion: float) -> float:
+    def max_usd(self, prompt: float, completion: float) -> float:
         """Cost of so many tokens where none of the prompt is in the provider's cache."""
         dearest = max(self.prompt, self.written or 0.0)
         return (prompt * dearest + completion * self.completion) / _PER_MILLION

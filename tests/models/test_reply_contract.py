@@ -76,8 +76,8 @@ def test_a_flaw_is_counted_by_role_and_kind_and_the_next_request_says_what_was_w
 
 def test_a_form_goes_to_the_server_where_its_file_asks_for_it_and_no_tools_are_on_offer() -> None:
     request = SANITIZER_CONTRACT.request([user("x")])
-    assert request.pick_schema_to_send(structured=False) is None
-    assert request.pick_schema_to_send(structured=True) == SANITIZER_CONTRACT.schema
+    assert request.schema_to_send(structured=False) is None
+    assert request.schema_to_send(structured=True) == SANITIZER_CONTRACT.schema
 
 
 def test_a_reply_that_was_cut_is_asked_for_shorter_and_thoughts_are_no_part_of_one() -> None:

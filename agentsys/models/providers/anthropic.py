@@ -242,7 +242,7 @@ class AnthropicModel(PostingModel):
 
     def _build_output_config(self, request: ChatRequest) -> dict[str, Any]:
         config: dict[str, Any] = {} if self.effort is None else {"effort": self.effort}
-        schema = request.pick_schema_to_send(structured=True)
+        schema = request.schema_to_send(structured=True)
         if self.structured and schema is not None and is_closed_schema(schema):
             config["format"] = {"type": "json_schema", "schema": dict(schema)}
         return {"output_config": config} if config else {}

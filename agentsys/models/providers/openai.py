@@ -296,7 +296,7 @@ class OpenAIModel(PostingModel):
             body[self.max_tokens_field] = max_tokens
         if request.logprobs:
             body |= {"logprobs": True, "top_logprobs": request.logprobs}
-        if (schema := request.pick_schema_to_send(structured=self.structured)) is not None:
+        if (schema := request.schema_to_send(structured=self.structured)) is not None:
             body["response_format"] = openai_wire.build_response_format(schema)
         return body
 
@@ -315,7 +315,7 @@ class OpenAIModel(PostingModel):
         max_tokens = request.max_tokens or self.max_tokens
         if max_tokens is not None:
             body["max_output_tokens"] = max_tokens
-        if (schema := request.pick_schema_to_send(structured=self.structured)) is not None:
+        if (schema := request.schema_to_send(structured=self.structured)) is not None:
             body["text"] = build_responses_text_format(schema)
         return body
 

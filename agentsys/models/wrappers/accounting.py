@@ -93,7 +93,7 @@ class MeteredModel(ModelWrapper):
         """The most that a request is likely to cost: twice what such prompts usually do, and a long reply."""
         prompt = 2 * guess_prompt_tokens(request)
         reply = request.max_tokens or books.meter.longest_reply
-        usd = 0.0 if self.price is None else self.price.compute_max_usd(prompt, reply)
+        usd = 0.0 if self.price is None else self.price.max_usd(prompt, reply)
         return Amount(usd, prompt + reply, requests=1)
 
     def _compute_worst_amount(self, books: UsageLog, request: ChatRequest, written: str) -> Amount:
@@ -102,7 +102,7 @@ class MeteredModel(ModelWrapper):
         prompt = len(json.dumps(sent, default=str).encode())
         bound = request.max_tokens or self.max_tokens or _UNBOUNDED_REPLY
         reply = max(bound, books.meter.longest_reply, len(written.encode("utf-8", "replace")))
-        usd = 0.0 if self.price is None else self.price.compute_max_usd(prompt, reply)
+        usd = 0.0 if self.price is None else self.price.max_usd(prompt, reply)
         return Amount(usd, prompt + reply, requests=1)
 
 
