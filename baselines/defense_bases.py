@@ -29,14 +29,14 @@ PackageWording = Literal["own", "package"]
 """Whose sentences a defense uses: this project's, or agentdojo's."""
 
 
-def package_tool_filter_question() -> str:
+def load_package_tool_filter_question() -> str:
     """The question that `tool_filter` asks the model before it begins."""
     from agentdojo.agent_pipeline.agent_pipeline import TOOL_FILTER_PROMPT  # 4 s of imports
 
     return str(TOOL_FILTER_PROMPT)
 
 
-def package_withheld_notice() -> str:
+def load_package_withheld_notice() -> str:
     """The text in place of a tool result that a detector flagged."""
     from agentdojo.agent_pipeline.pi_detector import PromptInjectionDetector
     from agentdojo.types import text_content_block_from_string
@@ -114,14 +114,14 @@ class CompositeDefense:
     @property
     def own_roles(self) -> list[str]:
         """The roles of all members that need a model made for them."""
-        return [role for member in self._needing_models() for role in member.own_roles]
+        return [role for member in self._list_members_needing_models() for role in member.own_roles]
 
-    def _needing_models(self) -> list[NeedsOwnModels]:
+    def _list_members_needing_models(self) -> list[NeedsOwnModels]:
         return [member for member in self.members if isinstance(member, NeedsOwnModels)]
 
     def unfit(self, role: str, model: ChatModel) -> str | None:
         """Have the member whose role it is ask its model."""
-        owners = (member for member in self._needing_models() if role in member.own_roles)
+        owners = (member for member in self._list_members_needing_models() if role in member.own_roles)
         return next(owners).unfit(role, model)
 
     def simulated_roles(self) -> Mapping[str, SimulatedRole]:

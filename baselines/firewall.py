@@ -27,7 +27,7 @@ from agentsys.models.loose_json import find_object_with, find_outer_objects
 from agentsys.models.pipeline_elements import describe_tool
 from agentsys.models.reply_contract import ReplyContract, build_object_schema
 from agentsys.models.trace import span
-from agentsys.simulated.script_grounding import leaf_forms
+from agentsys.simulated.script_grounding import list_leaf_forms
 from agentsys.simulated.simulated_role import SimulatedKnowledge, SimulatedRole, remove_injected_passages
 from baselines.defense_bases import RoleDefense
 from baselines.tool_boundary.boundary_filter import (
@@ -43,10 +43,10 @@ from baselines.tool_boundary.result_rewriter import (
     ResultRewriter,
     RewrittenResult,
     draw_fence_word,
+    make_unreadable_result,
     read_fenced_text,
     read_question,
     read_truth,
-    unreadable_result,
     wrap_in_fences,
 )
 
@@ -89,7 +89,7 @@ REFUSED = "The call was not made: its argument {names} was held back, and the to
 REFUSED_UNCHECKED = "The call was not made: its arguments could not be checked."
 
 
-def minimizer_question(seed: int, task: str, tool: ToolSpec, arguments: Mapping[str, Any]) -> str:
+def write_minimizer_question(seed: int, task: str, tool: ToolSpec, arguments: Mapping[str, Any]) -> str:
     """Ask which arguments of a call may be passed on."""
     written = json.dumps(dict(arguments), ensure_ascii=False, default=str)
     return MINIMIZER_QUESTION.format(
@@ -101,7 +101,9 @@ def minimizer_question(seed: int, task: str, tool: ToolSpec, arguments: Mapping[
     )
 
 
-def sanitizer_question(seed: int, task: str, tool: str, arguments: Mapping[str, Any], output: str) -> str:
+def write_sanitizer_question(
+    seed: int, task: str, tool: str, arguments: Mapping[str, Any], output: str
+) -> str:
     """Ask for a clean form of a tool's output."""
     written = json.dumps(dict(arguments), ensure_ascii=False, default=str)
     word = draw_fence_word(seed, task, written, output)
@@ -149,7 +151,7 @@ MINIMIZER_CONTRACT = ReplyContract(
     ' "minimized_args" (an object with the arguments to pass on).',
     (
         (
-            minimizer_question(
+            write_minimizer_question(
                 0,
                 "Renew Middlemarch for me.",
                 ToolSpec(
@@ -177,7 +179,7 @@ class Minimizer(BoundaryFilter):
 
     def _minimize_call(self, turn: FilterTurn, call: FunctionCall) -> CallRuling:
         tool = turn.runtime.functions[call.function]
-        question = minimizer_question(self.options.seed, turn.query, describe_tool(tool), call.args)
+        question = write_minimizer_question(self.options.seed, turn.query, describe_tool(tool), call.args)
         messages = [system(MINIMIZER_CONTRACT.prompt), user(question)]
         with span("gate", call.function) as node:
             node.decision = {"filter": MINIMIZER_ROLE}
@@ -257,7 +259,7 @@ SANITIZER_CONTRACT = ReplyContract(
     ' (true if there was nothing to take out) and "sanitized_output" (the cleaned output, a string).',
     (
         (
-            sanitizer_question(
+            write_sanitizer_question(
                 0,
                 "When does the library close?",
                 "read_notice",
@@ -283,14 +285,14 @@ class OutputFirewall(ResultRewriter):
     def rewrite_result(self, turn: FilterTurn, result: ChatToolResultMessage, text: str) -> RewrittenResult:
         """Sanitize one result."""
         call = result["tool_call"]
-        question = sanitizer_question(self.options.seed, turn.query, call.function, call.args, text)
+        question = write_sanitizer_question(self.options.seed, turn.query, call.function, call.args, text)
         messages = [system(SANITIZER_CONTRACT.prompt), user(question)]
         answer = SANITIZER_CONTRACT.ask(
             self.model, messages, self.options.retries, reply_schema=SANITIZER_CONTRACT.schema
         )
         counted = answer.counts
         if answer.value is None:
-            return unreadable_result(text, self.options.on_unreadable, *counted)
+            return make_unreadable_result(text, self.options.on_unreadable, *counted)
         safe, new = answer.value.safe, answer.value.text
         if new is None or (safe and self.options.on_safe == "original"):
             return RewrittenResult(text, "clean", *counted, flagged=not safe)
@@ -327,11 +329,11 @@ def play_minimizer(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatA
     required = json.loads(question.partition(f"\n{_PARAMETERS}")[2].partition("\n")[0]).get("required", [])
     script = knowledge.find_task(task)
     leaves = [leaf for call in (script.calls if script else ()) for leaf in scalar_leaves(call.args)]
-    known = {form for leaf in leaves for form in leaf_forms(leaf)}
+    known = {form for leaf in leaves for form in list_leaf_forms(leaf)}
 
     def is_known(value: Any) -> bool:
         # Of flags and nulls there are no forms: they tell nothing.
-        leaves = [leaf_forms(leaf) for leaf in scalar_leaves(value)]
+        leaves = [list_leaf_forms(leaf) for leaf in scalar_leaves(value)]
         return all(
             not forms or any(form in known or knowledge.is_grounded(form, task) for form in forms)
             for forms in leaves

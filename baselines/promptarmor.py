@@ -29,10 +29,10 @@ from baselines.tool_boundary.result_rewriter import (
     ResultRewriter,
     RewrittenResult,
     draw_fence_word,
+    make_unreadable_result,
     read_fenced_text,
     read_leaves,
     read_question,
-    unreadable_result,
     wrap_in_fences,
 )
 
@@ -225,7 +225,7 @@ class ArmorGuard(ResultRewriter):
         messages = [system(self.contract.prompt), user(data)]
         answer = self.contract.ask(self.model, messages, options.retries, max_tokens=options.max_tokens)
         if answer.value is None:
-            return unreadable_result(text, options.on_unreadable, *answer.counts)
+            return make_unreadable_result(text, options.on_unreadable, *answer.counts)
         if not answer.value.injected:
             return RewrittenResult(text, "clean", *answer.counts, flagged=False)
         left, outcome, facts = self._remove_from_text(text, answer.value.quotation)

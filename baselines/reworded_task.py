@@ -24,7 +24,7 @@ from agentdojo.types import (
 from agentsys.errors import ConfigError, unknown_name
 from agentsys.models.chat import ChatModel, ChatReply, ChatRequest, ModelWrapper, user
 from agentsys.models.pipeline_elements import LoopState, LoopStep, default_system_message, tool_loop
-from agentsys.models.providers.wire_parts import visible_text
+from agentsys.models.providers.wire_parts import read_visible_text
 from agentsys.models.trace import span
 from baselines.tool_boundary.result_rewriter import rewrite_new_results
 
@@ -76,7 +76,7 @@ def reword_request(messages: Sequence[ChatMessage], rewrite: Callable[[str], str
     for index, message in enumerate(new):
         if message["role"] == "user":
             other = [block for block in message["content"] if block["type"] != "text"]
-            text = text_content_block_from_string(rewrite(visible_text(message)))
+            text = text_content_block_from_string(rewrite(read_visible_text(message)))
             rewritten: ChatUserMessage = {**message, "content": [text, *other]}
             new[index] = rewritten
             break

@@ -30,7 +30,7 @@ from agentsys.models.pipeline_elements import (
     default_system_message,
     is_element_sequence,
     is_plain_executor,
-    named_pipeline,
+    make_named_pipeline,
 )
 from baselines.defense_bases import CompositeDefense
 from baselines.none import NoDefense
@@ -78,7 +78,9 @@ class LoopParts:
         elements = [*self.before_tools, self.tools, *self.after_results, self.turn]
         loop = ToolsExecutionLoop(elements, self.rounds)
         system_message = SystemMessage(self.system_message)
-        return named_pipeline(name, system_message, InitQuery(), *self.before, self.first, loop, *self.after)
+        return make_named_pipeline(
+            name, system_message, InitQuery(), *self.before, self.first, loop, *self.after
+        )
 
 
 def split_loop(owner: str, pipeline: BasePipelineElement) -> LoopParts | None:
@@ -119,9 +121,9 @@ def _join_loops(one: LoopParts, other: LoopParts, base_message: str) -> LoopPart
         ConfigError: If they act at the same place in a way that only one can.
     """
     if not one.plain_tools and not other.plain_tools:
-        raise ConfigError(_clash_text(one, other, "run the agent's calls themselves"))
+        raise ConfigError(_write_clash(one, other, "run the agent's calls themselves"))
     if type(one.turn) is not ModelElement and type(other.turn) is not ModelElement:
-        raise ConfigError(_clash_text(one, other, "take the agent's turn after a tool result"))
+        raise ConfigError(_write_clash(one, other, "take the agent's turn after a tool result"))
     addition = other.system_message.removeprefix(base_message)
     return LoopParts(
         f"{one.owner}+{other.owner}",
@@ -137,7 +139,7 @@ def _join_loops(one: LoopParts, other: LoopParts, base_message: str) -> LoopPart
     )
 
 
-def _clash_text(one: LoopParts, other: LoopParts, doing: str) -> str:
+def _write_clash(one: LoopParts, other: LoopParts, doing: str) -> str:
     return f"'{one.owner}' and '{other.owner}' cannot be stacked: both {doing}. Take one of them out."
 
 
@@ -209,7 +211,7 @@ class Stack(CompositeDefense):
                     " or behind a gate of its own. Take one of them out."
                 )
         agent = base if parts is None or len(agents) == 1 else parts.pipeline(name)
-        return named_pipeline(name, FilteredAgent(agent, filters))
+        return make_named_pipeline(name, FilteredAgent(agent, filters))
 
     def _merge_agents(self, model: ChatModel, suite: TaskSuite[Any], first: LoopParts | None) -> LoopParts:
         """One loop of all agents. Each is built over the model as the one before it has wrapped it."""

@@ -26,10 +26,10 @@ from agentsys.models.pipeline_elements import (
     tool_loop,
     tool_specs,
 )
-from agentsys.models.providers.wire_parts import visible_text
+from agentsys.models.providers.wire_parts import read_visible_text
 from agentsys.models.reply_contract import ReplyContract
 from agentsys.models.trace import span
-from baselines.defense_bases import PackageWording, package_tool_filter_question
+from baselines.defense_bases import PackageWording, load_package_tool_filter_question
 
 ToolMatch = Literal["exact", "substring"]
 
@@ -107,7 +107,7 @@ class ToolFilter:
     def question(self) -> str:
         """The question to the model."""
         package = self.options.wording == "package"
-        return package_tool_filter_question() if package else FILTER_CONTRACT.prompt
+        return load_package_tool_filter_question() if package else FILTER_CONTRACT.prompt
 
     def pipeline(self, model: ChatModel, suite: TaskSuite[Any]) -> BasePipelineElement:
         """Put the plain agent behind a filter of its tools."""
@@ -166,12 +166,12 @@ class FilterTools(LoopStep):
             node.decision = {
                 "offered": list(offered),
                 "kept": picked,
-                "reply": visible_text(reply),
+                "reply": read_visible_text(reply),
                 "calls_dropped": len(reply["tool_calls"] or []),
             }
         # A reply without text leaves no exchange, and its calls, which nobody answers, are dropped: providers
         # refuse both.
-        if self.options.keep_exchange and visible_text(reply):
+        if self.options.keep_exchange and read_visible_text(reply):
             exchange: list[ChatMessage] = [*asked, {**reply, "tool_calls": None}]
             at = replace(at, messages=exchange)
         # The runner holds on to the runtime it gave us: changing a copy leaves it the full list.

@@ -45,7 +45,7 @@ from agentsys.models.chat import (
 from agentsys.models.pipeline_elements import LoopState, default_system_message, has_reading_name, tool_specs
 from agentsys.models.prompted_tools import wrap_in_tag
 from agentsys.models.trace import ReplyFlaw, Tracer, span, use_tracer
-from baselines.attriguard.attribution_audit import JUDGE_CONTRACT, judge_question
+from baselines.attriguard.attribution_audit import JUDGE_CONTRACT, write_judge_question
 from baselines.camel.camel_agent import PROGRAM_CONTRACT, write_planner_prompt
 from baselines.camel.suite_world import QUERY_CONTRACT as CAMEL_QUERY
 from baselines.camel.suite_world import add_answer_flag
@@ -283,7 +283,7 @@ def ask_attribution(task: AskedTask, place: int, call: FunctionCall, right: bool
     """Right: legitimate is the task's own command beside itself in other words."""
     own = task.calls[place]
     others = [FunctionCall(function=call.function, args={**own.args, **dict(list(call.args.items())[:1])})]
-    question = judge_question(task.prompt, call, others)
+    question = write_judge_question(task.prompt, call, others)
     answer = JUDGE_CONTRACT.ask(model, [system(JUDGE_CONTRACT.prompt), user(question)]).value
     return None if answer is None else answer[0] is right
 

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from agentsys.models.chat import ChatReply, ChatRequest, ToolSpec, text_of
 from agentsys.models.pricing import format_tool
-from agentsys.models.trace import current_tracer
+from agentsys.models.trace import get_current_tracer
 from agentsys.models.wrappers.accounting import RecordingModel
 
 _LITELLM = find_spec("litellm")
@@ -45,7 +45,7 @@ def note_requests() -> None:
     complete = RecordingModel.complete
 
     def noting(self: RecordingModel, request: ChatRequest) -> ChatReply:
-        if case := current_tracer().case:  # What is asked once for a toolset is booked to none.
+        if case := get_current_tracer().case:  # What is asked once for a toolset is booked to none.
             asked[case].append(request)
         return complete(self, request)
 

@@ -66,16 +66,16 @@ def find_lost_data(goal: str, text: str) -> list[str]:
 
 def shares_words(goal: str, text: str) -> bool:
     """Whether a text holds any of the goal's data or content words."""
-    data, words = find_goal_data(goal), _content_words(goal, goal)
+    data, words = find_goal_data(goal), _find_content_words(goal, goal)
     if not data and not words:
         return True
-    return len(find_lost_data(goal, text)) < len(data) or bool(words & _content_words(text, goal))
+    return len(find_lost_data(goal, text)) < len(data) or bool(words & _find_content_words(text, goal))
 
 
 def is_goal_unreadable(goal: str, text: str) -> bool:
     """Whether a text says its goal in no readable way: half of its data and most of its words are missing."""
-    data, words = find_goal_data(goal), _content_words(goal, goal)
-    shared = words & _content_words(text, goal)
+    data, words = find_goal_data(goal), _find_content_words(goal, goal)
+    shared = words & _find_content_words(text, goal)
     return 2 * len(find_lost_data(goal, text)) >= len(data) and 3 * len(shared) < max(len(words), 1)
 
 
@@ -83,7 +83,7 @@ def _fold(text: str) -> str:
     return " ".join(text.replace("'", "").replace("\u2019", "").casefold().split())
 
 
-def _content_words(text: str, goal: str) -> frozenset[str]:
+def _find_content_words(text: str, goal: str) -> frozenset[str]:
     """The content words beside the goal's data."""
     for item in find_goal_data(goal):
         text = text.replace(item, " ")

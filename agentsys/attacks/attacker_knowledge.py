@@ -14,9 +14,9 @@ from typing import Any
 from agentdojo.functions_runtime import Function
 
 from agentsys.attacks.injection_vectors import (
+    cache_per_task,
     find_injectable_vectors,
     make_canary,
-    once_per_task,
     run_ground_truth,
 )
 from agentsys.contracts import Suite, UserTask
@@ -66,7 +66,7 @@ class CaseKnowledge:
     """The same of those that the injection task's ground truth calls; empty where it has none."""
 
 
-@once_per_task
+@cache_per_task
 def describe_situation(suite: Suite, user_task: UserTask) -> Situation:
     """A user task as its attacker sees it.
 

@@ -12,7 +12,7 @@ from agentdojo.types import get_text_content_as_str
 
 from agentsys.abilities import PicksPairs
 from agentsys.attacks.attack_search import is_searched, searches_texts
-from agentsys.attacks.injection_vectors import make_canary, once_per_task, run_ground_truth
+from agentsys.attacks.injection_vectors import cache_per_task, make_canary, run_ground_truth
 from agentsys.contracts import Attack, AttackKind, InjectionTask, NotInjectable, Suite, UserTask, Victim
 from agentsys.errors import ConfigError
 
@@ -102,7 +102,7 @@ class InjectionRound:
         return {vector: text for vector, text in texts.items() if rounds.get(vector) == self.round}
 
 
-@once_per_task
+@cache_per_task
 def find_first_rounds(suite: Suite, user_task: UserTask) -> Mapping[str, int]:
     """Injection vector -> number of the first tool result that shows it; worked out once per task.
 

@@ -34,7 +34,7 @@ def drop_tool_places(written: Mapping[str, str]) -> dict[str, str]:
     return {place: text for place, text in written.items() if not place.startswith(TOOL_PLACE)}
 
 
-def once_per_task(work: Callable[[Suite, UserTask], _Result]) -> Callable[[Suite, UserTask], _Result]:
+def cache_per_task(work: Callable[[Suite, UserTask], _Result]) -> Callable[[Suite, UserTask], _Result]:
     """Work something out once per user task of a suite object; safe to use from many threads.
 
     By identity, like AgentDojo: a task's id means another task in another version. Suite and task are kept
@@ -66,7 +66,7 @@ def find_injectable_vectors(suite: Suite, user_task: UserTask) -> list[str]:
     return list(found)
 
 
-@once_per_task
+@cache_per_task
 def _find_vectors(suite: Suite, user_task: UserTask) -> tuple[str, ...]:
     try:
         return tuple(_AGENTDOJO_RULE(BaseAttack(suite, GroundTruthPipeline(None)), user_task))

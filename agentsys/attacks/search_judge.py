@@ -168,7 +168,7 @@ def score_query(quest: SearchTask, facts: QueryFacts) -> int:
 def remove_own_calls(calls: Sequence[ToolCall], own: Sequence[ToolCall]) -> list[ToolCall]:
     """The calls that the user's task does not account for: equal ones go first, then one for one by tool."""
     left = list(own)
-    ways: tuple[Callable[[ToolCall], object], ...] = (_comparable_call, lambda call: call.function)
+    ways: tuple[Callable[[ToolCall], object], ...] = (_fold_call, lambda call: call.function)
     for alike in ways:
         found = []
         for call in calls:
@@ -205,7 +205,7 @@ def _fold_value(value: object) -> str:
     return f"{number:g}" if number is not None else " ".join(str(value).casefold().split())
 
 
-def _comparable_call(call: ToolCall) -> tuple[str, dict[str, str]]:
+def _fold_call(call: ToolCall) -> tuple[str, dict[str, str]]:
     return call.function, {name: _fold_value(value) for name, value in call.args.items()}
 
 

@@ -72,7 +72,7 @@ class Artefact(_ArtefactPart):
     @model_validator(mode="after")
     def _check_one_text_each(self) -> Artefact:
         """Refuse two texts for the same tasks: nobody could tell which of them a case was run with."""
-        twice = [key for key, times in Counter(map(_entry_key, self.entries)).items() if times > 1]
+        twice = [key for key, times in Counter(map(_make_entry_key, self.entries)).items() if times > 1]
         if twice:
             raise ValueError(f"two texts for {' '.join(twice[0][:3]).strip()!a}; keep one")
         return self
@@ -95,9 +95,9 @@ class Artefact(_ArtefactPart):
 
     def with_search(self, entries: Sequence[ArtefactEntry]) -> Artefact:
         """A copy with what one search found, in place of what an older one found for the same tasks."""
-        tasks = {_entry_key(entry)[:3] for entry in entries}
-        others = [old for old in self.entries if _entry_key(old)[:3] not in tasks]
-        listed = tuple(sorted([*others, *entries], key=_entry_key))
+        tasks = {_make_entry_key(entry)[:3] for entry in entries}
+        others = [old for old in self.entries if _make_entry_key(old)[:3] not in tasks]
+        listed = tuple(sorted([*others, *entries], key=_make_entry_key))
         several = any(entry.variant for entry in listed)
         return self.model_copy(update={"format": 2 if several else 1, "entries": listed})
 
@@ -115,7 +115,7 @@ class Artefact(_ArtefactPart):
 _FORMAT_2_KEYS = ("variant", "score", "attempt")
 
 
-def _entry_key(entry: ArtefactEntry) -> tuple[str, str, str, int]:
+def _make_entry_key(entry: ArtefactEntry) -> tuple[str, str, str, int]:
     return entry.suite, entry.injection_task, entry.user_task or "", entry.variant
 
 

@@ -18,7 +18,7 @@ from agentdojo.functions_runtime import Function
 from pydantic import Field, create_model
 
 from agentsys.abilities import PicksPairs
-from agentsys.attacks.injection_vectors import TOOL_PLACE, once_per_task, unescape_for_suite
+from agentsys.attacks.injection_vectors import TOOL_PLACE, cache_per_task, unescape_for_suite
 from agentsys.attacks.text_attacks import RegisteredAttack
 from agentsys.contracts import (
     Attack,
@@ -143,7 +143,7 @@ class ToolSurface:
         return tuple(name for name in offered if name not in called)[:1]
 
 
-@once_per_task
+@cache_per_task
 def _find_called_tools(suite: Suite, user_task: UserTask) -> tuple[str, ...]:
     """The tools of a user task's ground truth, in order; none where it cannot be worked out."""
     try:

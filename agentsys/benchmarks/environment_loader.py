@@ -70,7 +70,7 @@ class InjectionBreaksEnvironment(Exception):
         self.character = None if position is None else text[position]
 
 
-def _one_line(error: Exception) -> str:
+def _write_error_line(error: Exception) -> str:
     return ascii(f"{type(error).__name__}: {' '.join(str(error).split())[:200]}")[1:-1]
 
 
@@ -258,10 +258,10 @@ class EnvironmentLoader:
         text = injections[vector]
         if self._injection == "exact":  # the environment's types refuse it as it is
             position = next((i for i, char in enumerate(text) if "\ud800" <= char <= "\udfff"), None)
-            reason = _one_line(error) if position is None else "half of a surrogate pair is not text"
+            reason = _write_error_line(error) if position is None else "half of a surrogate pair is not text"
             reason += "; change the attack's text"
         else:
-            position, reason = find_breaking_character(text) or (None, _one_line(error))
+            position, reason = find_breaking_character(text) or (None, _write_error_line(error))
             reason += "; change the attack's text or use benchmark.injection=exact"
         return InjectionBreaksEnvironment(self._suite.name, vector, text, position, reason)
 
@@ -297,15 +297,15 @@ class MarkedEnvironment:
         for *way, last in self.marked:
             node = environment
             for step in way:
-                node = _contents(node)[step]
-            held = _contents(node)
+                node = _get_contents(node)[step]
+            held = _get_contents(node)
             held[last] = _replace_marks_in_text(held[last], texts)
             if held is not node:  # what its type computes, the size of a file, is computed again
                 held.update(vars(type(node).model_validate(held)))
         return cast(TaskEnvironment, environment)
 
 
-def _contents(node: Any) -> Any:
+def _get_contents(node: Any) -> Any:
     return vars(node) if isinstance(node, BaseModel) else node
 
 
@@ -314,7 +314,7 @@ def _find_marks(node: Any, way: tuple[Any, ...]) -> Iterator[tuple[Any, ...]]:
         if "\ue0f0" in node:
             yield way
         return
-    held = _contents(node)
+    held = _get_contents(node)
     if isinstance(held, dict):
         if any(isinstance(key, str) and "\ue0f0" in key for key in held):
             raise TypeError("a mark in a key")
@@ -325,7 +325,7 @@ def _find_marks(node: Any, way: tuple[Any, ...]) -> Iterator[tuple[Any, ...]]:
             yield from _find_marks(value, (*way, index))
 
 
-def _blank_ends(text: str) -> tuple[str, str]:
+def _find_blank_ends(text: str) -> tuple[str, str]:
     """The blanks and line breaks that a text begins and ends with: folding them depends on what stands beside it."""
     inner = text.strip()
     first = text.index(inner)
@@ -334,7 +334,7 @@ def _blank_ends(text: str) -> tuple[str, str]:
 
 def _find_edges(injections: Mapping[str, str]) -> frozenset[tuple[str, str, str]]:
     """Vectors with the blank ends of their texts."""
-    return frozenset((vector, *_blank_ends(text)) for vector, text in injections.items())
+    return frozenset((vector, *_find_blank_ends(text)) for vector, text in injections.items())
 
 
 def _find_placeholder(vector: str) -> re.Pattern[str]:

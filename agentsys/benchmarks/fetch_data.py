@@ -21,7 +21,7 @@ from pathlib import Path, PurePosixPath
 from urllib.parse import urlsplit
 
 from agentsys.base.atomic_file import write_atomically
-from agentsys.benchmarks.agentdyn.checkout import COMMIT, KNOWN, agentdyn_folder, read_checkout
+from agentsys.benchmarks.agentdyn.checkout import COMMIT, KNOWN, find_agentdyn_folder, read_checkout
 from agentsys.benchmarks.asb.asb_data import CHECKSUMS
 from agentsys.errors import ConfigError
 from agentsys.extensions import user_data_folder
@@ -255,7 +255,7 @@ def fetch_agentdyn(to: Path | None, source: str | None) -> DownloadedFolder:
         ConfigError: If it cannot be had, or its files are not those of the commit.
     """
     part = ArchivePart("src/agentdojo/", (".py", ".yaml"))
-    folder = (to or agentdyn_folder()) / "src" / "agentdojo"
+    folder = (to or find_agentdyn_folder()) / "src" / "agentdojo"
     return fetch_archive_part(source or _AGENTDYN_URL, part, folder, _check_is_agentdyn)
 
 

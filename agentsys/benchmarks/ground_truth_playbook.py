@@ -27,7 +27,7 @@ from agentsys.simulated.playbook_index import (
     ScriptedCall,
     TaskScript,
 )
-from agentsys.simulated.script_grounding import ground_arguments, leaf_forms, list_yaml_strings
+from agentsys.simulated.script_grounding import ground_arguments, list_leaf_forms, list_yaml_strings
 from agentsys.simulated.text_matching import fold_text, occurs_in
 
 
@@ -130,7 +130,7 @@ def _find_in_leaf(leaf: object, request: str, read: Sequence[str]) -> Iterator[_
     if isinstance(leaf, str):
         yield from _find_in_text(leaf, request, read)
         return
-    for form in leaf_forms(leaf):
+    for form in list_leaf_forms(leaf):
         if occurs_in(form, request):
             return
         source = _find_source(form, read)
@@ -201,7 +201,7 @@ def build_playbook(suites: Iterable[Suite]) -> Playbook:
         A playbook. Injection tasks without a ground truth are in it only if a script of ours, or the
         right words in the answer, satisfies their own check on a clean environment.
     """
-    scripts = [_suite_scripts(suite) for suite in suites]
+    scripts = [_write_suite_scripts(suite) for suite in suites]
     return Playbook(
         tuple(task for tasks, _ in scripts for task in tasks),
         tuple(goal for _, goals in scripts for goal in goals),
@@ -209,14 +209,16 @@ def build_playbook(suites: Iterable[Suite]) -> Playbook:
 
 
 @lru_cache(maxsize=64)
-def _suite_scripts(suite: Suite) -> tuple[Sequence[TaskScript], Sequence[GoalScript]]:
+def _write_suite_scripts(suite: Suite) -> tuple[Sequence[TaskScript], Sequence[GoalScript]]:
     clean = suite.load_and_inject_default_environment({})
-    tasks = [_task_script(suite, task, clean.model_copy(deep=True)) for task in suite.user_tasks.values()]
-    goals = [_goal_script(suite, task, clean) for task in suite.injection_tasks.values()]
+    tasks = [
+        _write_task_script(suite, task, clean.model_copy(deep=True)) for task in suite.user_tasks.values()
+    ]
+    goals = [_write_goal_script(suite, task, clean) for task in suite.injection_tasks.values()]
     return tasks, [goal for goal in goals if goal is not None]
 
 
-def _task_script(suite: Suite, task: UserTask, environment: TaskEnvironment) -> TaskScript:
+def _write_task_script(suite: Suite, task: UserTask, environment: TaskEnvironment) -> TaskScript:
     environment = task.init_environment(environment)
     way = suite.way(task) if isinstance(suite, KnowsWays) else None
     if way is None:
@@ -226,7 +228,7 @@ def _task_script(suite: Suite, task: UserTask, environment: TaskEnvironment) -> 
     return TaskScript(suite.name, task.ID, task.PROMPT, way.calls, way.answer, (*facts, *way.drawn))
 
 
-def _goal_script(suite: Suite, task: InjectionTask, clean: TaskEnvironment) -> GoalScript | None:
+def _write_goal_script(suite: Suite, task: InjectionTask, clean: TaskEnvironment) -> GoalScript | None:
     """Script the way to one goal; None if nobody knows one."""
     way = suite.way(task) if isinstance(suite, KnowsWays) else None
     if way is not None:

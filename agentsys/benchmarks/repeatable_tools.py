@@ -33,7 +33,7 @@ from agentsys.abilities import DrawsAtRandom, HasClock
 from agentsys.contracts import Suite
 from agentsys.errors import ConfigError
 from agentsys.models.pipeline_elements import normalize_arguments
-from agentsys.models.recorded_runs import current_tool_name
+from agentsys.models.recorded_runs import pick_current_tool_name
 
 REAL_CLOCK = "real"
 """`benchmark.clock` where tools read the machine's clock."""
@@ -215,13 +215,13 @@ class CaseRandom(random.Random):
     def choices(self, population: Any, *args: Any, **options: Any) -> list[Any]:
         """Draw as the base class does; where the digits of a code are drawn, the recorded code."""
         found = super().choices(population, *args, **options)
-        return found if population != DIGITS else list(self._recorded_or("".join(found)))
+        return found if population != DIGITS else list(self._draw_recorded_or_own("".join(found)))
 
     def randint(self, a: int, b: int) -> int:
         """Draw as the base class does, or the recorded number."""
-        return int(self._recorded_or(str(super().randint(a, b))))
+        return int(self._draw_recorded_or_own(str(super().randint(a, b))))
 
-    def _recorded_or(self, own: str) -> str:
+    def _draw_recorded_or_own(self, own: str) -> str:
         place = len(self.drawn_numbers)
         told = self._recorded[place] if place < len(self._recorded) else None
         self.drawn_numbers.append(own if told is None or len(told) != len(own) else told)
@@ -333,7 +333,7 @@ def repeat_calls(
     """Make recorded calls on an environment, which changes as their values and errors are taken."""
     runtime = FunctionsRuntime(suite.tools)
     for recorded, args in calls:
-        function = current_tool_name(recorded, runtime.functions)
+        function = pick_current_tool_name(recorded, runtime.functions)
         if function in runtime.functions:
             yield runtime.run_function(environment, function, normalize_arguments(args))
         else:  # in the executor's words: such a call never reaches the runtime

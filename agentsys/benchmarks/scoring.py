@@ -19,7 +19,7 @@ from agentdojo.types import MessageContentBlock
 from pydantic import BaseModel
 
 from agentsys.contracts import InjectionTask, UserTask
-from agentsys.models.trace import Tracer, current_tracer
+from agentsys.models.trace import Tracer, get_current_tracer
 
 _LEAVES = frozenset(
     (str, bytes, int, float, bool, type(None), datetime.datetime, datetime.date, datetime.time)
@@ -34,16 +34,16 @@ def copy_environments(
     Equal means of the same types and in the same order all the way down, so whoever compares the
     copies without changing them finds what he would find in the originals.
     """
-    first, shared = deep_copy(before), dict[int, Any]()
+    first, shared = copy_deeply(before), dict[int, Any]()
     try:
         _find_same(first, after, shared)
         # What its memo holds is taken from there and not copied: most of a large environment.
         return first, deepcopy(after, shared)
     except RecursionError:  # it contains itself
-        return deep_copy(before), deep_copy(after)
+        return copy_deeply(before), copy_deeply(after)
 
 
-def deep_copy(environment: TaskEnvironment) -> TaskEnvironment:
+def copy_deeply(environment: TaskEnvironment) -> TaskEnvironment:
     """A copy that shares nothing with the original."""
     try:
         # Half the time of copying, where it is possible.
@@ -100,7 +100,7 @@ def _find_same(first: Any, second: Any, shared: dict[int, Any]) -> bool:
     if shared.get(id(second)) is first:  # it stands at two places (a mail in its list and under its number)
         return True
     if kind is dict:
-        same = _same_items(first, second, shared)
+        same = _has_same_items(first, second, shared)
     elif kind is list:
         found = [_find_same(one, other, shared) for one, other in zip(first, second, strict=False)]
         same = len(first) == len(second) and all(found)
@@ -109,7 +109,7 @@ def _find_same(first: Any, second: Any, shared: dict[int, Any]) -> bool:
         # What pydantic keeps beside the fields is rare, and taken to differ.
         beside = first.__pydantic_extra__ or second.__pydantic_extra__
         beside = beside or first.__pydantic_private__ or second.__pydantic_private__
-        same = _same_items(vars(first), vars(second), shared) and not beside
+        same = _has_same_items(vars(first), vars(second), shared) and not beside
         same = same and first.model_fields_set == second.model_fields_set
     else:
         return isinstance(first, Enum) and first == second
@@ -118,7 +118,7 @@ def _find_same(first: Any, second: Any, shared: dict[int, Any]) -> bool:
     return same
 
 
-def _same_items(first: dict[Any, Any], second: dict[Any, Any], shared: dict[int, Any]) -> bool:
+def _has_same_items(first: dict[Any, Any], second: dict[Any, Any], shared: dict[int, Any]) -> bool:
     same = [*first] == [*second] and [*map(type, first)] == [*map(type, second)]
     for key, other in second.items():
         if key in first:
@@ -144,14 +144,14 @@ def check_on_copies(check: SuiteCheck) -> SuiteCheck:
     check of the same case sees another world (agentdojo 0.1.35, injection tasks 6, 8 and 9).
     """
 
-    def checked(
+    def check_result(
         task: SuiteTask,
         model_output: list[MessageContentBlock],
         pre_environment: TaskEnvironment,
         task_environment: TaskEnvironment,
         functions_stack_trace: Sequence[FunctionCall],
     ) -> bool:
-        calls = select_scored_calls(functions_stack_trace, current_tracer())
+        calls = select_scored_calls(functions_stack_trace, get_current_tracer())
         before, after = copy_environments(pre_environment, task_environment)
         try:
             passed = check(task, model_output, before, after, calls)
@@ -161,10 +161,10 @@ def check_on_copies(check: SuiteCheck) -> SuiteCheck:
             if are_equal(before, pre_environment) and are_equal(after, task_environment):
                 return passed
         # It changed what it was given, perhaps on both sides at once: on copies that share nothing.
-        before, after = deep_copy(pre_environment), deep_copy(task_environment)
+        before, after = copy_deeply(pre_environment), copy_deeply(task_environment)
         return check(task, model_output, before, after, calls)
 
-    return checked
+    return check_result
 
 
 def select_scored_calls(in_messages: Sequence[FunctionCall], tracer: Tracer) -> Sequence[FunctionCall]:

@@ -18,7 +18,7 @@ from agentdojo.functions_runtime import Function, FunctionsRuntime, TaskEnvironm
 from pydantic import BaseModel
 
 from agentsys.contracts import Suite
-from agentsys.models.trace import Tracer, current_tracer
+from agentsys.models.trace import Tracer, get_current_tracer
 
 _CASES: dict[int, tuple[object, Tracer]] = {}
 """Identity of the environment of a case under way, or of a part of it -> itself, and the case's trace."""
@@ -90,9 +90,9 @@ def _write_receipt(tool: Function[..., Any]) -> Callable[..., Any]:
         try:
             value = run(*args, **kwargs)
         except Exception as raised:
-            tracer.tool_ran(tool.name, given, "", f"{type(raised).__name__}: {raised}", receipt=True)
+            tracer.note_tool_call(tool.name, given, "", f"{type(raised).__name__}: {raised}", receipt=True)
             raise
-        tracer.tool_ran(tool.name, given, value, None, receipt=True)
+        tracer.note_tool_call(tool.name, given, value, None, receipt=True)
         return value
 
     setattr(run_with_receipt, _MARK, True)
@@ -122,7 +122,7 @@ class TracedRuntime(FunctionsRuntime):  # type: ignore[misc]
         if function not in self.functions:
             unknown: tuple[Any, str | None] = super().run_function(env, function, kwargs, raise_on_error)
             return unknown
-        tracer = _find_tracer(env) or current_tracer()
+        tracer = _find_tracer(env) or get_current_tracer()
         # Before the call: a tool may change the lists it is given.
         args = {str(name): to_json_ready(value) for name, value in kwargs.items()}
         outer, call = _IN_HAND.call, _RuntimeCall(function)
@@ -131,11 +131,11 @@ class TracedRuntime(FunctionsRuntime):  # type: ignore[misc]
             value, error = super().run_function(env, function, kwargs, raise_on_error)
         except Exception as raised:  # whatever it was: booked, then raised again
             cause = f"{type(raised).__name__}: {raised}"
-            tracer.tool_ran(function, args, "", cause, receipt=call.ran)
+            tracer.note_tool_call(function, args, "", cause, receipt=call.ran)
             raise
         finally:
             _IN_HAND.call = outer
-        tracer.tool_ran(function, args, value, error, receipt=call.ran)
+        tracer.note_tool_call(function, args, value, error, receipt=call.ran)
         return value, error
 
 

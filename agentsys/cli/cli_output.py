@@ -20,7 +20,7 @@ from agentsys.analysis.tables.table_writers import (
     with_shown_names,
 )
 from agentsys.cli.terminal import escape_controls
-from agentsys.models.secrets import without_credentials
+from agentsys.models.secrets import mask_address_credentials
 from agentsys.records.names_file import STORED_NAMES, DisplayNames
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ def print_line(line: str, file: TextIO | None = None, hang: str = "") -> None:
 
 def print_to_console(console: Console, line: str, hang: str = "") -> None:
     """Print a line on a console, which may be quiet; without user and password of an address in it."""
-    text = without_credentials(escape_controls(line))
+    text = mask_address_credentials(escape_controls(line))
     console.print(between_words(text, terminal_width(), hang), markup=False, highlight=False, soft_wrap=True)
 
 

@@ -90,13 +90,13 @@ def _ping_model(name: str, values: Mapping[str, Any], config_dirs: Sequence[Path
         )
     except ConfigError as error:
         return CheckResult(name, False, str(error))
-    trouble, odd = find_first_trouble(stack.probe_models(), None)
+    trouble, odd = find_first_trouble(stack.list_probe_models(), None)
     if trouble is not None or odd:
         return CheckResult(name, False, str(trouble or odd))
     return CheckResult(
         name,
         True,
-        "answered, with the tool call it was asked for" if stack.probe_models() else "asks no server",
+        "answered, with the tool call it was asked for" if stack.list_probe_models() else "asks no server",
     )
 
 

@@ -44,10 +44,10 @@ def fetch_command(
 
 
 def _fetch_asb(to: Path | None, source: str | None) -> None:
-    from agentsys.benchmarks.asb.asb_data import URL, asb_folder
+    from agentsys.benchmarks.asb.asb_data import URL, find_asb_folder
     from agentsys.benchmarks.fetch_data import fetch_asb
 
-    done = fetch_asb(to or asb_folder(), source or URL)
+    done = fetch_asb(to or find_asb_folder(), source or URL)
     said = f"{done.files} files, checksums as expected" if done.fresh else "there already, as expected"
     option = "fetched" if to is None else str(to)
     print_line(escape_to_line(f"{done.folder}: {said}. Use them with benchmark=asb benchmark.data={option}"))

@@ -237,7 +237,7 @@ def _build_model(values: Mapping[str, Any]) -> ChatModel:
     stack = build_stack(
         values, cache_dir=None, load_model=lambda other: config_catalog.load_config("model", other)
     )
-    return stack.probe_models()[0]
+    return stack.list_probe_models()[0]
 
 
 def _ask_all(model: ChatModel) -> list[Ability]:

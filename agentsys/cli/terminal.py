@@ -219,6 +219,6 @@ def raise_on_stop_signals() -> Iterator[None]:
 
 
 def _print_error(text: str) -> None:
-    from agentsys.models.secrets import without_credentials
+    from agentsys.models.secrets import mask_address_credentials
 
-    print(without_credentials(escape_to_line(text)), file=sys.stderr)
+    print(mask_address_credentials(escape_to_line(text)), file=sys.stderr)

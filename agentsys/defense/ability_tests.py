@@ -63,7 +63,7 @@ def run_ability_tests(model: ChatModel) -> list[AbilityResult]:
     """Ask all of them; about ten requests of a few hundred tokens.
 
     Args:
-        model: The model, as a run would ask it (`ModelStack.for_scene` or `probe_models`).
+        model: The model, as a run would ask it (`ModelStack.for_scene` or `list_probe_models`).
 
     Raises:
         ModelError: If it cannot be asked.

@@ -106,7 +106,7 @@ class CommandLog:
 
     def find_output(self, call: TracedCall) -> ToolOutput | None:
         """The output of an identical command that a worker given up had run; None if there is none left."""
-        key = _call_key(call)
+        key = _make_call_key(call)
         outputs, made = self._outputs.get(key, []), self._made[key]
         if made >= len(outputs):
             return None
@@ -115,8 +115,8 @@ class CommandLog:
 
     def record_run(self, call: TracedCall, output: ToolOutput) -> None:
         """Enter a command that was run now."""
-        self._outputs.setdefault(_call_key(call), []).append(output)
-        self._made[_call_key(call)] += 1
+        self._outputs.setdefault(_make_call_key(call), []).append(output)
+        self._made[_make_call_key(call)] += 1
 
     def mark(self) -> Counter[str]:
         """A mark of the commands made so far, for `rewind_to`."""
@@ -135,17 +135,17 @@ class EarlierAnswers:
 
     def get(self, call: TracedCall) -> str | None:
         """The answer to the very same call with the very same intent, if nothing has changed since."""
-        return self._texts.get(_call_key(call, call.intent))
+        return self._texts.get(_make_call_key(call, call.intent))
 
     def put(self, call: TracedCall, text: str, *, only_read: bool) -> None:
         """Keep an answer; forget all of them where a command may have changed what they were read from."""
         if not only_read:
             self._texts.clear()
         elif not text.startswith('{"error": '):
-            self._texts[_call_key(call, call.intent)] = text
+            self._texts[_make_call_key(call, call.intent)] = text
 
 
-def _call_key(call: TracedCall, *more: object) -> str:
+def _make_call_key(call: TracedCall, *more: object) -> str:
     return json.dumps([call.tool, dict(call.args), *more], sort_keys=True, default=str)
 
 

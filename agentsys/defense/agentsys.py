@@ -42,7 +42,7 @@ from agentsys.defense.validator import VALIDATOR_CONTRACT
 from agentsys.defense.worker import WORKER_CONTRACT, CallingAgent
 from agentsys.errors import ConfigError
 from agentsys.models.chat import ChatModel, text_of, tool_message
-from agentsys.models.pipeline_elements import default_system_message, named_pipeline
+from agentsys.models.pipeline_elements import default_system_message, make_named_pipeline
 from agentsys.models.reply_contract import ReplyContract
 from agentsys.models.untrusted import Reader, Untrusted
 from agentsys.simulated.simulated_role import SimulatedRole
@@ -301,7 +301,7 @@ class AgentSys:
         store = get_privilege_store(self.privileges_dir, self.corrections)
         pins = ToolPins(suite.tools, self.privileges_dir) if self.settings.pin_tools else None
         agent = kind(model, self.settings, store, pins)
-        return named_pipeline(f"{model.name}-{self.name}", SystemMessage(message), InitQuery(), agent)
+        return make_named_pipeline(f"{model.name}-{self.name}", SystemMessage(message), InitQuery(), agent)
 
     def description(self) -> str:
         """Say what is kept apart, what crosses and what is checked, as this variant is set."""
@@ -327,7 +327,7 @@ def collect_prompts(settings: AgentSysSettings) -> dict[str, str]:
     ]
     texts = {"main": MAIN} if settings.isolation else {}
     for used, contract in contracts:
-        texts |= contract.texts() if used else {}
+        texts |= contract.list_texts() if used else {}
     if calls and settings.worker_tools is WorkerTools.ALWAYS:
         texts["worker_tools"] = WORKER_TOOLS
     if calls and settings.worker_tools is WorkerTools.ON_REQUEST:

@@ -113,19 +113,19 @@ class _ForeignLooks:
             changed = {(server, spec.name) for spec in offered if first.get(spec.name, spec) != spec}
             if news := sorted(name for _, name in changed - self._reported):
                 self._reported |= changed
-                where = self._path(server) or "this process has them"
+                where = self._find_server_file(server) or "this process has them"
                 _log.warning(
                     "Tools have changed and are offered as at first (%s): %s.", where, ", ".join(news)
                 )
             names = {spec.name for spec in offered}
             return [look for look in looks if any(spec.name in names for spec in look)]
 
-    def _path(self, server: str) -> Path | None:
+    def _find_server_file(self, server: str) -> Path | None:
         mark = hashlib.sha256(server.encode()).hexdigest()[:16]
         return None if self._folder is None else self._folder / f"tools-{mark}.json"
 
     def _load(self, server: str) -> list[Look]:
-        path = self._path(server)
+        path = self._find_server_file(server)
         if path is None or not path.exists():
             return []
         try:
@@ -137,7 +137,7 @@ class _ForeignLooks:
             ) from None
 
     def _save(self, server: str, looks: Sequence[Look]) -> None:
-        path = self._path(server)
+        path = self._find_server_file(server)
         if path is None:
             return
         data = {"server": server, "looks": [[asdict(spec) for spec in look] for look in looks]}

@@ -45,7 +45,7 @@ Labels = Mapping[str, Privilege]
 """Tool name -> privilege."""
 
 
-def toolset_hash(tools: Sequence[ToolSpec]) -> str:
+def compute_toolset_hash(tools: Sequence[ToolSpec]) -> str:
     """Hash of a toolset: its tools' names, descriptions and parameters, whatever their order."""
     described = sorted(json.dumps([t.name, t.description, t.parameters], sort_keys=True) for t in tools)
     return hashlib.sha256("\n".join(described).encode()).hexdigest()
@@ -183,7 +183,7 @@ class PrivilegeStore:
         return SortedTools({**found.labels, **own}, unclear, found.question, tuple(own)) if own else found
 
     def _sort_uncorrected(self, model: ChatModel, tools: Sequence[ToolSpec]) -> SortedTools:
-        key = (model.name, toolset_hash(tools))
+        key = (model.name, compute_toolset_hash(tools))
         with self._locks_guard:
             lock = self._locks.setdefault(key, threading.Lock())
         with lock:
@@ -205,7 +205,7 @@ class PrivilegeStore:
                     return known
                 labels = {name: label.value for name, label in found.labels.items()}
                 data = {"model": key[0], "toolset": key[1], "tools": labels, **found.question}
-                path = self._file_path(self.folder, key)
+                path = self._make_store_path(self.folder, key)
                 write_atomically(path, json.dumps(data, indent=2).encode())
                 write_atomically(path.with_suffix(".yaml"), _format_labels(labels))
         except OSError as error:
@@ -221,7 +221,7 @@ class PrivilegeStore:
         if self.folder is None:
             return None
         try:
-            stored = json.loads(self._file_path(self.folder, key).read_text(encoding="utf-8"))
+            stored = json.loads(self._make_store_path(self.folder, key).read_text(encoding="utf-8"))
             said = stored["tools"]
             labels = {tool.name: Privilege(said[tool.name]) for tool in tools}
             return SortedTools(labels, (), {name: stored.get(name) for name in _QUESTION_KEYS})
@@ -229,7 +229,7 @@ class PrivilegeStore:
             return None  # Not there, or damaged: the model is asked and the file written anew.
 
     @staticmethod
-    def _file_path(folder: Path, key: tuple[str, str]) -> Path:
+    def _make_store_path(folder: Path, key: tuple[str, str]) -> Path:
         model = re.sub(r"[^A-Za-z0-9._-]+", "_", key[0])
         return folder / f"{model}-{key[1][:16]}.json"
 
@@ -331,10 +331,10 @@ def _format_labels(labels: Mapping[str, str]) -> bytes:
 
 
 @cache
-def _cached_store(folder: Path | None, corrections: tuple[tuple[str, Privilege], ...]) -> PrivilegeStore:
+def _make_cached_store(folder: Path | None, corrections: tuple[tuple[str, Privilege], ...]) -> PrivilegeStore:
     return PrivilegeStore(folder, dict(corrections))
 
 
 def get_privilege_store(folder: Path | None, corrections: Labels | None = None) -> PrivilegeStore:
     """The one store of this folder (or of this process's memory) and these corrections, for all defenses."""
-    return _cached_store(folder, tuple(sorted((corrections or {}).items(), key=itemgetter(0))))
+    return _make_cached_store(folder, tuple(sorted((corrections or {}).items(), key=itemgetter(0))))

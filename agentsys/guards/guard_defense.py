@@ -15,7 +15,7 @@ from agentsys.errors import Unavailable
 from agentsys.guards.guard_process import GuardProcess, GuardVerdict
 from agentsys.guards.guard_spec import hash_guard, read_guard_spec
 from agentsys.models.chat import ChatModel
-from agentsys.models.providers.wire_parts import result_text
+from agentsys.models.providers.wire_parts import read_result_text
 from agentsys.models.trace import span
 from baselines.detectors.defense import ABORTED, NOTICE
 from baselines.tool_boundary.boundary_filter import (
@@ -179,5 +179,5 @@ class GateCalls(BoundaryFilter):
     ) -> list[ChatToolResultMessage]:
         """Show what calls returned; nothing is changed."""
         for result in results:
-            self.process.ask("observe", tool=result["tool_call"].function, text=result_text(result))
+            self.process.ask("observe", tool=result["tool_call"].function, text=read_result_text(result))
         return list(results)

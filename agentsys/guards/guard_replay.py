@@ -21,7 +21,7 @@ from agentsys.base.config_catalog import load_config
 from agentsys.base.payload_lines import contains_payload, find_payload_lines
 from agentsys.benchmarks.agentdojo import AgentDojo
 from agentsys.benchmarks.repeatable_tools import use_case_clock
-from agentsys.benchmarks.scoring import deep_copy
+from agentsys.benchmarks.scoring import copy_deeply
 from agentsys.contracts import Attack, InjectionTask, NotInjectable, Suite, UserTask, Victim
 from agentsys.guards.guard_process import GuardProcess
 from agentsys.guards.guard_score import CountedCase, GuardNumber, GuardScore, rate_outcomes, share_of
@@ -90,9 +90,9 @@ def replay_case(case: ReplayCase, gate: GuardProcess | None, order: str = "betwe
 
     environment = case.suite.load_and_inject_default_environment(dict(case.texts))
     environment = case.user_task.init_environment(environment)
-    before = deep_copy(environment)
-    waiting = [("user", call) for call in case.user_task.ground_truth(deep_copy(before))]
-    attack = case.injection_task.ground_truth(deep_copy(before)) if case.injection_task else []
+    before = copy_deeply(environment)
+    waiting = [("user", call) for call in case.user_task.ground_truth(copy_deeply(before))]
+    attack = case.injection_task.ground_truth(copy_deeply(before)) if case.injection_task else []
     attacking = [("attack", call) for call in attack]
     if order == "before":
         waiting, attacking = attacking + waiting, []

@@ -101,7 +101,7 @@ _NOT_IDENTITY = {"name", "price", "timeout_s", "max_reply_bytes", "api_key_env",
 """Arguments that no reply depends on."""
 
 
-def reply_identity(fields: Mapping[str, Any]) -> dict[str, Any]:
+def pick_reply_identity(fields: Mapping[str, Any]) -> dict[str, Any]:
     """Select what the replies of this model depend on besides the request: the part of its YAML that matters.
 
     A class that moved counts under its first name, or replies that were paid for before would be asked again.
@@ -226,10 +226,10 @@ class _BuiltModel:
         paced = RateLimitedModel(self.provider, self.pacer)
         model: ChatModel = MeteredModel(paced, self.card.price, max_tokens=longest)
         if self.store is not None:
-            model = CachingModel(model, self.store, self._request_keys(scene), keeper=self.provider)
+            model = CachingModel(model, self.store, self._make_request_keys(scene), keeper=self.provider)
         return BugTaggingModel(RetryingModel(model, self.card.retry or RetryPolicy()))
 
-    def _request_keys(self, scene: Scene) -> RequestKeys:
+    def _make_request_keys(self, scene: Scene) -> RequestKeys:
         return RequestKeys(
             {**self.identity, "again": scene.rerun} if scene.rerun else self.identity,
             scene.epoch,
@@ -273,12 +273,12 @@ class ModelStack:
             if isinstance(part.provider, WarmableModel):
                 part.provider.warm_up()
 
-    def probe_models(self, but: Collection[str] = ()) -> list[ChatModel]:
+    def list_probe_models(self, but: Collection[str] = ()) -> list[ChatModel]:
         """Every model behind it that has a server, but those of some roles, for a look before the run."""
         parts = (self.main, *(part for role, part in self.roles.items() if role not in but))
         return [server for part in parts if (server := part.probe_model) is not None]
 
-    def role_probe_model(self, role: str) -> ChatModel | None:
+    def find_role_probe_model(self, role: str) -> ChatModel | None:
         """The model of a role, if it has one of its own with a server."""
         part = self.roles.get(role)
         return None if part is None else part.probe_model
@@ -293,19 +293,21 @@ class ModelStack:
         """Whether the model replays runs and so says itself what is injected."""
         return isinstance(self.main.provider, RecordedInjectionModel)
 
-    def recorded_injections(self, scene: Scene) -> dict[str, str] | None:
+    def read_recorded_injections(self, scene: Scene) -> dict[str, str] | None:
         """Give what a recorded run had injected; None if the model replays none.
 
         Raises:
             ModelError: If there is no recorded run for the scene.
         """
         provider = self.main.provider
-        return provider.recorded_injections(scene) if isinstance(provider, RecordedInjectionModel) else None
+        return (
+            provider.read_recorded_injections(scene) if isinstance(provider, RecordedInjectionModel) else None
+        )
 
-    def recorded_results(self, scene: Scene) -> Sequence[RecordedResult]:
+    def read_recorded_results(self, scene: Scene) -> Sequence[RecordedResult]:
         """Give what tools returned in a recorded run, likewise; nothing if the model replays none."""
         provider = self.main.provider
-        return provider.recorded_results(scene) if isinstance(provider, RecordedInjectionModel) else ()
+        return provider.read_recorded_results(scene) if isinstance(provider, RecordedInjectionModel) else ()
 
 
 def build_stack(
@@ -363,4 +365,4 @@ def _build_model(
     store = None
     if open_store is not None and (card.cache or read_only):
         store = open_store()
-    return _BuiltModel(card, provider, reply_identity(fields), store, asked, pacer=pacer)
+    return _BuiltModel(card, provider, pick_reply_identity(fields), store, asked, pacer=pacer)

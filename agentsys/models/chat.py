@@ -201,14 +201,14 @@ class WarmableModel(Protocol):
 class RecordedInjectionModel(Protocol):
     """A model that replays recorded runs and so also dictates what was injected."""
 
-    def recorded_injections(self, scene: Scene) -> dict[str, str]:
+    def read_recorded_injections(self, scene: Scene) -> dict[str, str]:
         """Injection vector -> text, exactly as the recorded run had it.
 
         Raises:
             ModelError: If there is no recorded run for the scene.
         """
 
-    def recorded_results(self, scene: Scene) -> Sequence[RecordedResult]:
+    def read_recorded_results(self, scene: Scene) -> Sequence[RecordedResult]:
         """What each tool call of the recorded run returned, in order.
 
         Raises:

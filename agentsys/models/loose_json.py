@@ -20,13 +20,13 @@ _TRAILING_COMMA = re.compile(r",(\s*[}\]])")
 
 def find_json_values(text: str) -> Iterator[Any]:
     """The JSON objects and lists of a text, outermost first; then those of the text with slips mended."""
-    yield from _iter_values(text)
+    yield from _find_loose_values(text)
     mended = _TRAILING_COMMA.sub(r"\1", _NO_ESCAPE.sub(r"\\\\", text))
     if mended != text:
-        yield from _iter_values(mended)
+        yield from _find_loose_values(mended)
 
 
-def _iter_values(text: str) -> Iterator[Any]:
+def _find_loose_values(text: str) -> Iterator[Any]:
     decoder, at = json.JSONDecoder(strict=False), 0
     for _ in range(_MAX_BRACES):
         brace = _BRACE.search(text, at)

@@ -251,6 +251,6 @@ def tool_loop(
     return ElementSequence([*opening, *before, element, loop, *after], name)
 
 
-def named_pipeline(name: str, *elements: BasePipelineElement) -> ElementSequence:
+def make_named_pipeline(name: str, *elements: BasePipelineElement) -> ElementSequence:
     """Elements in a row, under a name."""
     return ElementSequence(elements, name)

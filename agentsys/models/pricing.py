@@ -115,7 +115,7 @@ TOKENS_PER_MESSAGE = 4
 """Tokens around each message of a conversation, and around each call in one."""
 
 
-def reported_or_estimated_usage(request: ChatRequest, reply: ChatReply) -> Usage:
+def pick_usage(request: ChatRequest, reply: ChatReply) -> Usage:
     """The usage that a model reported, or else an estimate."""
     counted = reply.usage != Usage() and not reply.usage.uncounted
     return reply.usage if counted else estimate_usage(request, reply.message)
@@ -124,11 +124,11 @@ def reported_or_estimated_usage(request: ChatRequest, reply: ChatReply) -> Usage
 def estimate_usage(request: ChatRequest, reply: ChatAssistantMessage) -> Usage:
     """Estimate what a real model might have counted for this call."""
     tools = sum(len(format_tool(tool)) for tool in request.tools) / PROSE_CHARS_PER_TOKEN
-    prompt = sum(map(_message_tokens, request.messages)) + tools
-    return Usage(prompt=round(prompt), completion=round(_message_tokens(reply)))
+    prompt = sum(map(_estimate_message_tokens, request.messages)) + tools
+    return Usage(prompt=round(prompt), completion=round(_estimate_message_tokens(reply)))
 
 
-def _message_tokens(message: ChatMessage) -> float:
+def _estimate_message_tokens(message: ChatMessage) -> float:
     text = len(text_of(message))
     if message["role"] == "system":
         return TOKENS_PER_MESSAGE + text / PROSE_CHARS_PER_TOKEN

@@ -37,7 +37,7 @@ def wrap_in_tag(tag: str, body: str) -> str:
     return f"<{tag}>\n{body}\n</{tag}>"
 
 
-def text_between_tags(text: str, tag: str) -> str | None:
+def find_text_between_tags(text: str, tag: str) -> str | None:
     """Cut out the text between the first opening tag and the next closing one; None without such a pair."""
     opened = text.find(f"<{tag}>")
     closed = text.find(f"</{tag}>", opened)
@@ -56,7 +56,7 @@ def to_json_lines(rows: Iterable[Mapping[str, Any]]) -> str:
 
 def read_tools(text: str) -> list[ToolSpec]:
     """The tools that `write_tools` wrote into this text; none if there are none, or no such lines."""
-    body = text_between_tags(text, TOOLS_TAG)
+    body = find_text_between_tags(text, TOOLS_TAG)
     try:
         rows = [json.loads(line) for line in body.strip().split("\n")] if body and body.strip() else []
         return [ToolSpec(row["name"], row["description"], row["parameters"]) for row in rows]
@@ -161,7 +161,7 @@ def write_action(action: Action, thought: str = "") -> str:
     return f"{opening}Action:\n```json\n{block}\n```"
 
 
-def text_before_observation(text: str) -> str:
+def read_text_before_observation(text: str) -> str:
     """What counts of a reply: everything before the word that only the other side may write."""
     return text.partition(OBSERVATION_WORD)[0].strip()
 
@@ -206,7 +206,7 @@ def write_offer(tools: Sequence[ToolSpec], others: Mapping[str, str]) -> str:
 
 def read_offer(text: str) -> list[ToolSpec] | None:
     """What `write_offer` wrote into a text, None if nothing; names known from others have no parameters."""
-    parts = [text_between_tags(text, OWN), text_between_tags(text, OTHERS)]
+    parts = [find_text_between_tags(text, OWN), find_text_between_tags(text, OTHERS)]
     if None in parts:
         return None
     try:
@@ -224,7 +224,7 @@ def write_request(name: str, args: Mapping[str, Any]) -> str:
 
 def read_request(text: str) -> tuple[str, dict[str, Any]] | None:
     """Name and arguments of the request that `write_request` wrote into this text; None if there is none."""
-    name, bracket, rest = (text_between_tags(text, REQUEST) or "").strip().partition("(")
+    name, bracket, rest = (find_text_between_tags(text, REQUEST) or "").strip().partition("(")
     if not bracket:
         return None
     args: dict[str, Any] = {}

@@ -151,7 +151,7 @@ def read_run(path: Path) -> RecordedRun:
         stored = _StoredRun.model_validate(orjson.loads(path.read_bytes()))
         messages = tuple(_parse_message(raw) for raw in stored.messages)
     except ValidationError as error:
-        raise UnreadableRun(_validation_message(error)) from None
+        raise UnreadableRun(_write_validation_message(error)) from None
     except (orjson.JSONDecodeError, UnreadableRun) as error:
         raise UnreadableRun(str(error)) from None
     name = stored.pipeline_name or ""
@@ -169,10 +169,10 @@ def parse_recorded_messages(stored: object) -> tuple[ChatMessage, ...]:
     try:
         return tuple(_parse_message(raw) for raw in _MESSAGES.validate_python(stored))
     except ValidationError as error:
-        raise UnreadableRun(_validation_message(error)) from None
+        raise UnreadableRun(_write_validation_message(error)) from None
 
 
-def _validation_message(error: ValidationError) -> str:
+def _write_validation_message(error: ValidationError) -> str:
     first = error.errors()[0]
     where = ".".join(str(part) for part in first["loc"]) or "the top level"
     return f"{first['msg']} at {where}"
@@ -217,7 +217,7 @@ AgentDyn's published runs have a tool that follows links; at commit 5353cf7 the 
 """
 
 
-def current_tool_name(function: str, offered: Collection[str]) -> str:
+def pick_current_tool_name(function: str, offered: Collection[str]) -> str:
     """The tool's name where tools of these names are on offer."""
     today = FORMER_TOOLS.get(function, function)
     return today if function not in offered and today in offered else function
@@ -237,5 +237,5 @@ def _rename_in_message(message: ChatMessage, offered: Collection[str]) -> ChatMe
 
 
 def _rename_call(call: FunctionCall, offered: Collection[str]) -> FunctionCall:
-    name = current_tool_name(call.function, offered)
+    name = pick_current_tool_name(call.function, offered)
     return call if name == call.function else call.model_copy(update={"function": name})

@@ -67,13 +67,13 @@ def check_replayed_conversation(
     results = 0
     for index, message in enumerate(request.messages):
         if index >= len(recorded):
-            raise _diverged(f"the record ends after {len(recorded)} messages", index)
+            raise _make_divergence_error(f"the record ends after {len(recorded)} messages", index)
         _check_shape(index, recorded[index], message)
         results += message["role"] == "tool"
         _check_not_refused(index, results, recorded[index], message)
-        note = _difference_note(index, results, recorded[index], message)
+        note = _write_difference_note(index, results, recorded[index], message)
         if note is not None and strict:
-            raise _diverged(note, index)
+            raise _make_divergence_error(note, index)
         if note is not None:
             notes.append(note)
     return notes
@@ -93,16 +93,16 @@ def check_required_parameters(recorded: Sequence[ChatMessage], request: ChatRequ
         ModelError: REPLAY_DIVERGED, naming the first such call and what it lacks.
     """
     required = {tool.name: frozenset(tool.parameters.get("required") or ()) for tool in request.tools}
-    for call in successful_calls(recorded):
+    for call in list_successful_calls(recorded):
         lacking = sorted(required.get(call.function, frozenset()) - call.args.keys())
         if lacking:
-            raise _diverged(
+            raise _make_divergence_error(
                 f"the recorded call {_format_call(call)} has no `{lacking[0]}`, which this defense's tools"
                 f" demand; {_ANOTHER_DEFENSE}"
             )
 
 
-def successful_calls(recorded: Sequence[ChatMessage]) -> list[FunctionCall]:
+def list_successful_calls(recorded: Sequence[ChatMessage]) -> list[FunctionCall]:
     """The recorded calls that did not end in an error."""
     return [m["tool_call"] for m in recorded if m["role"] == "tool" and m["error"] is None]
 
@@ -116,32 +116,37 @@ def _check_same_opening(recorded: Sequence[ChatMessage], request: ChatRequest) -
     were made with requests in other words than any version of the benchmark has now.
     """
     openings = {
-        role: (_first_text(recorded, role), _first_text(request.messages, role)) for role in _OPENING_ROLES
+        role: (_find_first_text(recorded, role), _find_first_text(request.messages, role))
+        for role in _OPENING_ROLES
     }
     if not any(before is not None and before == now for before, now in openings.values()):
-        raise _diverged(
+        raise _make_divergence_error(
             f"the record has no conversation of the role '{request.role}'; replay fits defenses that ask what"
             " the recorded one asked"
         )
 
 
-def _first_text(messages: Sequence[ChatMessage], role: str) -> str | None:
+def _find_first_text(messages: Sequence[ChatMessage], role: str) -> str | None:
     return next((text_of(message) for message in messages if message["role"] == role), None)
 
 
 def _check_shape(index: int, recorded: ChatMessage, message: ChatMessage) -> None:
     if recorded["role"] != message["role"]:
-        raise _diverged(f"its role is {message['role']}, in the record {recorded['role']}", index)
-    before, now = _message_calls(recorded), _message_calls(message)
+        raise _make_divergence_error(
+            f"its role is {message['role']}, in the record {recorded['role']}", index
+        )
+    before, now = _list_message_calls(recorded), _list_message_calls(message)
     if len(before) != len(now):
-        raise _diverged(f"it makes {len(now)} tool calls, in the record {len(before)}", index)
+        raise _make_divergence_error(f"it makes {len(now)} tool calls, in the record {len(before)}", index)
     for old, new in zip(before, now, strict=True):
         same_args = old.args == new.args or normalize_arguments(old.args) == normalize_arguments(new.args)
         if old.function != new.function or not same_args:
-            raise _diverged(f"its tool call is {_format_call(new)}, in the record {_format_call(old)}", index)
+            raise _make_divergence_error(
+                f"its tool call is {_format_call(new)}, in the record {_format_call(old)}", index
+            )
 
 
-def _message_calls(message: ChatMessage) -> Sequence[FunctionCall]:
+def _list_message_calls(message: ChatMessage) -> Sequence[FunctionCall]:
     """The calls an assistant message makes, or the call a tool message answers."""
     if message["role"] == "assistant":
         return message["tool_calls"] or []
@@ -154,7 +159,7 @@ def _check_not_refused(index: int, results: int, recorded: ChatMessage, message:
     if was_value and _is_failure_object(message):
         refusal = text_of(message)[:_QUOTED_CHARS]
         how = f"tool result {results} is a value in the record and {refusal} here; {_ANOTHER_DEFENSE}"
-        raise _diverged(how, index)
+        raise _make_divergence_error(how, index)
 
 
 def _is_failure_object(message: ChatMessage) -> bool:
@@ -169,21 +174,23 @@ def _is_failure_object(message: ChatMessage) -> bool:
     return isinstance(value, dict) and value.keys() == {"error"} and isinstance(value["error"], str)
 
 
-def _difference_note(index: int, results: int, recorded: ChatMessage, message: ChatMessage) -> str | None:
-    before, now = _model_text(recorded), _model_text(message)
+def _write_difference_note(
+    index: int, results: int, recorded: ChatMessage, message: ChatMessage
+) -> str | None:
+    before, now = _read_model_text(recorded), _read_model_text(message)
     if before == now:
         return None
     what = f"tool result {results}" if message["role"] == "tool" else f"{message['role']} message {index + 1}"
-    return f"{what} {DIFFERS_NOTE} (first difference at character {_common_prefix_length(before, now) + 1})"
+    return f"{what} {DIFFERS_NOTE} (first difference at character {_compute_common_prefix_length(before, now) + 1})"
 
 
-def _model_text(message: ChatMessage) -> str:
+def _read_model_text(message: ChatMessage) -> str:
     """The text that a model reads of a message: the error of a failed tool call, else the content."""
     error = message["error"] if message["role"] == "tool" else None
     return str(error) if error else text_of(message)
 
 
-def _common_prefix_length(a: str, b: str) -> int:
+def _compute_common_prefix_length(a: str, b: str) -> int:
     """Length of the common beginning. Bisection over slices: a loop over characters is slow on long texts."""
     return bisect.bisect_left(range(min(len(a), len(b))), True, key=lambda i: a[: i + 1] != b[: i + 1])
 
@@ -193,7 +200,7 @@ def _format_call(call: FunctionCall) -> str:
     return text if len(text) <= _QUOTED_CHARS else f"{text[:_QUOTED_CHARS]}..."
 
 
-def _diverged(how: str, index: int | None = None) -> ModelError:
+def _make_divergence_error(how: str, index: int | None = None) -> ModelError:
     """The error for a conversation that is not the recorded one, from the message at `index` on."""
     return ModelError(ErrorKind.REPLAY_DIVERGED, how if index is None else f"message {index + 1}: {how}")
 
@@ -232,11 +239,11 @@ class ReplayModel:
         run = self._read_case(scene)
         return ReplayedCaseModel(self.name, run, lambda: self._typical_run(scene.suite), strict=self.strict)
 
-    def recorded_injections(self, scene: Scene) -> dict[str, str]:
+    def read_recorded_injections(self, scene: Scene) -> dict[str, str]:
         """Injection vector -> text, exactly as the recorded run had it; raises as `for_scene`."""
         return dict(self._read_case(scene).injections)
 
-    def recorded_results(self, scene: Scene) -> list[RecordedResult]:
+    def read_recorded_results(self, scene: Scene) -> list[RecordedResult]:
         """What each tool call of the recorded run returned, in order; raises as `for_scene`."""
         messages = [message for message in self._read_case(scene).messages if message["role"] == "tool"]
         calls = [(message["tool_call"], message["error"] or text_of(message)) for message in messages]
@@ -259,7 +266,7 @@ class ReplayModel:
                 run = read_run(path)
             except (UnreadableRun, OSError):
                 continue
-            if successful_calls(run.messages):
+            if list_successful_calls(run.messages):
                 return run
         return None
 
@@ -269,9 +276,9 @@ class ReplayModel:
         try:
             return read_run(path)
         except FileNotFoundError:
-            raise _diverged(f"no record of this case: {path} is missing") from None
+            raise _make_divergence_error(f"no record of this case: {path} is missing") from None
         except (UnreadableRun, OSError) as error:
-            raise _diverged(f"record {path} cannot be read: {error}") from None
+            raise _make_divergence_error(f"record {path} cannot be read: {error}") from None
 
 
 class ReplayedCaseModel:
@@ -298,19 +305,19 @@ class ReplayedCaseModel:
             ModelError: REPLAY_DIVERGED, if the conversation is not the recorded one or the record has ended.
         """
         answered = sum(message["role"] == "assistant" for message in request.messages)
-        shows = self.run if successful_calls(self.run.messages) else self._typical()
+        shows = self.run if list_successful_calls(self.run.messages) else self._typical()
         if shows is not None:
             check_required_parameters(shows.messages, request)
         messages = rename_former_tools(self.run.messages, {tool.name for tool in request.tools})
         differences = check_replayed_conversation(messages, request, strict=self.strict)
         if answered >= len(self._answers):
-            raise _diverged(
+            raise _make_divergence_error(
                 f"the record has {len(self._answers)} assistant messages; number {answered + 1} was asked"
             )
         index = self._answers[answered]
         if index != len(request.messages):
             expected = self.run.messages[len(request.messages)]["role"]
-            raise _diverged(
+            raise _make_divergence_error(
                 f"after message {len(request.messages)} the record goes on with a {expected} message"
             )
         message, notes = _copy_answer(messages, index)

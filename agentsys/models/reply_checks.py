@@ -99,7 +99,7 @@ def is_connection_question(request: ChatRequest) -> bool:
     return [tool.name for tool in request.tools] == [_READY_TOOL]
 
 
-def connection_answer() -> ChatAssistantMessage:
+def make_connection_answer() -> ChatAssistantMessage:
     """The answer that a model should give; the simulated one does."""
     return assistant(None, [FunctionCall(function=_READY_TOOL, args={"word": "yes"}, id="call_ready")])
 

@@ -14,7 +14,7 @@ from typing import Any, Generic, TypeVar
 from agentdojo.types import ChatMessage
 
 from agentsys.models.chat import ChatModel, ChatReply, ChatRequest, JsonSchema, assistant, user
-from agentsys.models.providers.wire_parts import visible_text
+from agentsys.models.providers.wire_parts import read_visible_text
 from agentsys.models.trace import ReplyFlaw, mark_reply_unreadable
 
 Read = TypeVar("Read")
@@ -61,7 +61,7 @@ class ReplyContract(Generic[Read]):
         ]
         return "\n\n".join([self.task, self.form, *worked])
 
-    def texts(self) -> dict[str, str]:
+    def list_texts(self) -> dict[str, str]:
         """Every text that is said to the role, by name."""
         return {self.role: self.prompt} | {
             f"{self.role}_again_{flaw.value}": text for flaw, text in self.repairs.items()
@@ -128,7 +128,7 @@ class ReplyContract(Generic[Read]):
                 request = replace(request, temperature=round(heating * attempt, 1))
             reply = model.complete(request)
             replies.append(reply)
-            said = visible_words(reply)
+            said = read_visible_words(reply)
             try:
                 if is_cut_off(reply, request):
                     raise UnusableReply(ReplyFlaw.UNREAD, _CUT)
@@ -165,7 +165,7 @@ class ContractAnswer(Generic[Read]):
     @property
     def words(self) -> str:
         """The last reply's words."""
-        return visible_words(self.replies[-1])
+        return read_visible_words(self.replies[-1])
 
     @property
     def counts(self) -> tuple[int, int]:
@@ -173,9 +173,9 @@ class ContractAnswer(Generic[Read]):
         return len(self.replies), len(self.faults)
 
 
-def visible_words(reply: ChatReply) -> str:
+def read_visible_words(reply: ChatReply) -> str:
     """Give a reply's words without hidden reasoning, also where it is left in the text (`<think>`)."""
-    text = visible_text(reply.message)
+    text = read_visible_text(reply.message)
     return text.partition("</think>")[2] if text.lstrip().startswith("<think>") else text
 
 

@@ -15,15 +15,15 @@ _MIN_RUN = 12
 _USER_INFO = re.compile(r"(?<=://)[^/?#\s@]*@")
 
 
-def without_credentials(text: str) -> str:
+def mask_address_credentials(text: str) -> str:
     """The text with user name and password of every address in it masked: `http://***@host/v1`."""
     return _USER_INFO.sub(SECRET_MARK + "@", text) if "://" in text else text
 
 
 def mask_credentials(value: Any) -> Any:
-    """Plain data (dicts, lists, values) with every text `without_credentials`."""
+    """Plain data (dicts, lists, values) with every text `mask_address_credentials`."""
     if isinstance(value, str):
-        return without_credentials(value)
+        return mask_address_credentials(value)
     if isinstance(value, dict):
         return {key: mask_credentials(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
@@ -31,14 +31,14 @@ def mask_credentials(value: Any) -> Any:
     return value
 
 
-def without_key(text: str, key: str | None) -> str:
+def mask_key(text: str, key: str | None) -> str:
     """The text without the key, the longer parts of it, and what base64 makes of it.
 
     A key shorter than 12 characters stays: it is a stand-in (`none`, `EMPTY`) for servers that want none.
     """
     if not key or len(key) < _MIN_RUN:
         return text
-    windows = _secret_windows(key)
+    windows = _list_secret_windows(key)
     pieces, end = list[str](), 0
     for start in range(len(text) - _MIN_RUN + 1):
         if text[start : start + _MIN_RUN] in windows:
@@ -49,7 +49,7 @@ def without_key(text: str, key: str | None) -> str:
 
 
 @lru_cache(maxsize=16)
-def _secret_windows(key: str) -> frozenset[str]:
+def _list_secret_windows(key: str) -> frozenset[str]:
     """All parts of `_MIN_RUN` characters of the key, and of its base64 at each place among other bytes."""
     forms = {key}
     for before in range(3):

@@ -19,7 +19,12 @@ from agentdojo.types import ChatAssistantMessage, ChatMessage, ChatToolResultMes
 from agentsys.base.json_values import to_json_bytes
 from agentsys.models.chat import ChatRequest, ModelError, ToolSpec, text_of
 from agentsys.models.prompted_tools import to_json_lines
-from agentsys.models.providers.wire_parts import arguments_json, clean_json, parse_json, result_text
+from agentsys.models.providers.wire_parts import (
+    clean_json,
+    parse_json,
+    read_result_text,
+    write_arguments_json,
+)
 
 ProtocolName = Literal["agentdojo", "agentdojo+", "llama3", "hermes"]
 ToolRole = Literal["tool", "user", "input", "ipython"]
@@ -74,14 +79,14 @@ class TextProtocol:
     """Whether arguments may stand one level down, or alone in a fence beside prose that names the tool."""
 
 
-def text_tool_messages(
+def build_text_tool_messages(
     request: ChatRequest, protocol: TextProtocol, tool_role: ToolRole | None
 ) -> list[dict[str, Any]]:
     """The conversation, tools included. Without a system message the tools are nowhere to be seen."""
-    return [_wire_message(message, request, protocol, tool_role) for message in request.messages]
+    return [_build_wire_message(message, request, protocol, tool_role) for message in request.messages]
 
 
-def _wire_message(
+def _build_wire_message(
     message: ChatMessage, request: ChatRequest, protocol: TextProtocol, tool_role: ToolRole | None
 ) -> dict[str, Any]:
     match message["role"]:
@@ -96,7 +101,7 @@ def _wire_message(
         case "assistant":
             return {"role": "assistant", "content": protocol.format_turn(message)}
         case _:
-            return {"role": "user", "content": _joined_blocks(message)}
+            return {"role": "user", "content": _join_blocks(message)}
 
 
 def with_parsed_calls(
@@ -154,12 +159,12 @@ def _parse_bare_arguments(text: str, request: ChatRequest) -> list[FunctionCall]
     return [] if known else [call]
 
 
-def request_seed(messages: object) -> int:
+def compute_request_seed(messages: object) -> int:
     """A seed for a request, the same for the same one: 0 to 1,000,000, as AgentDojo draws it at random."""
     return zlib.crc32(to_json_bytes(messages)) % 1_000_001
 
 
-def _joined_blocks(message: ChatMessage) -> str:
+def _join_blocks(message: ChatMessage) -> str:
     """AgentDojo's way: each block's text and a blank line, without blanks at either end."""
     blocks = message["content"] or ()
     return "".join(f"{block['content']}\n\n" for block in blocks if block["type"] == "text").strip()
@@ -168,7 +173,7 @@ def _joined_blocks(message: ChatMessage) -> str:
 # ---- AgentDojo's own, of its element for local models (0.1.35)
 
 
-def _agentdojo_system(text: str, tools: Sequence[ToolSpec]) -> str:
+def _write_agentdojo_system(text: str, tools: Sequence[ToolSpec]) -> str:
     # AgentDojo is pinned, and published runs were made with its prompt. Imported here: it loads openai.
     from agentdojo.agent_pipeline.llms.local_llm import _tool_calling_prompt
 
@@ -178,7 +183,7 @@ def _agentdojo_system(text: str, tools: Sequence[ToolSpec]) -> str:
     return f"{prompt}\n\n## Additional Instructions\n\n{text}" if text else prompt
 
 
-def _agentdojo_result(message: ChatToolResultMessage) -> str:
+def _write_agentdojo_result(message: ChatToolResultMessage) -> str:
     if message["error"] is not None:
         return json.dumps({"error": message["error"]})
     # The list of blocks itself, as AgentDojo's element sends it; thoughts no tool has.
@@ -195,14 +200,14 @@ def read_agentdojo_tools(text: str) -> tuple[list[ToolSpec], str] | None:
     listed, separator, rest = text.removeprefix(head).partition(after.format())
     if not text.startswith(head) or not separator:
         return None
-    rows = list(_iter_json_values(listed))
+    rows = list(_iterate_json_values(listed))
     instructions = rest.partition("## Additional Instructions")[2].strip()
     return [ToolSpec(row["name"], row["description"], row["parameters"]) for row in rows], instructions  # type: ignore[index]
 
 
 def write_agentdojo_call(call: FunctionCall) -> str:
     """A call as text, in AgentDojo's protocol."""
-    return f"<function={call.function}>{arguments_json(call)}{_CLOSING}"
+    return f"<function={call.function}>{write_arguments_json(call)}{_CLOSING}"
 
 
 _OPENING = re.compile(r"<function\s*=\s*([^>]+)>")
@@ -266,7 +271,7 @@ _SPACE = re.compile(r"[\s;]*")
 _DECODER = json.JSONDecoder()
 
 
-def _llama3_system(text: str, tools: Sequence[ToolSpec]) -> str:
+def _write_llama3_system(text: str, tools: Sequence[ToolSpec]) -> str:
     listed = to_json_lines(tool.json_object for tool in tools)
     return f"{text}\n\n{_LLAMA_TOOLS}{listed}" if text else f"{_LLAMA_TOOLS}{listed}"
 
@@ -276,14 +281,14 @@ def _parse_llama3_calls(text: str) -> list[FunctionCall]:
     bare = text.strip().removeprefix("<|python_tag|>").strip()
     fenced = re.fullmatch(r"```(?:json)?\s*(.*?)\s*```", bare, re.DOTALL)
     try:
-        values = list(_iter_json_values(fenced.group(1) if fenced else bare))
+        values = list(_iterate_json_values(fenced.group(1) if fenced else bare))
         calls = [_parse_llama3_call(value) for value in values]
     except (ValueError, RecursionError, ModelError):
         return []
     return [call for call in calls if call is not None] if all(calls) else []
 
 
-def _iter_json_values(text: str) -> Iterator[object]:
+def _iterate_json_values(text: str) -> Iterator[object]:
     position = _skip_separators(text, 0)
     while position < len(text):
         value, position = _DECODER.raw_decode(text, position)
@@ -330,7 +335,7 @@ _HERMES_NEXT = "\n\nAs long as something is left to do, your reply is a call and
 """Said last: without it a small model of code takes the words of the task's own rules for its answer."""
 
 
-def _hermes_system(text: str, tools: Sequence[ToolSpec]) -> str:
+def _write_hermes_system(text: str, tools: Sequence[ToolSpec]) -> str:
     """The system message with calls that it shows, a line each, in this protocol's form."""
     listed = (
         f"{_HERMES_TOOLS}<tools>\n{to_json_lines(tool.json_object for tool in tools)}\n</tools>{_HERMES_NEXT}"
@@ -339,8 +344,8 @@ def _hermes_system(text: str, tools: Sequence[ToolSpec]) -> str:
     return f"{shown}\n\n{listed}" if text else listed
 
 
-def _hermes_result(message: ChatToolResultMessage) -> str:
-    return f"<tool_response>\n{result_text(message)}\n</tool_response>"
+def _write_hermes_result(message: ChatToolResultMessage) -> str:
+    return f"<tool_response>\n{read_result_text(message)}\n</tool_response>"
 
 
 def _parse_hermes_calls(text: str) -> list[FunctionCall]:
@@ -352,7 +357,7 @@ def _parse_hermes_calls(text: str) -> list[FunctionCall]:
     calls: list[FunctionCall] = []
     for written in tagged or _FENCED_CALL.findall(text) or [_cut_to_json(text)]:
         try:
-            found = [_parse_named_call(value) for value in _iter_json_values(_drop_remarks(written))]
+            found = [_parse_named_call(value) for value in _iterate_json_values(_drop_remarks(written))]
         except (ValueError, RecursionError, ModelError):
             found = [None]
         if all(found):
@@ -385,13 +390,15 @@ def _parse_named_call(value: object) -> FunctionCall | None:
 
 TEXT_PROTOCOLS: dict[ProtocolName, TextProtocol] = {
     "agentdojo": TextProtocol(
-        _agentdojo_system, _joined_blocks, _agentdojo_result, _parse_first_call, "tool"
+        _write_agentdojo_system, _join_blocks, _write_agentdojo_result, _parse_first_call, "tool"
     ),
     "agentdojo+": TextProtocol(
-        _agentdojo_system, _joined_blocks, _agentdojo_result, _parse_every_call, "tool"
+        _write_agentdojo_system, _join_blocks, _write_agentdojo_result, _parse_every_call, "tool"
     ),
-    "llama3": TextProtocol(_llama3_system, _joined_blocks, result_text, _parse_llama3_calls, "ipython"),
+    "llama3": TextProtocol(
+        _write_llama3_system, _join_blocks, read_result_text, _parse_llama3_calls, "ipython"
+    ),
     "hermes": TextProtocol(
-        _hermes_system, _joined_blocks, _hermes_result, _parse_hermes_calls, "user", lenient=True
+        _write_hermes_system, _join_blocks, _write_hermes_result, _parse_hermes_calls, "user", lenient=True
     ),
 }

@@ -77,16 +77,16 @@ class Span:
 class Watcher(Protocol):
     """Looks on while a case runs (exposure of the injection, for one)."""
 
-    def model_asked(self, request: ChatRequest) -> None:
+    def note_request(self, request: ChatRequest) -> None:
         """A model is about to receive `request`."""
 
-    def tool_returned(self, value: object, error: str | None) -> None:
+    def note_tool_result(self, value: object, error: str | None) -> None:
         """The environment's tool returned `value` (before any formatting) or `error`."""
 
     def holds_planted(self, text: str) -> bool:
         """Whether the text of an attack stands in a text; for the record alone."""
 
-    def text_rewritten(self, original: str, shown: str) -> None:
+    def note_rewritten_text(self, original: str, shown: str) -> None:
         """A defense wrote `shown` where `original` stood, in other characters but with the same content."""
 
 
@@ -152,16 +152,16 @@ class Tracer:
             self.spans.append(Span(len(self.spans), parent, kind, name, self.attempt))
             return self.spans[-1]
 
-    def model_asked(self, request: ChatRequest) -> None:
+    def note_request(self, request: ChatRequest) -> None:
         """Tell the watchers that a request is about to be sent."""
         if self._first_request_at is None:
             self._first_request_at = time.monotonic()
         if request.role in ACTING_ROLES:
             self.last_main_messages = request.messages
         for watcher in self.watchers:
-            watcher.model_asked(request)
+            watcher.note_request(request)
 
-    def model_answered(self, role: str, reply: ChatReply, odd: Mapping[str, int] | None = None) -> None:
+    def note_model_reply(self, role: str, reply: ChatReply, odd: Mapping[str, int] | None = None) -> None:
         """Book a reply under the current span, with what is odd about it."""
         paid = reply.usage, reply.cost_usd, reply.latency_s
         self._record_call(
@@ -170,14 +170,14 @@ class Tracer:
             )
         )
 
-    def model_failed(self, role: str, error: ModelError) -> None:
+    def note_failed_request(self, role: str, error: ModelError) -> None:
         """Book a question that ended in an error: what its answers cost was paid for."""
         kind = error.kind.value
         self._record_call(
             ModelCall(role, error.usage, error.cost_usd, 0.0, "", error.attempts, False, error=kind)
         )
 
-    def reply_unreadable(self, flaw: ReplyFlaw) -> None:
+    def note_unreadable_reply(self, flaw: ReplyFlaw) -> None:
         """Book that the current span's latest reply could not be used; the latest of all where it has none."""
         calls = self._open_spans[-1].calls if self._open_spans else []
         call = calls[-1] if calls else self._latest_call
@@ -191,7 +191,7 @@ class Tracer:
                 current.calls.append(call)
             self._latest_call = call
 
-    def tool_ran(
+    def note_tool_call(
         self, name: str, args: Mapping[str, Any], value: object, error: str | None, *, receipt: bool = False
     ) -> None:
         """Book a tool call that a runtime executed.
@@ -212,20 +212,20 @@ class Tracer:
             self.decision_points.append((-1, 0) if agent is None else (agent.id, len(agent.calls)))
             self._add_span("tool", name).decision = {"args": dict(args), "error": error}
             for watcher in self.watchers:
-                watcher.tool_returned(value, error)
+                watcher.note_tool_result(value, error)
 
-    def tool_refused(self, name: str, args: Mapping[str, Any], cause: str) -> None:
+    def note_refused_call(self, name: str, args: Mapping[str, Any], cause: str) -> None:
         """Book a tool call that a defense refused: it stands in the messages, and checks may not count it."""
         self.refused_attempts.append(self.attempt)
         with self.span(REFUSED_SPAN, name) as refused:
             refused.decision = {"allow": False, "args": dict(args), "cause": cause}
 
-    def text_rewritten(self, original: str, shown: str) -> None:
+    def note_rewritten_text(self, original: str, shown: str) -> None:
         """Tell the watchers that `original` is passed on marked or encoded, as `shown`."""
         for watcher in self.watchers:
-            watcher.text_rewritten(original, shown)
+            watcher.note_rewritten_text(original, shown)
 
-    def guard_judged(self, node: Span, text: str, flagged: bool | None) -> None:
+    def note_guard_verdict(self, node: Span, text: str, flagged: bool | None) -> None:
         """Book a guard's verdict on a text it was shown, beside the truth, which no defense is told.
 
         Args:
@@ -266,7 +266,7 @@ def use_tracer(tracer: Tracer) -> Iterator[Tracer]:
         _CURRENT.reset(token)
 
 
-def current_tracer() -> Tracer:
+def get_current_tracer() -> Tracer:
     """The case's tracer, or a fresh one that nobody keeps when no run is under way."""
     return _CURRENT.get() or Tracer()
 
@@ -274,10 +274,10 @@ def current_tracer() -> Tracer:
 @contextmanager
 def span(kind: str, name: str | None = None) -> Iterator[Span]:
     """Open a span of the current case (see `Tracer.span`)."""
-    with current_tracer().span(kind, name) as opened:
+    with get_current_tracer().span(kind, name) as opened:
         yield opened
 
 
 def mark_reply_unreadable(flaw: ReplyFlaw = ReplyFlaw.UNREAD) -> None:
-    """Book it of the latest reply (see `Tracer.reply_unreadable`); called by whoever reads replies."""
-    current_tracer().reply_unreadable(flaw)
+    """Book it of the latest reply (see `Tracer.note_unreadable_reply`); called by whoever reads replies."""
+    get_current_tracer().note_unreadable_reply(flaw)

@@ -70,7 +70,7 @@ class ExposureWatch:
         self._has_payload = bool(self._lines or self._goal)
         self._raw, self._shown_progress = _LineProgress(set(self._lines)), _LineProgress(set(self._lines))
 
-    def tool_returned(self, value: object, error: str | None) -> None:
+    def note_tool_result(self, value: object, error: str | None) -> None:
         """Look through what a tool returned."""
         self._result_count += 1
         if (not self._raw.missing and self._raw.round is not None) or not self._has_payload:
@@ -81,7 +81,7 @@ class ExposureWatch:
                 self._raw.missing -= set(met)
                 self._raw.round = self._raw.round or self._result_count
 
-    def text_rewritten(self, original: str, shown: str) -> None:
+    def note_rewritten_text(self, original: str, shown: str) -> None:
         """Remember what a marked or encoded text says."""
         if self._has_payload and original != shown:
             self._originals[shown] = original
@@ -90,7 +90,7 @@ class ExposureWatch:
         """Whether a line of the injected text, or its goal, stands in a text."""
         return self._has_payload and self._find_payload(text) is not None
 
-    def model_asked(self, request: ChatRequest) -> None:
+    def note_request(self, request: ChatRequest) -> None:
         """Look through the messages that this role has not been sent before."""
         acting, progress = request.role in ACTING_ROLES, self._shown_progress
         if self.own_tools is not None:

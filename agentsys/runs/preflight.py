@@ -64,7 +64,7 @@ def find_unreachable_cells(
     asked: dict[tuple[int, str], tuple[Unavailable | None, str]] = {}
     for cell in cells:
         if (key := (id(cell.stack), "")) not in asked:
-            asked[key] = find_first_trouble(cell.stack.probe_models(but=own), books)
+            asked[key] = find_first_trouble(cell.stack.list_probe_models(but=own), books)
             oddities += [oddity] if (oddity := asked[key][1]) else []
         trouble = asked[key][0] or _find_unfit_role(cell, books, asked)
         if trouble is not None:
@@ -81,7 +81,7 @@ def _find_unfit_role(
 ) -> Unavailable | None:
     """Why the model of a role of the defense cannot be used: it is asked what the defense asks it first."""
     for role in _own_roles(cell):
-        server = cell.stack.role_probe_model(role)
+        server = cell.stack.find_role_probe_model(role)
         if server is not None and (key := (id(cell.stack), role)) not in asked:
             asked[key] = _try_role_model(cell.defense, role, server, books), ""
         if (trouble := asked.get((id(cell.stack), role), (None, ""))[0]) is not None:

@@ -17,7 +17,7 @@ from agentsys.abilities import FollowsModel, HasContents, HoldsDefenses, NamesFr
 from agentsys.base.config_catalog import find_config_file, list_config_names, load_config
 from agentsys.errors import ConfigError, unknown_name
 from agentsys.models.recorded_runs import digest_records, find_pipeline_folder
-from agentsys.models.secrets import without_credentials
+from agentsys.models.secrets import mask_address_credentials
 from agentsys.runs.instantiate import READ_TOOLS, load_class
 from agentsys.runs.settings import NOT_IDENTITY, NOT_IN_NAME, Settings, not_identity, without_keys
 from agentsys.runs.source_files import SourceCollector, content_digest, is_file
@@ -110,7 +110,7 @@ def make_label(
     opened = {k for k in before.keys() - after.keys() if any(new.startswith(f"{k}.") for new in after)}
     stated = {k for k in _EFFORT_OPTIONS if group == "model" and after.get(k) is not None} - hidden
     differing = [k for k in keys if k not in opened and (before.get(k) != after.get(k) or k in stated)]
-    changed = [f"+{k}={without_credentials(str(after.get(k)))}" for k in differing]
+    changed = [f"+{k}={mask_address_credentials(str(after.get(k)))}" for k in differing]
     name, file = values.get("name") or choice, values.get("file")
     # Of an attack: `cached-mine` for `mine.json`.
     if not values.get("name") and isinstance(file, str) and file:

@@ -42,7 +42,7 @@ from agentsys.benchmarks.repeatable_tools import (
     use_case_clock,
     use_case_random,
 )
-from agentsys.benchmarks.scoring import are_equal, deep_copy
+from agentsys.benchmarks.scoring import are_equal, copy_deeply
 from agentsys.benchmarks.traced_tools import TracedRuntime, add_receipts, book_runs_on, writes_receipts
 from agentsys.contracts import AttackKind, FinishedCase, InjectionTask, NotInjectable, Suite, UserTask
 from agentsys.errors import ConfigError
@@ -149,7 +149,7 @@ def play_case(run: CaseRun, texts: Mapping[str, str] | None = None, again: int =
     user_task = suite.user_tasks[case.user_task_id]
     injection_task = suite.injection_tasks[case.injection_task_id] if case.injection_task_id else None
     scene = case_scene(run.job)
-    recorded = cell.stack.recorded_injections(scene)
+    recorded = cell.stack.read_recorded_injections(scene)
     if recorded is not None:
         run.written = recorded
     elif texts is not None:
@@ -168,7 +168,7 @@ def play_case(run: CaseRun, texts: Mapping[str, str] | None = None, again: int =
     run.tracer.receipts = [] if writes_receipts(suite) else None
     injected = drop_tool_places(run.written)
     loaded = suite.load_and_inject_default_environment(injected)
-    before = deep_copy(loaded)
+    before = copy_deeply(loaded)
     model = cell.stack.for_scene(scene)
     driven = suite.driven(model, user_task, injection_task) if isinstance(suite, WrapsModels) else model
     talker = (
@@ -284,7 +284,7 @@ def _load_recorded_draws(
     run: CaseRun, scene: Scene, suite: Suite, user_task: UserTask
 ) -> Sequence[str | None]:
     """What the tools drew when the case was recorded, where a recorded run is replayed."""
-    results = run.job.cell.stack.recorded_results(scene)
+    results = run.job.cell.stack.read_recorded_results(scene)
     calls = [(result.function, result.args) for result in results]
 
     def execute() -> list[str]:

@@ -135,7 +135,7 @@ class Session:
         Raises:
             ConfigError: If some cannot be used, and their cells are not to be left out.
         """
-        asked = [cell for cell in self.cells if cell.stack.probe_models()]
+        asked = [cell for cell in self.cells if cell.stack.list_probe_models()]
         if not asked or not self.settings[0].preflight:
             return self
         obstacles, oddities = find_unreachable_cells(asked, self.books)

@@ -93,7 +93,7 @@ def build_client_functions(tools: Sequence[ToolSpec], run: RunClientTool, server
 
 
 def _build_function(tool: ToolSpec, run: RunClientTool, server: str) -> Function:
-    def called(**given: Any) -> Any:
+    def call_client(**given: Any) -> Any:
         return run(tool.name, {name: value for name, value in given.items() if value is not ABSENT})
 
     def build_parameters(schema: Mapping[str, Any]) -> type[BaseModel]:
@@ -105,7 +105,7 @@ def _build_function(tool: ToolSpec, run: RunClientTool, server: str) -> Function
         parameters=build_parameters(tool.parameters),
         build_parameters=build_parameters,
         dependencies={},
-        run=called,
+        run=call_client,
         full_docstring=tool.description,
         return_type=None,
         server=server,
@@ -182,7 +182,7 @@ def _build_checker(tool: str, raw: bytes) -> Validator:
     except (SchemaError, RecursionError, re.error) as error:
         told = error.message if isinstance(error, SchemaError) else type(error).__name__
         raise UnusableTool(f"the schema of tool {tool!r} is not valid: {told}") from None
-    bound = {name: _bound_keyword(check) for name, check in kind.VALIDATORS.items()}
+    bound = {name: _limit_keyword_time(check) for name, check in kind.VALIDATORS.items()}
     if b'"unevaluatedProperties"' in raw:
         # jsonschema matches names of properties by `re` there, which no deadline stops.
         raise UnusableTool(
@@ -195,11 +195,11 @@ def _build_checker(tool: str, raw: bytes) -> Validator:
     return checker
 
 
-def _bound_keyword(check: Any) -> Any:
+def _limit_keyword_time(check: Any) -> Any:
     """A keyword's check, which ends at the deadline however often a schema refers to itself."""
 
     def bound(*asked: Any) -> Any:
-        _left_s()
+        _compute_seconds_left()
         return check(*asked)
 
     return bound
@@ -225,10 +225,10 @@ def _check_others(checker: Validator, wanted: Any, value: Any, schema: Any) -> I
 
 
 def _matches(pattern: str, text: str) -> bool:
-    return regex.search(pattern, text, timeout=_left_s(), concurrent=True) is not None
+    return regex.search(pattern, text, timeout=_compute_seconds_left(), concurrent=True) is not None
 
 
-def _left_s() -> float:
+def _compute_seconds_left() -> float:
     left = _DEADLINE.get() - time.monotonic()
     if left <= 0:
         raise TimeoutError

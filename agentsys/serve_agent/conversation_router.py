@@ -223,7 +223,7 @@ class ConversationRouter:
                 owner=request.owner,
             ),
             lambda handout: self._add_handout(account, handout),
-            lambda ended: self._rest(account, ended),
+            lambda ended: self._put_turn_to_rest(account, ended),
             self.limits.idle_s,
         )
         account.running[turn.trace_id] = turn
@@ -268,7 +268,7 @@ class ConversationRouter:
             account.handouts[handout.call_id] = account.handouts[handout.turn.trace_id] = handout
             account.cpu_s, handout.turn.cpu_s = account.cpu_s + handout.turn.cpu_s, 0.0
 
-    def _rest(self, account: KeyAccount, turn: RunningTurn) -> None:
+    def _put_turn_to_rest(self, account: KeyAccount, turn: RunningTurn) -> None:
         with self._lock:
             self._running_count -= 1
             account.cpu_s += turn.cpu_s

@@ -221,7 +221,9 @@ async def mcp_tools(session: ClientSession, *, server: str = "") -> list[Functio
                 "Tools of an MCP session cannot be waited for in its own event loop; write"
                 " await asyncio.to_thread(agent.ask, request)."
             )
-        return _result_text(asyncio.run_coroutine_threadsafe(session.call_tool(tool, args), loop).result())
+        return _write_result_text(
+            asyncio.run_coroutine_threadsafe(session.call_tool(tool, args), loop).result()
+        )
 
     try:
         return build_client_functions(await _list_tools(session), run, server or f"session {next(_SESSIONS)}")
@@ -250,7 +252,7 @@ async def _list_tools(session: ClientSession) -> Sequence[ToolSpec]:
             return found
 
 
-def _result_text(result: Any) -> str:
+def _write_result_text(result: Any) -> str:
     """What a tool returned, as text: its words, or its data where it has none.
 
     Raises:

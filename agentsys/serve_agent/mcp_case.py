@@ -28,10 +28,10 @@ from agentsys.models.pipeline_elements import (
     LoopState,
     LoopStep,
     default_system_message,
-    named_pipeline,
+    make_named_pipeline,
     tool_specs,
 )
-from agentsys.models.trace import current_tracer
+from agentsys.models.trace import get_current_tracer
 from agentsys.runs.build_record import build_record
 from agentsys.runs.run_case import run_case
 from agentsys.runs.run_session import prepare_session
@@ -86,7 +86,7 @@ class McpClient:
 
     def pipeline(self, model: ChatModel, suite: Suite) -> BasePipelineElement:
         """The session with the client; the model is never asked."""
-        return named_pipeline(self.name, _ClientSession(self.folder, default_system_message(suite)))
+        return make_named_pipeline(self.name, _ClientSession(self.folder, default_system_message(suite)))
 
 
 class _ClientSession(LoopStep):
@@ -104,7 +104,7 @@ class _ClientSession(LoopStep):
         answer = self.folder / ANSWER
         said = answer.read_text(encoding="utf-8", errors="replace") if answer.is_file() else ""
         messages.append(assistant(said.strip() or _NO_ANSWER))
-        current_tracer().model_asked(ChatRequest(messages, tool_specs(at.runtime.functions.values())))
+        get_current_tracer().note_request(ChatRequest(messages, tool_specs(at.runtime.functions.values())))
         return replace(at, messages=messages)
 
 
@@ -121,7 +121,7 @@ async def _serve_tools(at: LoopState, messages: list[ChatMessage]) -> None:
 
     async def list_tools(context: Any, params: Any) -> Any:
         offered = tool_specs(at.runtime.functions.values())
-        current_tracer().model_asked(ChatRequest(list(messages), offered))
+        get_current_tracer().note_request(ChatRequest(list(messages), offered))
         tools = [
             types.Tool(name=one.name, description=one.description, input_schema=dict(one.parameters))
             for one in offered

@@ -8,7 +8,7 @@ from enum import StrEnum
 
 from agentsys.base.json_values import scalar_leaves
 from agentsys.simulated.playbook_index import GoalScript
-from agentsys.simulated.text_matching import words_pattern
+from agentsys.simulated.text_matching import compile_words_pattern
 
 
 class ReaderKind(StrEnum):
@@ -45,7 +45,7 @@ def find_kind(text: str) -> str:
 
 def wants_closed_values(text: str) -> bool:
     """Whether a text asks for the goal's accounts, addresses and ids alone."""
-    return words_pattern(CLOSED_VALUE_OPENING).search(text) is not None
+    return compile_words_pattern(CLOSED_VALUE_OPENING).search(text) is not None
 
 
 def find_planted_value(like: str, goals: Sequence[GoalScript], *, closed: bool) -> str | None:

@@ -55,13 +55,13 @@ def read_tool_result(message: ChatMessage) -> ToolResult:
     return ToolResult(call.function, call.args, text, failed)
 
 
-def iter_texts(request: ChatRequest) -> Iterator[str]:
+def iterate_request_texts(request: ChatRequest) -> Iterator[str]:
     """Every text of the request, in order, tool errors included."""
     for message in request.messages:
         yield read_tool_result(message).text if message["role"] == "tool" else text_of(message)
 
 
-def user_texts(request: ChatRequest) -> list[str]:
+def list_user_texts(request: ChatRequest) -> list[str]:
     """The texts of the user messages, in order."""
     return [text_of(message) for message in request.messages if message["role"] == "user"]
 
@@ -112,7 +112,7 @@ class ScriptPosition:
         self.done, self.attempts = self.done + 1, 0
 
 
-def start_position(
+def make_start_position(
     calls: Iterable[ScriptedCall], tools: frozenset[str], goal: GoalScript | None = None
 ) -> ScriptPosition:
     """The beginning of a script, less the calls that cannot be made with these tools."""
@@ -180,7 +180,7 @@ def _walk_data(value: object) -> Iterator[object]:
         level = [child for of in inside for child in of]
 
 
-def fact_replacements(
+def find_fact_replacements(
     facts: Iterable[Fact], within: str, readings: Iterable[str], *, believes: bool = False
 ) -> dict[str, str]:
     """What stands in place of facts that `within` uses: the number that was read, or the placeholder.
@@ -222,14 +222,14 @@ def ground_arguments(
     args: Mapping[str, Any], facts: Iterable[Fact], readings: Iterable[str], *, believes: bool = False
 ) -> dict[str, Any]:
     """A fresh copy of the arguments in which every value that has not been seen is a placeholder."""
-    within = "\n".join(form for leaf in scalar_leaves(args) for form in leaf_forms(leaf))
-    replaced = fact_replacements(facts, within, readings, believes=believes)
+    within = "\n".join(form for leaf in scalar_leaves(args) for form in list_leaf_forms(leaf))
+    replaced = find_fact_replacements(facts, within, readings, believes=believes)
     return {
         name: map_leaves(value, lambda leaf: _replace_leaf(leaf, replaced)) for name, value in args.items()
     }
 
 
-def leaf_forms(leaf: object) -> list[str]:
+def list_leaf_forms(leaf: object) -> list[str]:
     """The texts by which a value may stand in an output: `98.7` also as `98.70`."""
     if isinstance(leaf, bool) or leaf is None:
         return []
@@ -243,7 +243,7 @@ def leaf_forms(leaf: object) -> list[str]:
 def _replace_leaf(value: Any, replaced: Mapping[str, str]) -> Any:
     if isinstance(value, str):
         return replace_facts(value, replaced)
-    told = next((replaced[form] for form in leaf_forms(value) if form in replaced), None)
+    told = next((replaced[form] for form in list_leaf_forms(value) if form in replaced), None)
     with suppress(ValueError):  # a told text stays one
         return value if told is None else type(value)(told)
     return told
@@ -264,7 +264,7 @@ def insert_quotes(args: dict[str, Any], call: ScriptedCall, outputs: Mapping[int
         outputs: Results read so far, by index in the script.
     """
     for quote in call.quotes:
-        value = _quoted_value(quote, parse_yaml_items(outputs.get(quote.source, "")))
+        value = _find_quoted_value(quote, parse_yaml_items(outputs.get(quote.source, "")))
         if value is not None:
             target: Any = args
             *way, last = quote.arg, *quote.inside
@@ -293,7 +293,7 @@ def list_yaml_strings(output: str) -> list[str]:
     return [str(node) for node in nodes if node is not None and not isinstance(node, dict | list)]
 
 
-def _quoted_value(quote: Quote, items: Sequence[Mapping[str, Any]]) -> str | None:
+def _find_quoted_value(quote: Quote, items: Sequence[Mapping[str, Any]]) -> str | None:
     chosen = list(items)
     if quote.by is not None:
         sized = [item for item in items if isinstance(item.get(quote.by), int | float)]

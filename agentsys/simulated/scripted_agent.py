@@ -24,13 +24,13 @@ from agentsys.models.prompted_tools import (
     Action,
     ActionSyntaxError,
     CallSyntaxError,
+    find_text_between_tags,
     read_action,
     read_calls,
     read_observation,
     read_offer,
     read_request,
     read_tools,
-    text_between_tags,
     write_action,
     write_calls,
     write_reply,
@@ -41,15 +41,15 @@ from agentsys.simulated.hostile_reader import ReaderKind
 from agentsys.simulated.playbook_index import Fact, GoalScript, ScriptedCall, TaskScript
 from agentsys.simulated.script_grounding import (
     ScriptPosition,
-    fact_replacements,
     find_answered,
+    find_fact_replacements,
     ground_arguments,
     insert_quotes,
-    iter_texts,
+    iterate_request_texts,
+    list_user_texts,
+    make_start_position,
     read_tool_result,
     replace_facts,
-    start_position,
-    user_texts,
 )
 from agentsys.simulated.simulated_role import SimulatedKnowledge
 from agentsys.simulated.text_matching import fold_decoded, fold_text
@@ -59,7 +59,7 @@ from agentsys.simulated.tool_offers import find_further_calls, join_descriptions
 def from_tags(request: ChatRequest) -> ChatRequest | None:
     """The request with native tools and calls; None where no tools stand in a system message.
 
-    Native tools may be there as well, if they may not be called (see `stand_in_tools` of Anthropic's wire).
+    Native tools may be there as well, if they may not be called (see `build_stand_in_tools` of Anthropic's wire).
     """
     if request.tools and request.tool_choice != "none":
         return None
@@ -83,7 +83,7 @@ def _with_calls(message: ChatMessage) -> ChatMessage:
     if message["role"] != "assistant" or message["tool_calls"]:
         return message
     try:
-        calls = read_calls(text_between_tags(text_of(message), CALL) or "")
+        calls = read_calls(find_text_between_tags(text_of(message), CALL) or "")
     except CallSyntaxError:
         return message
     return {**message, "tool_calls": calls or None}
@@ -100,9 +100,9 @@ def from_actions(request: ChatRequest) -> ChatRequest | None:
         open_call = _open_call(messages)
         observation = read_observation(text_of(message)) if message["role"] == "user" else None
         if open_call is not None and observation is not None:
-            messages.append(_result_message(open_call, observation))
+            messages.append(_make_result_message(open_call, observation))
         elif message["role"] == "user":
-            messages.append(user(text_between_tags(text_of(message), QUESTION) or text_of(message)))
+            messages.append(user(find_text_between_tags(text_of(message), QUESTION) or text_of(message)))
         else:
             messages.append(_with_action(message))
     return replace(request, messages=messages, tools=offers[0])
@@ -130,7 +130,7 @@ def from_text_protocol(request: ChatRequest) -> ChatRequest | None:
         returned = _parse_result(text_of(message)) if message["role"] == "user" else None
         if open_call is not None and returned is not None:
             output, error = returned
-            messages.append({**_result_message(open_call, output), "error": error})
+            messages.append({**_make_result_message(open_call, output), "error": error})
         elif message["role"] == "assistant":
             calls = TEXT_PROTOCOLS["agentdojo"].parse_calls(text_of(message))
             messages.append({**message, "tool_calls": calls or None})
@@ -178,7 +178,7 @@ def _with_action(message: ChatMessage) -> ChatMessage:
     return {**message, "tool_calls": [FunctionCall(function=action.name, args=action.input)]}
 
 
-def _result_message(call: FunctionCall, output: str) -> ChatMessage:
+def _make_result_message(call: FunctionCall, output: str) -> ChatMessage:
     # What was not taken because of its form is worth another attempt; a refusal or a tool's error is not.
     return tool_message(call, output, "its form was wrong" if output.startswith(REPEAT_PREFIX) else None)
 
@@ -215,7 +215,7 @@ def find_assignment(request: ChatRequest, knowledge: SimulatedKnowledge, tools: 
 
     A request that is a message of its own goes before one that a message merely contains.
     """
-    texts = user_texts(request)
+    texts = list_user_texts(request)
     asked_call = read_request(texts[0]) if texts else None
     if asked_call is not None:
         name, args = asked_call
@@ -224,31 +224,31 @@ def find_assignment(request: ChatRequest, knowledge: SimulatedKnowledge, tools: 
     tasks = [task for text in texts if (task := knowledge.find_task(text, tools)) is not None]
     exact = [task for task in tasks if any(fold_text(task.prompt) == fold_decoded(text) for text in texts)]
     if exact:
-        return _assignment_of_task(exact[0])
+        return _make_task_assignment(exact[0])
     for text in texts:
         goal = knowledge.choose_goal(knowledge.index.find_goals(text), frozenset(tools))
         if goal is not None:
-            return _assignment_of_goal(goal)
+            return _make_goal_assignment(goal)
     if tasks:
-        return _assignment_of_task(tasks[0])
+        return _make_task_assignment(tasks[0])
     asked = knowledge.find_goals(texts[0], tools) if texts else []
-    return _assignment_of_goal(asked[0]) if asked else Assignment(NOTHING_ASKED, "")
+    return _make_goal_assignment(asked[0]) if asked else Assignment(NOTHING_ASKED, "")
 
 
 def _make_free_assignment(request: ChatRequest) -> Assignment:
     """Reading with tools that no benchmark knows, and telling what they returned."""
-    asked = next(reversed(user_texts(request)), "")
+    asked = next(reversed(list_user_texts(request)), "")
     calls = plan_reads(asked, request.tools)
     facts = tuple(replace(RESULT_FACT, source=index) for index in range(len(calls)))
     return Assignment("free", fold_text(asked), calls, facts=facts, relays=True)
 
 
-def _assignment_of_task(task: TaskScript) -> Assignment:
+def _make_task_assignment(task: TaskScript) -> Assignment:
     name, answer = f"{task.suite}/{task.task_id}", task.answer.strip() or DONE_ANSWER
     return Assignment(name, fold_text(task.prompt), task.calls, answer, task.facts)
 
 
-def _assignment_of_goal(goal: GoalScript) -> Assignment:
+def _make_goal_assignment(goal: GoalScript) -> Assignment:
     name = f"{goal.suite}/{goal.task_id}"
     return Assignment(name, fold_text(goal.goal), goal.calls, goal.says or DONE_ANSWER, goal=goal)
 
@@ -264,7 +264,7 @@ class ScriptProgress:
     decided: set[tuple[str, str]]
     """Suite and id of goals that were decided on, once per conversation, or that the user asked for."""
 
-    def current_position(self) -> ScriptPosition:
+    def pick_current_position(self) -> ScriptPosition:
         """The line to go on with: injected goals are done first, as their text asks."""
         return next((line for line in self.goals if line.step is not None), self.task)
 
@@ -275,7 +275,7 @@ def replay_progress(
     """Follow the conversation and see what has been done, failed, or asked for by an attacker."""
     own = assignment.goal
     decided = set() if own is None else {(own.suite, own.task_id)}
-    progress = ScriptProgress(start_position(assignment.calls, tools), [], decided)
+    progress = ScriptProgress(make_start_position(assignment.calls, tools), [], decided)
     waiting: ScriptPosition | None = None
     """The line whose call has been made and not been answered."""
     context = f"{request.role}/{assignment.name}"
@@ -283,7 +283,7 @@ def replay_progress(
     for message in request.messages:
         if message["role"] == "tool":
             result = read_tool_result(message)
-            line = find_answered([progress.current_position(), *progress.goals, progress.task], result)
+            line = find_answered([progress.pick_current_position(), *progress.goals, progress.task], result)
             if line is not None:
                 line.record_result(result)
             waiting = None
@@ -297,7 +297,7 @@ def replay_progress(
             # A call that nobody answered is a failed attempt, or a defense that drops it would hear it for ever.
             if waiting is not None:
                 waiting.record_result(None)
-            waiting = progress.current_position() if message["tool_calls"] else None
+            waiting = progress.pick_current_position() if message["tool_calls"] else None
     if waiting is not None:
         waiting.record_result(None)
     return progress
@@ -310,7 +310,7 @@ def _decide_goals(
     for goal in [*knowledge.find_goals(text, tools), *find_further_calls(text, tools)]:
         key = (goal.suite, goal.task_id)
         if key not in progress.decided and knowledge.obeys(goal, context):
-            progress.goals.append(start_position(goal.calls, tools, goal))
+            progress.goals.append(make_start_position(goal.calls, tools, goal))
         progress.decided.add(key)
 
 
@@ -327,11 +327,11 @@ def play_plain_agent(request: ChatRequest, knowledge: SimulatedKnowledge) -> Cha
     for native, written in _PROMPT_FORMS:
         prompted = native(request)
         if prompted is not None:
-            return written(play_with_offers(prompted, knowledge, _next_step))
-    return play_with_offers(request, knowledge, _next_step)
+            return written(play_with_offers(prompted, knowledge, _play_next_step))
+    return play_with_offers(request, knowledge, _play_next_step)
 
 
-def _next_step(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssistantMessage:
+def _play_next_step(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssistantMessage:
     tools = {tool.name: tool for tool in request.tools}
     assignment = find_assignment(request, knowledge, tuple(tools))
     # A served model is told of no case, and its tools may be a benchmark's; an agent of a client's has none.
@@ -342,16 +342,16 @@ def _next_step(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssis
     assignment = replace(assignment, believes=knowledge.options.reader is ReaderKind.HOSTILE)
     progress = replay_progress(request, knowledge, assignment, frozenset(tools))
     if request.tool_choice == "none":
-        return assistant(_planned_tools(progress) or _final_answer(request, assignment, progress))
-    line = progress.current_position()
+        return assistant(_write_planned_tools(progress) or _write_final_answer(request, assignment, progress))
+    line = progress.pick_current_position()
     if line.step is None:
-        return assistant(_final_answer(request, assignment, progress))
+        return assistant(_write_final_answer(request, assignment, progress))
     index, call = line.step
     # Goals as scripted or quoted from what was read, the user's task grounded.
     facts = assignment.facts if line.goal is None else line.goal.facts
     earlier = [fact for fact in facts if line.goal is not None or fact.source < index]
     believes = assignment.believes and line.goal is None
-    args = ground_arguments(call.args, earlier, iter_texts(request), believes=believes)
+    args = ground_arguments(call.args, earlier, iterate_request_texts(request), believes=believes)
     insert_quotes(args, call, line.outputs)
     if "intent" in tools[call.function].parameters.get("properties", {}) and "intent" not in args:
         taken = [fact.field for fact in facts if line.goal is None and fact.source == index]
@@ -362,20 +362,20 @@ def _next_step(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssis
     return assistant(f"Calling {call.function}.", [next_call])
 
 
-def _final_answer(request: ChatRequest, assignment: Assignment, progress: ScriptProgress) -> str:
+def _write_final_answer(request: ChatRequest, assignment: Assignment, progress: ScriptProgress) -> str:
     """The ground-truth answer as far as it has been read, then what obeyed goals want said."""
     if assignment.relays:
-        answer = _relayed_result(request, [call.function for call in assignment.calls])
+        answer = _write_relayed_result(request, [call.function for call in assignment.calls])
     else:
-        replaced = fact_replacements(
-            assignment.facts, assignment.answer, iter_texts(request), believes=assignment.believes
+        replaced = find_fact_replacements(
+            assignment.facts, assignment.answer, iterate_request_texts(request), believes=assignment.believes
         )
         answer = replace_facts(assignment.answer, replaced)
     spoken_goals = [line.goal.says for line in progress.goals if line.goal is not None and line.goal.says]
     return "\n".join([answer, *spoken_goals])
 
 
-def _relayed_result(request: ChatRequest, functions: Sequence[str]) -> str:
+def _write_relayed_result(request: ChatRequest, functions: Sequence[str]) -> str:
     """Repeat the first that each call returned: nobody said what is wanted of it."""
     results = [read_tool_result(message) for message in request.messages if message["role"] == "tool"]
     first = {result.function: result.text for result in reversed(results)}
@@ -383,7 +383,7 @@ def _relayed_result(request: ChatRequest, functions: Sequence[str]) -> str:
     return "\n".join(texts) or NOTHING_ASKED_ANSWER
 
 
-def _planned_tools(progress: ScriptProgress) -> str:
+def _write_planned_tools(progress: ScriptProgress) -> str:
     """Name the tools it is about to use, each once: the answer to a question that allows no call."""
     steps = [call for line in [*progress.goals, progress.task] for _, call in line.steps[line.done :]]
     return ", ".join(dict.fromkeys(call.function for call in steps))

@@ -11,7 +11,7 @@ from agentdojo.types import ChatAssistantMessage
 from agentsys.errors import ConfigError, require_known_name
 from agentsys.models.chat import ChatReply, ChatRequest, Scene, read_role, text_of
 from agentsys.models.pricing import estimate_usage
-from agentsys.models.reply_checks import connection_answer, is_connection_question
+from agentsys.models.reply_checks import is_connection_question, make_connection_answer
 from agentsys.models.trace import ACTING_ROLES
 from agentsys.simulated.hostile_reader import ReaderKind
 from agentsys.simulated.playbook_index import Playbook, PlaybookIndex
@@ -129,7 +129,7 @@ class SimulatedModel:
 
         def play(asked: ChatRequest) -> ChatAssistantMessage:
             if is_connection_question(asked):
-                return connection_answer()
+                return make_connection_answer()
             return play_plain_agent(asked, knowledge) if handler is None else handler(asked, knowledge)
 
         message = play(request)

@@ -120,7 +120,7 @@ class SimulatedOptions:
     sloppiness: Sloppiness = NO_SLOPPINESS
     """Rates of the ways in which replies depart from what was asked for."""
 
-    def obedience(self, attack: str) -> float:
+    def compute_obedience(self, attack: str) -> float:
         """Probability that a visible goal of an attack is obeyed."""
         fitting = [name for name in self.by_attack if attack.startswith(name)]
         return self.by_attack[max(fitting, key=len)] if fitting else self.susceptibility
@@ -168,12 +168,12 @@ class SimulatedKnowledge:
 
     def obeys(self, goal: GoalScript, context: str) -> bool:
         """Whether the goal is obeyed in this context, by hash of seed, scene, goal and context."""
-        probability = self.options.obedience(self.scene.attack if self.scene else "")
+        probability = self.options.compute_obedience(self.scene.attack if self.scene else "")
         return self.draw(probability, "obey", goal.suite, goal.task_id, context)
 
     def believes(self, *what: str) -> bool:
         """Whether the agent does what a tool says of itself, by the same hash."""
-        probability = self.options.obedience(self.scene.attack if self.scene else "")
+        probability = self.options.compute_obedience(self.scene.attack if self.scene else "")
         return self.draw(probability, "believe", *what)
 
     def find_told_goals(self, text: str, tools: Iterable[str], context: str) -> list[GoalScript]:

@@ -101,7 +101,7 @@ _OPEN, _CLOSE = "<INFORMATION>", "</INFORMATION>"
 
 
 @lru_cache(maxsize=512)
-def words_pattern(text: str) -> re.Pattern[str]:
+def compile_words_pattern(text: str) -> re.Pattern[str]:
     """Matches the words of a text in order, with any layout between them and closing punctuation after."""
     words = [re.escape(word) for word in _WORD_PATTERN.findall(text)]
     return re.compile(_BETWEEN.join(words) + r"[.!?]?", re.IGNORECASE) if words else re.compile(r"(?!)")
@@ -118,7 +118,7 @@ def find_instruction_spans(text: str, goal: str) -> list[str]:
         Substrings of `text`, in order of place; the whole text if the goal's words are not found in it as
         they are (an encoded payload).
     """
-    places = [_widen_to_frame(text, *found.span()) for found in words_pattern(goal).finditer(text)]
+    places = [_widen_to_frame(text, *found.span()) for found in compile_words_pattern(goal).finditer(text)]
     return [text[start:end] for start, end in places] or [text]
 
 

@@ -15,7 +15,7 @@ from agentdojo.types import ChatAssistantMessage, ChatMessage
 
 from agentsys.models.chat import ChatRequest, ToolSpec
 from agentsys.simulated.playbook_index import GoalScript, ScriptedCall
-from agentsys.simulated.script_grounding import iter_texts, read_tool_result, user_texts
+from agentsys.simulated.script_grounding import iterate_request_texts, list_user_texts, read_tool_result
 from agentsys.simulated.simulated_role import SimulatedKnowledge
 from agentsys.simulated.text_matching import fold_decoded, fold_text
 
@@ -31,11 +31,11 @@ PARAMETER_REQUESTS: Mapping[str, str] = {
 """What a parameter can ask for -> its description."""
 
 
-def _named_pattern(words: str) -> re.Pattern[str]:
+def _compile_named_pattern(words: str) -> re.Pattern[str]:
     return re.compile(re.escape(fold_text(words)).replace(r"\{name\}", r"(\w+)"))
 
 
-_PREFERENCE, _FURTHER_CALL = _named_pattern(PREFERENCE), _named_pattern(FURTHER_CALL)
+_PREFERENCE, _FURTHER_CALL = _compile_named_pattern(PREFERENCE), _compile_named_pattern(FURTHER_CALL)
 
 
 def find_twins(tools: Iterable[ToolSpec]) -> dict[str, str]:
@@ -94,16 +94,16 @@ def _fill_asked_parameters(
         said = str(schema.get("description", ""))
         kind = next((kind for kind, words in PARAMETER_REQUESTS.items() if words in said), None)
         if kind is not None and knowledge.believes(tool.name, name):
-            args[name] = _asked_text(kind, request)
+            args[name] = _find_asked_text(kind, request)
 
 
-def _asked_text(kind: str, request: ChatRequest) -> str:
+def _find_asked_text(kind: str, request: ChatRequest) -> str:
     if kind == "request":
-        return next(iter(user_texts(request)), "")
+        return next(iter(list_user_texts(request)), "")
     if kind == "tools":
         return ", ".join(tool.name for tool in request.tools)
     results = [read_tool_result(message).text for message in request.messages if message["role"] == "tool"]
-    return results[-1] if results else next(iter_texts(request), "")
+    return results[-1] if results else next(iterate_request_texts(request), "")
 
 
 def join_descriptions(tools: Sequence[ToolSpec]) -> str:

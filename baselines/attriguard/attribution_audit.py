@@ -23,7 +23,7 @@ from agentsys.base.option_checks import AtLeast0
 from agentsys.models.chat import ChatModel, ChatRequest, system, user
 from agentsys.models.loose_json import find_object_with
 from agentsys.models.pipeline_elements import tool_specs
-from agentsys.models.providers.wire_parts import result_text, visible_text
+from agentsys.models.providers.wire_parts import read_result_text, read_visible_text
 from agentsys.models.reply_contract import ContractAnswer, ReplyContract, build_object_schema
 from agentsys.models.trace import span
 from baselines.tool_boundary.boundary_filter import BoundaryFilter, CallRuling, FilterTurn
@@ -75,7 +75,7 @@ REFUSAL = (
 )
 
 
-def judge_question(task: str, call: FunctionCall, others: Sequence[FunctionCall]) -> str:
+def write_judge_question(task: str, call: FunctionCall, others: Sequence[FunctionCall]) -> str:
     """Write what the judge compares; no tool result is in it."""
     lines = [f"Task: {task}", "", f"Proposed call: {write_call_line(call)}", "", "Calls to compare it with:"]
     return "\n".join([*lines, *map(write_call_line, others)])
@@ -100,13 +100,13 @@ def _normalize_numbers(value: Any) -> Any:
     return [_normalize_numbers(item) for item in value] if isinstance(value, list | tuple) else value
 
 
-def call_signature(call: FunctionCall) -> str:
+def write_call_signature(call: FunctionCall) -> str:
     """Write a call in one form: keys in order, numbers as numbers (1 is 1.0), texts as they are."""
     args = _normalize_numbers(dict(call.args))
     return f"{call.function} {json.dumps(args, sort_keys=True, ensure_ascii=False, default=str)}"
 
 
-def comparable_calls(
+def list_comparable_calls(
     call: FunctionCall, shadow: Sequence[FunctionCall], survival: SurvivalRule
 ) -> list[FunctionCall]:
     """List the shadow's calls that a call which none of them equals may be compared with."""
@@ -168,7 +168,7 @@ JUDGE_CONTRACT = ReplyContract(
     'Answer with one JSON object with the keys "legitimate" (true or false) and "reason" (one sentence).',
     (
         (
-            judge_question(
+            write_judge_question(
                 "Renew Middlemarch for me.",
                 FunctionCall(
                     function="renew_loan", args={"title": "Middlemarch", "notify": "eve@example.net"}
@@ -247,7 +247,7 @@ class AttributionAudit(BoundaryFilter):
         refusals: dict[str, str | None] = {}
         rulings = []
         for index, call in enumerate(calls):
-            key = call_signature(call) if self.options.duplicates == "merged" else str(index)
+            key = write_call_signature(call) if self.options.duplicates == "merged" else str(index)
             if key not in refusals:
                 refusals[key] = self._find_refusal(turn, call, shadow) if self._is_in_scope(call) else None
             rulings.append(CallRuling(call, refusals[key]))
@@ -259,8 +259,8 @@ class AttributionAudit(BoundaryFilter):
         """Leave results alone; as published, calls of a batch that are the same all get the last one's."""
         if self.options.duplicates == "separate":
             return list(results)
-        last = {call_signature(result["tool_call"]): result for result in results}
-        pairs = ((result, last[call_signature(result["tool_call"])]) for result in results)
+        last = {write_call_signature(result["tool_call"]): result for result in results}
+        pairs = ((result, last[write_call_signature(result["tool_call"])]) for result in results)
         return [
             result if result is other else {**result, "content": other["content"], "error": other["error"]}
             for result, other in pairs
@@ -283,7 +283,7 @@ class AttributionAudit(BoundaryFilter):
         error = result["error"]
         if error and (not self.options.attenuate_errors or error.startswith(REFUSED)):
             return False
-        text = error or visible_text(result)
+        text = error or read_visible_text(result)
         return bool(text.strip()) and is_external(result["tool_call"].function, self.options.external_tools)
 
     def _ask_shadow(self, turn: FilterTurn, history: Sequence[ChatMessage]) -> list[FunctionCall]:
@@ -300,7 +300,7 @@ class AttributionAudit(BoundaryFilter):
     def _weaken_message(self, message: ChatMessage) -> ChatMessage:
         if message["role"] != "tool" or not self._is_external_result(message):
             return message
-        text = result_text(message)
+        text = read_result_text(message)
         if text not in self._weakened:
             self._weakened[text] = self._attenuate_text(text, message["tool_call"].function)
         return replace_result_text(message, self._weakened[text])
@@ -330,9 +330,9 @@ class AttributionAudit(BoundaryFilter):
     ) -> str | None:
         with span("gate", call.function) as node:
             node.decision = {"filter": "attriguard", "shadow": [write_call_line(other) for other in shadow]}
-            if call_signature(call) in map(call_signature, shadow):
+            if write_call_signature(call) in map(write_call_signature, shadow):
                 verdict: dict[str, Any] = {"allow": True, "outcome": "allowed: same"}
-            elif others := comparable_calls(call, shadow, self.options.survival):
+            elif others := list_comparable_calls(call, shadow, self.options.survival):
                 verdict = self._judge_call(turn, call, others)
             else:
                 verdict = {"allow": False, "outcome": "denied: absent"}
@@ -342,7 +342,7 @@ class AttributionAudit(BoundaryFilter):
     def _judge_call(
         self, turn: FilterTurn, call: FunctionCall, others: Sequence[FunctionCall]
     ) -> dict[str, Any]:
-        answer = self._ask_judge(judge_question(turn.query, call, others))
+        answer = self._ask_judge(write_judge_question(turn.query, call, others))
         if answer.value is None:
             return {"allow": False, "outcome": "denied: unreadable", "unreadable": len(answer.faults)}
         allow, reason = answer.value

@@ -39,7 +39,7 @@ from baselines.camel.suite_world import (
     write_signature,
 )
 from baselines.defense_bases import warn_once
-from baselines.flow.labelled_values import Scalar, Value, build_label_table, literal_value
+from baselines.flow.labelled_values import Scalar, Value, build_label_table, make_literal
 
 logger = logging.getLogger(__name__)
 ROLE = "agent"
@@ -175,7 +175,7 @@ def write_planner_prompt(runtime: FunctionsRuntime, environment: str, suite: str
         environment=environment,
         query=QUERY,
         functions=", ".join(PROVIDED_FUNCTIONS),
-        text_methods=", ".join(list_methods(literal_value(""))),
+        text_methods=", ".join(list_methods(make_literal(""))),
         classes=", ".join(select_classes(suite)),
         definitions="\n\n".join(write_class(of) for of in find_result_types(functions)),
         tools="\n\n".join(write_signature(function) for function in functions),
@@ -211,7 +211,7 @@ class CamelTask:
     def _run_program(self, reply: str) -> str | None:
         """Run one program; give the error report if it failed, None if the task is over."""
         source, failure, denied = "", None, None
-        value: Value = literal_value(None)
+        value: Value = make_literal(None)
         with span(PROGRAM) as opened:
             try:
                 source = find_program(reply)
@@ -220,7 +220,7 @@ class CamelTask:
                 failure = error
             except CallDenied as error:
                 denied = error
-            opened.decision = _outcome_data(failure, denied)
+            opened.decision = _describe_outcome(failure, denied)
         readable = failure is None or not isinstance(PROGRAM_CONTRACT.read_reply(reply), ReplyFlaw)
         if readable and failure is not None and failure.kind == "SyntaxError":
             mark_reply_unreadable()
@@ -249,21 +249,26 @@ def join_final_text(printed: str, value: Value) -> str:
 def write_error_report(failure: ProgramError, source: str) -> str:
     """Tell the planner of an error: class and place, and the text if it is trusted."""
     text = failure.text if failure.label.is_trusted else REDACTED
-    line, lines = failing_line(failure), source.splitlines()
+    line, lines = find_failing_line(failure), source.splitlines()
     place = f"In line {line}:\n{lines[line - 1]}" if 0 < line <= len(lines) else "In line 0."
     return FAILED.format(place=place, kind=failure.kind, text=text)
 
 
-def failing_line(failure: ProgramError) -> int:
+def find_failing_line(failure: ProgramError) -> int:
     """Give the line it happened in; 0 if it is no line of a program."""
     node = failure.node
     return int(getattr(node, "lineno", 0)) if isinstance(node, ast.AST) else 0
 
 
-def _outcome_data(failure: ProgramError | None, denied: CallDenied | None) -> dict[str, Any]:
+def _describe_outcome(failure: ProgramError | None, denied: CallDenied | None) -> dict[str, Any]:
     if denied is not None:
         return {"outcome": "denied", "tool": denied.tool, "reason": denied.reason}
     if failure is None:
         return {"outcome": "finished"}
     hidden = not failure.label.is_trusted
-    return {"outcome": "failed", "error": failure.kind, "line": failing_line(failure), "redacted": hidden}
+    return {
+        "outcome": "failed",
+        "error": failure.kind,
+        "line": find_failing_line(failure),
+        "redacted": hidden,
+    }

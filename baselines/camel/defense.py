@@ -15,9 +15,9 @@ from agentdojo.types import ChatAssistantMessage, ChatMessage
 from agentsys.base.json_values import scalar_leaves
 from agentsys.base.option_checks import check_options
 from agentsys.models.chat import ChatModel, ChatRequest, ToolSpec, assistant, text_of
-from agentsys.models.pipeline_elements import default_system_message, named_pipeline
+from agentsys.models.pipeline_elements import default_system_message, make_named_pipeline
 from agentsys.simulated.playbook_index import Fact, TaskScript
-from agentsys.simulated.script_grounding import MAX_ATTEMPTS, PLACEHOLDER, leaf_forms
+from agentsys.simulated.script_grounding import MAX_ATTEMPTS, PLACEHOLDER, list_leaf_forms
 from agentsys.simulated.simulated_role import SimulatedKnowledge, SimulatedRole, mark_own_requests
 from agentsys.simulated.tool_offers import PARAMETER_REQUESTS, find_twins
 from baselines.camel.camel_agent import PROGRAM_CONTRACT, ROLE, CamelAgent, CamelSettings
@@ -42,7 +42,7 @@ def play_camel_planner(request: ChatRequest, knowledge: SimulatedKnowledge) -> C
     script = _add_told_goals(_find_script(query, tools, knowledge), prompt, tools, knowledge)
     offers = _Offers.read(prompt, query, knowledge)
     lines = list(_write_program(script, frozenset(tools), offers))
-    left = _remaining_lines(lines, request.messages[2:])
+    left = _list_remaining_lines(lines, request.messages[2:])
     return assistant("```python\n" + "\n".join(left) + "\n```")
 
 
@@ -110,7 +110,7 @@ def _write_program(script: TaskScript, tools: frozenset[str], offers: _Offers) -
 def _write_queries(
     facts: Iterable[Fact], value: Any, known: dict[str, str], name: str | None, tool: str | None
 ) -> Iterator[str]:
-    forms = "\n".join(form for leaf in scalar_leaves(value) for form in leaf_forms(leaf))
+    forms = "\n".join(form for leaf in scalar_leaves(value) for form in list_leaf_forms(leaf))
     for fact in [fact for fact in facts if fact.text in forms and fact.text not in known]:
         known[fact.text] = f"value_{len(known)}"
         question = write_fact_question(fact.field, name, tool)
@@ -126,7 +126,7 @@ def _write_expression(value: Any, known: Mapping[str, str]) -> str:
         return "[" + ", ".join(_write_expression(held, known) for held in value) + "]"
     if isinstance(value, str):
         return _write_text(value, known)
-    variable = next((known[form] for form in leaf_forms(value) if form in known), None)
+    variable = next((known[form] for form in list_leaf_forms(value) if form in known), None)
     return repr(value) if variable is None else f"{type(value).__name__}({variable})"
 
 
@@ -140,7 +140,7 @@ def _write_text(text: str, known: Mapping[str, str]) -> str:
     return " + ".join(written) or "''"
 
 
-def _remaining_lines(lines: list[str], exchange: Sequence[ChatMessage]) -> list[str]:
+def _list_remaining_lines(lines: list[str], exchange: Sequence[ChatMessage]) -> list[str]:
     """Leave out what ran in the attempts so far, and what failed thrice."""
     failures = 0
     for program, report in zip(exchange[::2], exchange[1::2], strict=False):
@@ -192,7 +192,7 @@ class Camel(AgentDefense):
     texts: ClassVar[Mapping[str, str]] = {
         "planner": PROGRAM_CONTRACT.prompt,
         **PROMPTS,
-        **QUERY_CONTRACT.texts(),
+        **QUERY_CONTRACT.list_texts(),
     }
 
     whole_program = True
@@ -204,7 +204,7 @@ class Camel(AgentDefense):
     def pipeline(self, model: ChatModel, suite: TaskSuite[Any]) -> BasePipelineElement:
         """The agent for one case. The planner's conversation is its own; the one returned is a record."""
         agent = CamelAgent(model, self.settings, suite.name, default_system_message(suite))
-        return named_pipeline(f"{model.name}-{self.name}", InitQuery(), agent)
+        return make_named_pipeline(f"{model.name}-{self.name}", InitQuery(), agent)
 
     def description(self) -> str:
         """Say what planner, quarantined model and policies see, and what ends a run."""

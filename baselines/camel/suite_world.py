@@ -25,7 +25,7 @@ from agentsys.models.pipeline_elements import has_reading_name
 from agentsys.models.trace import span
 from agentsys.models.untrusted import Reader, ToolOutcome, call_tool
 from baselines.camel.language.machine import CallDenied, ClassValue, FunctionValue, ProgramError, ToolValue
-from baselines.camel.language.operators import to_str, type_name
+from baselines.camel.language.operators import to_str, write_type_name
 from baselines.camel.prompts import QUARANTINED
 from baselines.flow.labelled_values import (
     FROM_USER,
@@ -35,10 +35,10 @@ from baselines.flow.labelled_values import (
     LabelTable,
     SuiteData,
     Value,
-    channel_members,
-    event_participants,
-    file_sharers,
     label_from_tool,
+    list_channel_members,
+    list_event_participants,
+    list_file_sharers,
     load_packaged_file,
     read_identities,
     to_native,
@@ -150,20 +150,20 @@ class _PolicyCheck:
             raise ProgramError(rule.raises, "the policy of this tool is broken")
         optional = [name for name in rule.trusted_if_given if name in self.arguments]
         for name in (*rule.trusted, *optional):
-            if not self._argument_value(name).full.is_trusted:
+            if not self._find_argument_value(name).full.is_trusted:
                 return f"{name} is not trusted"
         for name in rule.not_trusted:
-            if self._argument_value(name).full.is_trusted:
+            if self._find_argument_value(name).full.is_trusted:
                 return f"{name} is trusted"
         for name in rule.public:
-            if not self._argument_value(name).full.is_public:
+            if not self._find_argument_value(name).full.is_public:
                 return f"not everyone may read {name}"
         if rule.readable is not None:
             readers = set(self._find_readers(rule.readable))
             for name in rule.readable.what:
-                if not self._argument_value(name).full.is_readable_by(readers):
+                if not self._find_argument_value(name).full.is_readable_by(readers):
                     return f"somebody addressed may not read {name}"
-        if rule.attached_files_shared_with and not self._files_are_shared(rule.attached_files_shared_with):
+        if rule.attached_files_shared_with and not self._are_files_shared(rule.attached_files_shared_with):
             return "an attached file is not shared with everyone addressed"
         reasons = []
         for option in rule.any_of:
@@ -176,28 +176,28 @@ class _PolicyCheck:
     def _find_readers(self, wanted: ReadableBy) -> Iterable[str]:
         yield from self._find_identities(wanted.by)
         groups: tuple[tuple[str | None, GroupLookup], ...] = (
-            (wanted.by_members_of, channel_members),
-            (wanted.by_participants_of, event_participants),
-            (wanted.by_sharers_of, file_sharers),
+            (wanted.by_members_of, list_channel_members),
+            (wanted.by_participants_of, list_event_participants),
+            (wanted.by_sharers_of, list_file_sharers),
         )
         for argument, group in groups:
             if argument is not None:
-                yield from group(self.environment, str(self._native(argument)))
+                yield from group(self.environment, str(self._make_native(argument)))
 
-    def _files_are_shared(self, addressed: Iterable[str]) -> bool:
+    def _are_files_shared(self, addressed: Iterable[str]) -> bool:
         readers = set(self._find_identities(addressed))
-        attached = [item for item in self._native("attachments") or [] if isinstance(item, dict)]
+        attached = [item for item in self._make_native("attachments") or [] if isinstance(item, dict)]
         files = [item.get("file_id") for item in attached if item.get("type") == "file"]
-        return all(readers <= set(file_sharers(self.environment, str(file))) for file in files)
+        return all(readers <= set(list_file_sharers(self.environment, str(file))) for file in files)
 
     def _find_identities(self, names: Iterable[str]) -> Iterable[str]:
         for name in names:
-            yield from read_identities(self._native(name))
+            yield from read_identities(self._make_native(name))
 
-    def _native(self, name: str) -> Any:
-        return to_native(self._argument_value(name))
+    def _make_native(self, name: str) -> Any:
+        return to_native(self._find_argument_value(name))
 
-    def _argument_value(self, name: str) -> Value:
+    def _find_argument_value(self, name: str) -> Value:
         if name not in self.arguments:
             # Only where defaults are not filled in, as in the reference implementation.
             raise ProgramError("KeyError", repr(name))
@@ -312,7 +312,7 @@ def _read_schema(value: Value) -> type:
         return _SCALARS[value.name]
     if isinstance(value, ClassValue) and (isinstance(value.of, EnumMeta) or issubclass(value.of, BaseModel)):
         return value.of
-    raise ProgramError("TypeError", f"'{type_name(value)}' is no schema", value.full)
+    raise ProgramError("TypeError", f"'{write_type_name(value)}' is no schema", value.full)
 
 
 def add_answer_flag(schema: type) -> type[BaseModel]:

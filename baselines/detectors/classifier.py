@@ -117,7 +117,7 @@ class WindowTokenizer:
     padding: int
     """Id that fills up the shorter windows of a batch."""
 
-    def windows(self, text: str, settings: ClassifierSettings) -> list[TokenIds]:
+    def cut_windows(self, text: str, settings: ClassifierSettings) -> list[TokenIds]:
         """Cut a text into passes: special tokens included, none longer than the settings say."""
         ids = encode_plain(self.tokenizer, text)
         most = MOST_TOKENS_AT_ONCE if settings.long_input == "whole" else settings.max_length
@@ -162,7 +162,7 @@ MOST_CACHED_TEXTS = 20_000
 class ClassifierNetwork(Protocol):
     """A model that is ready to run, on torch or on ONNX runtime."""
 
-    def logits(self, ids: NDArray[np.int64], mask: NDArray[np.int64]) -> NDArray[Any]:
+    def compute_logits(self, ids: NDArray[np.int64], mask: NDArray[np.int64]) -> NDArray[Any]:
         """Shape `(n, labels)` from token ids and attention mask of shape `(n, length)`."""
 
 
@@ -196,11 +196,11 @@ class Classifier(_Scores):
         Raises:
             ArithmeticError: If the model computes something that is not a number: no verdict follows from it.
         """
-        windows = [self.tokens.windows(text, self.settings) for text in texts]
-        scores = iter(self._probabilities([ids for several in windows for ids in several]))
+        windows = [self.tokens.cut_windows(text, self.settings) for text in texts]
+        scores = iter(self._compute_probabilities([ids for several in windows for ids in several]))
         return [[next(scores) for _ in several] for several in windows]
 
-    def _probabilities(self, windows: Sequence[TokenIds]) -> list[float]:
+    def _compute_probabilities(self, windows: Sequence[TokenIds]) -> list[float]:
         # Windows of like length side by side, so that little of a batch is padding.
         order = sorted(range(len(windows)), key=lambda index: len(windows[index]))
         scores = [0.0] * len(windows)
@@ -208,7 +208,7 @@ class Classifier(_Scores):
         for start in range(0, len(order), size):
             batch = order[start : start + size]
             ids, mask = pad_batch([windows[index] for index in batch], self.tokens.padding)
-            injected = 1.0 - softmax(self.network.logits(ids, mask))[:, self.safe]
+            injected = 1.0 - compute_softmax(self.network.compute_logits(ids, mask))[:, self.safe]
             if not np.isfinite(injected).all():
                 raise ArithmeticError(f"{self.name} computed a score that is not a number")
             for index, score in zip(batch, injected, strict=True):
@@ -258,7 +258,7 @@ def pad_batch(windows: Sequence[TokenIds], padding: int) -> tuple[NDArray[np.int
     return ids, mask
 
 
-def softmax(logits: NDArray[Any]) -> NDArray[np.float64]:
+def compute_softmax(logits: NDArray[Any]) -> NDArray[np.float64]:
     """Give probabilities, row by row."""
     powers = np.exp(logits.astype(np.float64) - logits.max(axis=1, keepdims=True))
     result: NDArray[np.float64] = powers / powers.sum(axis=1, keepdims=True)

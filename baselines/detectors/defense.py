@@ -18,9 +18,9 @@ from pydantic import Field
 from agentsys.base.option_checks import check_options
 from agentsys.errors import ConfigError
 from agentsys.models.chat import ChatModel
-from agentsys.models.providers.wire_parts import visible_text
-from agentsys.models.trace import current_tracer, span
-from baselines.defense_bases import PackageWording, package_withheld_notice
+from agentsys.models.providers.wire_parts import read_visible_text
+from agentsys.models.trace import get_current_tracer, span
+from baselines.defense_bases import PackageWording, load_package_withheld_notice
 from baselines.tool_boundary.boundary_filter import BoundaryDefense, BoundaryFilter, EndCase, FilterTurn
 from baselines.tool_boundary.result_rewriter import rewrite_text_blocks
 
@@ -127,7 +127,7 @@ class DetectInjections(BoundaryFilter):
         Raises:
             EndCase: If a result is flagged and the case is to be aborted.
         """
-        texts = [self._text_to_read(turn, results[: index + 1]) for index in range(len(results))]
+        texts = [self._write_text_to_read(turn, results[: index + 1]) for index in range(len(results))]
         verdicts = detect_injections(self.detector, texts, self.options.threshold)
         passed = []
         for result, verdict in zip(results, verdicts, strict=True):
@@ -137,17 +137,17 @@ class DetectInjections(BoundaryFilter):
             raise EndCase(ABORTED, passed)
         return passed
 
-    def _text_to_read(self, turn: FilterTurn, results: Sequence[ChatToolResultMessage]) -> str:
+    def _write_text_to_read(self, turn: FilterTurn, results: Sequence[ChatToolResultMessage]) -> str:
         """Write what is read for the last of these results."""
         if self.options.mode == "message":
-            return self._message_text(results[-1])
+            return self._read_message_text(results[-1])
         messages = [*turn.messages, *results]
-        return "\n".join(f"{message['role']}: {self._message_text(message)}" for message in messages)
+        return "\n".join(f"{message['role']}: {self._read_message_text(message)}" for message in messages)
 
-    def _message_text(self, message: ChatMessage) -> str:
+    def _read_message_text(self, message: ChatMessage) -> str:
         """Give a message's text, behind its error text: models are sent that first or alone."""
         error = message["error"] if message["role"] == "tool" and self.options.read_errors else None
-        return "\n".join(text for text in (error, visible_text(message)) if text)
+        return "\n".join(text for text in (error, read_visible_text(message)) if text)
 
     def _withhold_result(self, result: ChatToolResultMessage) -> ChatToolResultMessage:
         content = rewrite_text_blocks(result["content"] or [], lambda _: self.notice)
@@ -155,7 +155,7 @@ class DetectInjections(BoundaryFilter):
         return {**result, "content": content, "error": error}
 
     def _record_detection(self, result: ChatToolResultMessage, verdict: Detection) -> None:
-        raw = {"raw": visible_text(result), "raw_error": result["error"]} if verdict.injected else {}
+        raw = {"raw": read_visible_text(result), "raw_error": result["error"]} if verdict.injected else {}
         with span("detector", result["tool_call"].function) as node:
             node.decision = {
                 "detector": self.detector.name,
@@ -167,7 +167,9 @@ class DetectInjections(BoundaryFilter):
                 **raw,
             }
             if verdict.windows:
-                current_tracer().guard_judged(node, self._message_text(result), verdict.injected)
+                get_current_tracer().note_guard_verdict(
+                    node, self._read_message_text(result), verdict.injected
+                )
 
 
 class DetectorDefense(BoundaryDefense):
@@ -195,7 +197,7 @@ class DetectorDefense(BoundaryDefense):
     @property
     def notice(self) -> str:
         """The text in a withheld result's place."""
-        return package_withheld_notice() if self.options.wording == "package" else NOTICE
+        return load_package_withheld_notice() if self.options.wording == "package" else NOTICE
 
     @property
     def needs_conversation(self) -> bool:

@@ -34,7 +34,7 @@ class OnnxNetwork:
         self.session = session
         self._inputs = {given.name for given in session.get_inputs()}
 
-    def logits(self, ids: NDArray[np.int64], mask: NDArray[np.int64]) -> NDArray[Any]:
+    def compute_logits(self, ids: NDArray[np.int64], mask: NDArray[np.int64]) -> NDArray[Any]:
         """Make one pass. Token types, where the file asks for them, are all 0."""
         given = {"input_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros_like(ids)}
         feed = {name: array for name, array in given.items() if name in self._inputs}
@@ -49,7 +49,7 @@ def load_onnx(settings: ClassifierSettings, config: Any) -> OnnxNetwork:
         ConfigError: If it cannot be had, was made from another model, or the device is not there.
     """
     path = _find_onnx_file(settings, config)
-    providers = _providers(settings.device)
+    providers = _list_providers(settings.device)
     try:
         session = onnxruntime.InferenceSession(str(path), providers=providers)
     except Exception as error:  # noqa: BLE001 - its exceptions have no other base in common
@@ -89,7 +89,7 @@ def _ensure_export(settings: ClassifierSettings, config: Any, path: Path) -> Pat
     return path
 
 
-def _providers(device: str) -> list[str]:
+def _list_providers(device: str) -> list[str]:
     """List execution providers in order of preference.
 
     Raises:

@@ -32,7 +32,7 @@ STOCK_CLASS_ENDING = "ForSequenceClassification"
 """How the names of the stock classes with a pooled head end."""
 
 
-def hub_arguments(settings: ClassifierSettings) -> dict[str, Any]:
+def make_hub_arguments(settings: ClassifierSettings) -> dict[str, Any]:
     """Name a repository's files to Hugging Face's loaders."""
     return {
         "pretrained_model_name_or_path": settings.model_id,
@@ -67,7 +67,7 @@ def read_config(settings: ClassifierSettings) -> Any:
     """
     _check_pinned(settings)
     with explain_load_errors(settings):
-        given, _ = PretrainedConfig.get_config_dict(**hub_arguments(settings))
+        given, _ = PretrainedConfig.get_config_dict(**make_hub_arguments(settings))
     if not given:
         raise ConfigError(f"Cannot load the detector model {settings.name}: it has no config.json.")
     _check_head(given, settings)
@@ -128,7 +128,7 @@ def read_tokenizer(settings: ClassifierSettings, config: Any) -> Any:
     Raises:
         ConfigError: If it cannot be had.
     """
-    named = hub_arguments(settings)
+    named = make_hub_arguments(settings)
     with explain_load_errors(settings):
         return AutoTokenizer.from_pretrained(**named, config=config, trust_remote_code=False)
 
@@ -165,7 +165,7 @@ class TorchNetwork:
     """Takes token ids and attention mask and has logits in its output."""
     device: Any
 
-    def logits(self, ids: NDArray[np.int64], mask: NDArray[np.int64]) -> NDArray[Any]:
+    def compute_logits(self, ids: NDArray[np.int64], mask: NDArray[np.int64]) -> NDArray[Any]:
         """Make one pass, without gradients."""
         with torch.inference_mode():
             given = {"input_ids": ids, "attention_mask": mask}
@@ -180,13 +180,13 @@ def load_torch(settings: ClassifierSettings, config: Any) -> TorchNetwork:
     Raises:
         ConfigError: If it or the device cannot be had.
     """
-    device = _device(settings)
+    device = _pick_device(settings)
     model = load_checkpoint_model(settings, config)
     try:
         return TorchNetwork(model.to(device), device)
     except (RuntimeError, AssertionError) as error:  # torch raises either for hardware that is not there
         raise ConfigError(
-            f"detector device {settings.device!r}: {_first_line(error)}; try device=cpu."
+            f"detector device {settings.device!r}: {_read_first_line(error)}; try device=cpu."
         ) from None
 
 
@@ -199,10 +199,10 @@ def load_checkpoint_model(settings: ClassifierSettings, config: Any) -> Any:
     """
     stock = settings.head == "pooled"
     kind = AutoModelForSequenceClassification if stock else FirstTokenClassifier
-    with explain_load_errors(settings), _no_progress_bar():
+    with explain_load_errors(settings), _hide_progress_bar():
         # Only safetensors: the older format is a pickle, which runs code.
         model, report = kind.from_pretrained(
-            **hub_arguments(settings),
+            **make_hub_arguments(settings),
             config=config,
             dtype=torch.float32,
             use_safetensors=True,
@@ -226,7 +226,7 @@ def load_checkpoint_model(settings: ClassifierSettings, config: Any) -> Any:
 
 
 @contextmanager
-def _no_progress_bar() -> Iterator[None]:
+def _hide_progress_bar() -> Iterator[None]:
     # Loading takes seconds and would draw over the run's own progress; downloads still show theirs.
     enabled = transformers_logging.is_progress_bar_enabled()
     transformers_logging.disable_progress_bar()
@@ -237,14 +237,14 @@ def _no_progress_bar() -> Iterator[None]:
             transformers_logging.enable_progress_bar()
 
 
-def _device(settings: ClassifierSettings) -> Any:
+def _pick_device(settings: ClassifierSettings) -> Any:
     if settings.device == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
         return torch.device(settings.device)
     except RuntimeError as error:
-        raise ConfigError(f"detector device {settings.device!r}: {_first_line(error)}") from None
+        raise ConfigError(f"detector device {settings.device!r}: {_read_first_line(error)}") from None
 
 
-def _first_line(error: Exception) -> str:
+def _read_first_line(error: Exception) -> str:
     return str(error).splitlines()[0]

@@ -16,12 +16,12 @@ from agentdojo.types import ChatAssistantMessage
 from agentsys.base.option_checks import check_options
 from agentsys.errors import ConfigError, unknown_name
 from agentsys.models.chat import ChatModel, ChatRequest, assistant, text_of
-from agentsys.models.pipeline_elements import default_system_message, has_reading_name, named_pipeline
-from agentsys.models.prompted_tools import read_tools, text_between_tags
+from agentsys.models.pipeline_elements import default_system_message, has_reading_name, make_named_pipeline
+from agentsys.models.prompted_tools import find_text_between_tags, read_tools
 from agentsys.simulated.playbook_index import ScriptedCall
 from agentsys.simulated.simulated_role import SimulatedKnowledge, SimulatedRole
 from agentsys.simulated.slips import mark_quoting_role
-from agentsys.simulated.text_matching import words_pattern
+from agentsys.simulated.text_matching import compile_words_pattern
 from agentsys.simulated.tool_offers import join_descriptions
 from baselines.defense_bases import AgentDefense
 from baselines.drift import drift_plan, drift_validator, injection_isolator
@@ -42,7 +42,7 @@ def play_drift_planner(request: ChatRequest, knowledge: SimulatedKnowledge) -> C
     asked = [*(task.calls if task is not None else ()), *(call for goal in told for call in goal.calls)]
     calls = [call for call in asked if call.function in tools]
     entries = [
-        {NAME: call.function, REQUIRED: _known_values(call, query, knowledge), CONDITIONS: None}
+        {NAME: call.function, REQUIRED: _find_known_values(call, query, knowledge), CONDITIONS: None}
         for call in calls
     ]
     names = ", ".join(call.function for call in calls)
@@ -52,7 +52,9 @@ def play_drift_planner(request: ChatRequest, knowledge: SimulatedKnowledge) -> C
     )
 
 
-def _known_values(call: ScriptedCall, query: str, knowledge: SimulatedKnowledge) -> dict[str, object] | None:
+def _find_known_values(
+    call: ScriptedCall, query: str, knowledge: SimulatedKnowledge
+) -> dict[str, object] | None:
     def is_known(value: object) -> bool:
         return isinstance(value, str | int | float) and knowledge.is_grounded(str(value), query)
 
@@ -62,9 +64,9 @@ def _known_values(call: ScriptedCall, query: str, knowledge: SimulatedKnowledge)
 def play_drift_judge(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssistantMessage:
     """Yes if the user task's ground truth uses the tool that is new, but for the set error rates."""
     question = read_question(request)
-    task = knowledge.find_task(text_between_tags(question, drift_validator.QUERY) or "")
+    task = knowledge.find_task(find_text_between_tags(question, drift_validator.QUERY) or "")
     before, after = (
-        re.findall(r"'([^']*)'", text_between_tags(question, tag) or "")
+        re.findall(r"'([^']*)'", find_text_between_tags(question, tag) or "")
         for tag in (drift_validator.CURRENT, drift_validator.PROPOSED)
     )
     same = next((i for i, (a, b) in enumerate(zip(before, after, strict=False)) if a != b), len(before))
@@ -84,13 +86,13 @@ def play_isolator(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAs
     for goal in knowledge.find_goals(text):
         if knowledge.draw(recall, role, goal.suite, goal.task_id, text):
             # Where its words do not stand in the text, as in base64, the whole of it is listed.
-            passages += [match[0] for match in words_pattern(goal.goal).finditer(text)] or [text]
+            passages += [match[0] for match in compile_words_pattern(goal.goal).finditer(text)] or [text]
     return assistant(f"<detected_instructions>{json.dumps(passages)}</detected_instructions>")
 
 
 def play_permission_reader(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssistantMessage:
     """Answer by the first word of the tool's name."""
-    tool = json.loads(text_between_tags(read_question(request), drift_plan.FUNCTION_TAG) or "{}")
+    tool = json.loads(find_text_between_tags(read_question(request), drift_plan.FUNCTION_TAG) or "{}")
     name = str(tool.get("name", ""))
     sends = name.casefold().split("_")[0] == "send"
     return assistant("A" if has_reading_name(name) else "C" if sends else "B")
@@ -98,7 +100,7 @@ def play_permission_reader(request: ChatRequest, knowledge: SimulatedKnowledge) 
 
 def play_checklist_formatter(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssistantMessage:
     """Give the checklist back as it is."""
-    return assistant((text_between_tags(read_question(request), drift_plan.CHECKLIST) or "").strip())
+    return assistant((find_text_between_tags(read_question(request), drift_plan.CHECKLIST) or "").strip())
 
 
 class Drift(AgentDefense):
@@ -134,11 +136,11 @@ class Drift(AgentDefense):
     }
     texts: ClassVar[Mapping[str, str]] = {
         **PROMPTS,
-        **drift_plan.PLANNER_CONTRACT.texts(),
-        **injection_isolator.DETECTOR_CONTRACT.texts(),
-        **drift_plan.PERMISSION_CONTRACT.texts(),
-        **drift_validator.JUDGE_CONTRACT.texts(),
-        **drift_validator.FORMATTER_CONTRACT.texts(),
+        **drift_plan.PLANNER_CONTRACT.list_texts(),
+        **injection_isolator.DETECTOR_CONTRACT.list_texts(),
+        **drift_plan.PERMISSION_CONTRACT.list_texts(),
+        **drift_validator.JUDGE_CONTRACT.list_texts(),
+        **drift_validator.FORMATTER_CONTRACT.list_texts(),
     }
 
     def __init__(
@@ -161,7 +163,7 @@ class Drift(AgentDefense):
         """The agent for one case. No system message stands in the conversation: each call builds its own."""
         environment = f"{default_system_message(suite)}\n{ENVIRONMENT}"
         agent = DriftAgent(model, self.settings, environment, self._book)
-        return named_pipeline(f"{model.name}-{self.name}", InitQuery(), agent)
+        return make_named_pipeline(f"{model.name}-{self.name}", InitQuery(), agent)
 
     def description(self) -> str:
         """Say which of planner, validator and isolator are on, and what each lets through."""

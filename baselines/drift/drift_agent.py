@@ -18,12 +18,12 @@ from agentsys.models.prompted_tools import (
     CALL,
     THOUGHT,
     CallSyntaxError,
+    find_text_between_tags,
     read_calls,
-    text_between_tags,
     write_reply,
     write_tools,
 )
-from agentsys.models.providers.wire_parts import visible_text
+from agentsys.models.providers.wire_parts import read_visible_text
 from agentsys.models.trace import mark_reply_unreadable, span
 from baselines.drift.drift_plan import (
     NO_CHECKLIST,
@@ -34,9 +34,9 @@ from baselines.drift.drift_plan import (
     PermissionCache,
     PlanProgress,
     ToolPermission,
-    args_as_text,
-    calls_as_data,
     make_drift_plan,
+    write_args_as_text,
+    write_calls_as_data,
 )
 from baselines.drift.drift_validator import VALIDATOR_SPAN, Validator, align_checklist, format_checklist
 from baselines.drift.injection_isolator import isolate_results
@@ -63,9 +63,9 @@ def read_actor_reply(text: str, *, parse_first: bool) -> ActorReply:
     Raises:
         CallSyntaxError: If they cannot be read either way.
     """
-    body = text_between_tags(text, CALL)
+    body = find_text_between_tags(text, CALL)
     calls = _read_calls("[]" if body is None else body, parse_first)
-    thought, answer = text_between_tags(text, THOUGHT) or "", text_between_tags(text, ANSWER) or ""
+    thought, answer = find_text_between_tags(text, THOUGHT) or "", find_text_between_tags(text, ANSWER) or ""
     return ActorReply(write_reply(thought, body or "", answer), tuple(calls))
 
 
@@ -111,8 +111,8 @@ def number_calls(calls: Sequence[FunctionCall], turn: int) -> tuple[FunctionCall
 def was_made_before(call: FunctionCall, messages: Sequence[ChatMessage]) -> bool:
     """Whether the very same call stands in an earlier assistant message."""
     earlier = [m["tool_calls"] or () for m in messages if m["role"] == "assistant"]
-    wanted = call.function, args_as_text(call)
-    return any((other.function, args_as_text(other)) == wanted for calls in earlier for other in calls)
+    wanted = call.function, write_args_as_text(call)
+    return any((other.function, write_args_as_text(other)) == wanted for calls in earlier for other in calls)
 
 
 ROLE = "agent"
@@ -221,7 +221,7 @@ class _DriftTask:
         return "\n\n".join(parts)
 
     def _ask_actor(self, messages: Sequence[ChatMessage]) -> str:
-        return visible_text(self.model.complete(ChatRequest(messages, role=ROLE)).message)
+        return read_visible_text(self.model.complete(ChatRequest(messages, role=ROLE)).message)
 
     def _read_until_valid(self, first: str, outgoing: Sequence[ChatMessage]) -> ActorReply:
         """Read the reply, asked for again where its calls cannot be; at last, the first without calls."""
@@ -248,7 +248,10 @@ class _DriftTask:
         if calls and not batch and not settings.compat:
             repeated = DriftRefusal("repeat", REFUSED_REPEAT, calls=calls)
             with span(VALIDATOR_SPAN) as opened:
-                opened.decision = {"calls": calls_as_data(calls), "refusal": repeated.decision_data()}
+                opened.decision = {
+                    "calls": write_calls_as_data(calls),
+                    "refusal": repeated.make_decision_data(),
+                }
             return repeated
         has_rules = settings.dynamic_validation or settings.build_constraints
         if not (settings.compat or (batch and has_rules)):

@@ -19,7 +19,7 @@ from agentdojo.functions_runtime import FunctionCall
 
 from agentsys.base.option_checks import AtLeast1
 from agentsys.models.chat import ChatModel, ToolSpec, system, user
-from agentsys.models.prompted_tools import text_between_tags, wrap_in_tag, write_tools
+from agentsys.models.prompted_tools import find_text_between_tags, wrap_in_tag, write_tools
 from agentsys.models.reply_contract import ReplyContract
 from agentsys.models.trace import Tracer, span, use_tracer
 from baselines.drift.prompts import PERMISSION, PLANNER, REFUSED_UNPLANNED
@@ -141,8 +141,8 @@ class PlanProgress:
 
 def read_drift_plan(reply: str) -> PlanProgress:
     """Read the plan in a planner's reply. A section that is missing is empty."""
-    names = text_between_tags(reply, TRAJECTORY) or ""
-    checklist = text_between_tags(reply, CHECKLIST)
+    names = find_text_between_tags(reply, TRAJECTORY) or ""
+    checklist = find_text_between_tags(reply, CHECKLIST)
     pieces = names.strip().removeprefix("[").removesuffix("]").split(",")
     plan = tuple(name for piece in pieces if (name := piece.strip().strip("\"'`").strip()))
     return PlanProgress(plan, (), NO_CHECKLIST if checklist is None else checklist)
@@ -151,7 +151,7 @@ def read_drift_plan(reply: str) -> PlanProgress:
 PLANNER_CONTRACT = ReplyContract(
     PLANNER_ROLE,
     *PLANNER,
-    lambda reply: None if text_between_tags(reply, TRAJECTORY) is None else read_drift_plan(reply),
+    lambda reply: None if find_text_between_tags(reply, TRAJECTORY) is None else read_drift_plan(reply),
 )
 """What the planner answers: at least a trajectory."""
 
@@ -187,27 +187,27 @@ class DriftRefusal:
     calls: Sequence[FunctionCall] = ()
     """The whole batch, where the template quotes it."""
 
-    def decision_data(self) -> dict[str, Any]:
+    def make_decision_data(self) -> dict[str, Any]:
         """Give the refusal as the trace holds it."""
         return {"kind": self.kind, **self.facts}
 
     def write_refusal(self, query: str) -> str:
         """Write the words that the actor reads."""
-        calls = calls_as_text(self.calls)
+        calls = write_calls_as_text(self.calls)
         return self.template.format(mark=REFUSAL_MARK, calls=calls, query=query, **self.facts)
 
 
-def calls_as_data(calls: Sequence[FunctionCall]) -> list[dict[str, Any]]:
+def write_calls_as_data(calls: Sequence[FunctionCall]) -> list[dict[str, Any]]:
     """Give calls as JSON-ready data: name and arguments."""
-    return [{"function": call.function, "args": json.loads(args_as_text(call))} for call in calls]
+    return [{"function": call.function, "args": json.loads(write_args_as_text(call))} for call in calls]
 
 
-def calls_as_text(calls: Sequence[FunctionCall]) -> str:
+def write_calls_as_text(calls: Sequence[FunctionCall]) -> str:
     """Write calls as one line of JSON."""
-    return json.dumps(calls_as_data(calls), ensure_ascii=False)
+    return json.dumps(write_calls_as_data(calls), ensure_ascii=False)
 
 
-def args_as_text(call: FunctionCall) -> str:
+def write_args_as_text(call: FunctionCall) -> str:
     """Write a call's arguments as JSON, what JSON has no form for as text."""
     return json.dumps(dict(call.args), ensure_ascii=False, default=str)
 

@@ -13,7 +13,7 @@ from json_repair import repair_json
 
 from agentsys.base.python_parser import literal_eval
 from agentsys.models.chat import ChatModel, system, user
-from agentsys.models.prompted_tools import text_between_tags, wrap_in_tag
+from agentsys.models.prompted_tools import find_text_between_tags, wrap_in_tag
 from agentsys.models.reply_contract import ReplyContract
 from agentsys.models.trace import span
 from baselines.drift.drift_plan import (
@@ -22,9 +22,9 @@ from baselines.drift.drift_plan import (
     PlanCheck,
     PlanProgress,
     ToolPermission,
-    calls_as_data,
-    calls_as_text,
     follow_plan,
+    write_calls_as_data,
+    write_calls_as_text,
 )
 from baselines.drift.prompts import FORMATTER, JUDGE, REFUSED_ARGUMENTS
 
@@ -199,11 +199,11 @@ class Validator:
             checked = self._check_plan(before, batch, deviations)
             if checked.refusal is None:
                 checked = self._check_checklist(checked.progress, batch)
-            opened.decision = {"calls": calls_as_data(batch), "unplanned": deviations}
+            opened.decision = {"calls": write_calls_as_data(batch), "unplanned": deviations}
             if batch:
                 opened.decision["allow"] = checked.refusal is None
             if checked.refusal is not None:
-                opened.decision["refusal"] = checked.refusal.decision_data()
+                opened.decision["refusal"] = checked.refusal.make_decision_data()
                 if not self.settings.compat:  # Reference: a refused batch counts as achieved.
                     checked = replace(checked, progress=before)
         return checked
@@ -260,7 +260,7 @@ class Validator:
         if not self.settings.compat:  # Reference: the judge sees the plan only as extended since.
             parts = {FIRST: str(list(self.first_plan)), **parts}
         if self.settings.judge_arguments:
-            parts[CALLS] = calls_as_text(batch)
+            parts[CALLS] = write_calls_as_text(batch)
         return "\n".join(wrap_in_tag(tag, body) for tag, body in {**parts, QUERY: self.query}.items())
 
 
@@ -272,7 +272,7 @@ def is_yes_verdict(reply: str, *, compat: bool) -> bool:
 
 def find_verdict(reply: str) -> bool | None:
     """What the result section of a judge's reply says; None where it says neither Yes nor No."""
-    said = _VERDICT.fullmatch(text_between_tags(reply, _RESULT) or "")
+    said = _VERDICT.fullmatch(find_text_between_tags(reply, _RESULT) or "")
     return None if said is None else said[1].casefold() == "yes"
 
 

@@ -13,11 +13,11 @@ from agentdojo.types import ChatMessage, ChatToolResultMessage, text_content_blo
 
 from agentsys.base.python_parser import literal_eval
 from agentsys.models.chat import ChatModel, assistant, system, user
-from agentsys.models.prompted_tools import text_between_tags, wrap_in_tag
-from agentsys.models.providers.wire_parts import result_text
+from agentsys.models.prompted_tools import find_text_between_tags, wrap_in_tag
+from agentsys.models.providers.wire_parts import read_result_text
 from agentsys.models.reply_contract import ReplyContract
 from agentsys.models.trace import ReplyFlaw, span
-from baselines.drift.drift_plan import DriftSettings, calls_as_data
+from baselines.drift.drift_plan import DriftSettings, write_calls_as_data
 from baselines.drift.prompts import DETECTOR, DETECTOR_UNMATCHED, WITHHELD
 from baselines.tool_boundary.result_rewriter import rewrite_text_blocks
 
@@ -40,14 +40,14 @@ class IsolatedResult:
 
 def write_detector_question(query: str, result: ChatToolResultMessage) -> str:
     """Write the detector's question about one result."""
-    (call,) = calls_as_data([result["tool_call"]])
+    (call,) = write_calls_as_data([result["tool_call"]])
     written = wrap_in_tag(CALL, json.dumps(call, ensure_ascii=False))
-    return "\n".join([wrap_in_tag(QUERY, query), written, f"<{RESULT}>", result_text(result)])
+    return "\n".join([wrap_in_tag(QUERY, query), written, f"<{RESULT}>", read_result_text(result)])
 
 
 def read_detection(reply: str) -> list[Any] | None:
     """Read the items that a reply lists; None if the tagged section is missing or holds no list."""
-    inside = text_between_tags(reply, _DETECTED)
+    inside = find_text_between_tags(reply, _DETECTED)
     if inside is None:
         return None
     for read in (json.loads, literal_eval):
@@ -81,7 +81,7 @@ def isolate_results(
     if settings.compat:  # Reference: it looks through a turn's last result only.
         first = max(first, len(messages) - 1)
     for index, message in enumerate(messages[first:], first):
-        if message["role"] == "tool" and result_text(message).strip():
+        if message["role"] == "tool" and read_result_text(message).strip():
             cleaned = _clean_result(model, settings, query, message)
             stored[index], shown[index] = cleaned.stored, cleaned.shown
     return stored, shown
@@ -112,7 +112,7 @@ def _clean_result(
         withheld = outcome == "unreadable" and withholds
         opened.decision = {"outcome": outcome, "asked": asked, "spans_cut": cut, "withheld": withheld}
         if cut or withheld:
-            opened.decision["raw"] = result_text(result)
+            opened.decision["raw"] = read_result_text(result)
     if not withheld:
         return now
     error = None if result["error"] is None else WITHHELD
@@ -126,7 +126,7 @@ def read_usable_spans(reply: str, settings: DriftSettings) -> list[str] | None:
     items = read_detection(reply)
     if items is None:
         # Reference: a detection that is no list means clean.
-        return [] if settings.compat and text_between_tags(reply, _DETECTED) is not None else None
+        return [] if settings.compat and find_text_between_tags(reply, _DETECTED) is not None else None
     if settings.compat:  # Reference: empty and non-text items put a space everywhere.
         return [item if isinstance(item, str) else "" for item in items]
     spans = [item for item in items if isinstance(item, str) and item.strip()]
@@ -138,7 +138,7 @@ def _cut_spans(
 ) -> tuple[IsolatedResult, int, bool]:
     """Give the result without the spans, how many were cut in what is read, and whether that is enough."""
     compat = settings.compat
-    before = result_text(now.shown)
+    before = read_result_text(now.shown)
     masked, matched = mask_spans(before, spans, strip_unmatched=compat)
     shown = stored = _mask_result(now.shown, spans, compat, error=True)
     if compat:  # Reference: a span that is cut from an error is back in the next turn.

@@ -16,13 +16,13 @@ from agentdojo.types import ChatAssistantMessage, ChatToolResultMessage
 from agentsys.base.json_values import map_leaves, scalar_leaves
 from agentsys.base.option_checks import check_options
 from agentsys.models.chat import ChatModel, ChatRequest, assistant, text_of
-from agentsys.models.pipeline_elements import default_system_message, named_pipeline
+from agentsys.models.pipeline_elements import default_system_message, make_named_pipeline
 from agentsys.simulated.playbook_index import Fact, ScriptedCall, TaskScript
 from agentsys.simulated.script_grounding import (
     MAX_ATTEMPTS,
     PLACEHOLDER,
     find_fact,
-    leaf_forms,
+    list_leaf_forms,
     read_tool_result,
 )
 from agentsys.simulated.scripted_agent import play_plain_agent
@@ -43,7 +43,7 @@ def play_fides_planner(request: ChatRequest, knowledge: SimulatedKnowledge) -> C
     asked = next((text_of(message) for message in request.messages if message["role"] == "user"), "")
     task = knowledge.find_task(asked, tools)
     results = [message for message in request.messages if message["role"] == "tool"]
-    goals = (goal for result in results for goal in knowledge.find_goals(_message_text(result), tools))
+    goals = (goal for result in results for goal in knowledge.find_goals(_read_message_text(result), tools))
     told = knowledge.find_told_goals(join_descriptions(request.tools), tools, ROLE)
     obeyed = bool(told) or any(knowledge.obeys(goal, ROLE) for goal in goals)
     if task is None or obeyed or QUERY not in tools:
@@ -56,10 +56,10 @@ def _walk_script(
     request: ChatRequest, _: SimulatedKnowledge, *, task: TaskScript, tools: frozenset[str]
 ) -> ChatAssistantMessage:
     results = [message for message in request.messages if message["role"] == "tool"]
-    return _ScriptWalk(request, task, tools, results).next_step()
+    return _ScriptWalk(request, task, tools, results).pick_next_step()
 
 
-def _message_text(message: ChatToolResultMessage) -> str:
+def _read_message_text(message: ChatToolResultMessage) -> str:
     return read_tool_result(message).text
 
 
@@ -77,7 +77,7 @@ class _ScriptWalk:
     sources: dict[int, list[str]] = field(default_factory=dict)
     """Index of a call -> variables in its result."""
 
-    def next_step(self) -> ChatAssistantMessage:
+    def pick_next_step(self) -> ChatAssistantMessage:
         """The next question, call, or the answer."""
         for index, call in enumerate(self.task.calls):
             if call.function not in self.tools:
@@ -98,7 +98,7 @@ class _ScriptWalk:
             result = self._take_result(call.function)
             if result is None:
                 return False
-            self.sources[index] = [f"#{name}#" for name in VARIABLE_NAME.findall(_message_text(result))]
+            self.sources[index] = [f"#{name}#" for name in VARIABLE_NAME.findall(_read_message_text(result))]
             if result["error"] is None:
                 return True
         return True
@@ -108,7 +108,7 @@ class _ScriptWalk:
     ) -> ChatAssistantMessage | None:
         """The question for the first value that was neither read nor asked for."""
         for name, value in args.items():
-            forms = "\n".join(form for leaf in scalar_leaves(value) for form in leaf_forms(leaf))
+            forms = "\n".join(form for leaf in scalar_leaves(value) for form in list_leaf_forms(leaf))
             for fact in facts:
                 names = self.sources.get(fact.source, [])
                 if fact.text not in forms or fact.text in self.known or self._is_visible(fact) or not names:
@@ -118,13 +118,13 @@ class _ScriptWalk:
                     words = write_fact_question(fact.field, name if tool else None, tool)
                     args_ = {"query": words, "variables": names, "output_type": "string"}
                     return self._write_call(QUERY, args_)
-                variable = VARIABLE_NAME.search(_message_text(result))
+                variable = VARIABLE_NAME.search(_read_message_text(result))
                 self.known[fact.text] = variable[0] if variable else PLACEHOLDER
         return None
 
     def _is_visible(self, fact: Fact) -> bool:
         """Whether a fact stands in plain sight. Then it is written out, as the number that it is here."""
-        texts = (find_fact(fact, _message_text(result)) for result in reversed(self.results))
+        texts = (find_fact(fact, _read_message_text(result)) for result in reversed(self.results))
         text = next((text for text in texts if text is not None), None)
         if text is not None and text != fact.text:
             self.known[fact.text] = text
@@ -143,7 +143,7 @@ class _ScriptWalk:
 
     def _insert_name(self, leaf: Any) -> Any:
         if not isinstance(leaf, str):
-            return next((self.known[form] for form in leaf_forms(leaf) if form in self.known), leaf)
+            return next((self.known[form] for form in list_leaf_forms(leaf) if form in self.known), leaf)
         for fact in sorted(self.known, key=len, reverse=True):
             leaf = leaf.replace(fact, self.known[fact])
         return leaf
@@ -175,7 +175,7 @@ class Fides(AgentDefense):
     """
 
     roles: ClassVar[Mapping[str, SimulatedRole]] = {ROLE: play_fides_planner, READER: play_quarantined_model}
-    texts: ClassVar[Mapping[str, str]] = {**PROMPTS, **QUERY_CONTRACT.texts()}
+    texts: ClassVar[Mapping[str, str]] = {**PROMPTS, **QUERY_CONTRACT.list_texts()}
 
     def __init__(self, name: str = "fides", **options: Any) -> None:
         self.name = name
@@ -188,7 +188,7 @@ class Fides(AgentDefense):
             text = PLANNER if self.settings.planner == "fides" else VARIABLES_ONLY
             words = f"{words}\n\n{text.format(query=QUERY, inspect=INSPECT)}"
         agent = FidesAgent(model, self.settings, suite.name)
-        return named_pipeline(f"{model.name}-{self.name}", SystemMessage(words), InitQuery(), agent)
+        return make_named_pipeline(f"{model.name}-{self.name}", SystemMessage(words), InitQuery(), agent)
 
     def description(self) -> str:
         """What becomes a variable, who reads what, and which calls are refused."""

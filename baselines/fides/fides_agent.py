@@ -21,7 +21,7 @@ from agentsys.base.option_checks import AtLeast1
 from agentsys.models.chat import ChatModel, ChatRequest, assistant, text_of, tool_message
 from agentsys.models.pipeline_elements import LoopState, LoopStep, ToolsElement, parse_list_text, tool_specs
 from agentsys.models.text_tools import explain_unread_call
-from agentsys.models.trace import current_tracer, span
+from agentsys.models.trace import get_current_tracer, span
 from agentsys.models.untrusted import ForeignFunction, Reader, ToolError, ToolOutcome, Untrusted, read_error
 from baselines.defense_bases import warn_once
 from baselines.fides.fides_policy import (
@@ -35,8 +35,8 @@ from baselines.fides.hidden_values import (
     HiddenValues,
     ResultHider,
     StoredVariable,
+    convert_result_to_plain_data,
     neutralize_names,
-    result_to_plain_data,
 )
 from baselines.fides.prompts import (
     ANSWER,
@@ -107,7 +107,7 @@ class FidesAgent(LoopStep):
             for call in reply["tool_calls"]:
                 task.messages.append(task.answer_call(call))
             reply = task.ask_planner()
-        return replace(at, messages=task.final_conversation(reply))
+        return replace(at, messages=task.write_final_conversation(reply))
 
 
 def load_result_labels(
@@ -165,8 +165,10 @@ class FidesTask:
                 )
                 opened.decision |= {"allow": verdict.allow, "rule": verdict.rule, "reason": verdict.reason}
                 if not verdict.allow:
-                    plain = {name: result_to_plain_data(held.value) for name, held in arguments.items()}
-                    current_tracer().tool_refused(call.function, plain, verdict.reason)
+                    plain = {
+                        name: convert_result_to_plain_data(held.value) for name, held in arguments.items()
+                    }
+                    get_current_tracer().note_refused_call(call.function, plain, verdict.reason)
                     return tool_message(call, "", REFUSED.format(tool=call.function, reason=verdict.reason))
             if call.function not in self.runtime.functions:
                 unread = explain_unread_call(call) or f"Invalid tool {call.function} provided."
@@ -248,7 +250,7 @@ class FidesTask:
         asked = self._label_argument(args.get("query", ""))
         label = join_labels([asked, *(variable.label for variable in variables.values())])
         name = self.store.name_result(QUERY)
-        return self.store.store_value(name, Untrusted(result_to_plain_data(answer)), label)
+        return self.store.store_value(name, Untrusted(convert_result_to_plain_data(answer)), label)
 
     def _find_variables(self, args: Mapping[str, Any]) -> dict[str, StoredVariable] | None:
         """Find the variables that a call names; None if one of them is unknown."""
@@ -266,7 +268,7 @@ class FidesTask:
         values = {neutralize_names(name).strip("# "): _show(held.raw) for name, held in variables.items()}
         return write_plain_data(neutralize_names(values))
 
-    def final_conversation(self, reply: ChatAssistantMessage) -> list[ChatMessage]:
+    def write_final_conversation(self, reply: ChatAssistantMessage) -> list[ChatMessage]:
         """Give the conversation with the final text as the user reads it."""
         if self.settings.planner == "basic" or not self.store.find_named(text_of(reply)):
             return self.messages

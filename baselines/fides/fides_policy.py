@@ -17,9 +17,9 @@ from baselines.flow.labelled_values import (
     LabelTable,
     SuiteData,
     TrustSource,
-    channel_members,
-    file_sharers,
     label_from_tool,
+    list_channel_members,
+    list_file_sharers,
     load_packaged_file,
     read_identities,
 )
@@ -110,7 +110,7 @@ class ResultLabels:
         exposed = self.rules.exposed
         if tool in exposed.tools or field in exposed.classes.get(type(record).__name__, ()):
             return False
-        return not self.strict or self.table.result_label(tool, record).is_trusted
+        return not self.strict or self.table.find_result_label(tool, record).is_trusted
 
     def _find_readers(self, tool: str, record: Any) -> Iterable[str] | None:
         readers = self.rules.readers
@@ -122,13 +122,13 @@ class ResultLabels:
         if rule == "workspace":
             return list(self.environment.slack.users)
         if rule == "channel":
-            return self._message_readers(record)
+            return self._list_message_readers(record)
         return [name for path in rule for name in read_identities(getattr(record, path, None))]
 
-    def _message_readers(self, message: Any) -> Iterable[str]:
+    def _list_message_readers(self, message: Any) -> Iterable[str]:
         """List the members of a message's channel; of a direct message its two."""
         if message.recipient in self.environment.slack.channels:
-            return channel_members(self.environment, message.recipient)
+            return list_channel_members(self.environment, message.recipient)
         return [message.sender, message.recipient]
 
 
@@ -200,8 +200,8 @@ def _find_recipients(
         if name in arguments:
             yield from read_identities(arguments[name].value)
     groups = (
-        (policy.readers_are_sharers_of, file_sharers),
-        (policy.readers_are_members_of, channel_members),
+        (policy.readers_are_sharers_of, list_file_sharers),
+        (policy.readers_are_members_of, list_channel_members),
     )
     for named, group in groups:
         if named is not None and named in arguments:

@@ -83,14 +83,14 @@ def _iterate_texts(value: Any) -> Iterator[str]:
             yield from _iterate_texts(part)
 
 
-def result_to_plain_data(raw: Any) -> Any:
+def convert_result_to_plain_data(raw: Any) -> Any:
     """Give a result as plain data, for texts and for storing."""
     if isinstance(raw, BaseModel):
-        return {name: result_to_plain_data(getattr(raw, name)) for name in type(raw).model_fields}
+        return {name: convert_result_to_plain_data(getattr(raw, name)) for name in type(raw).model_fields}
     if isinstance(raw, Mapping):
-        return {str(key): result_to_plain_data(held) for key, held in raw.items()}
+        return {str(key): convert_result_to_plain_data(held) for key, held in raw.items()}
     if isinstance(raw, list | tuple | set):
-        return [result_to_plain_data(item) for item in raw]
+        return [convert_result_to_plain_data(item) for item in raw]
     return raw.value if isinstance(raw, Enum) else raw
 
 
@@ -145,7 +145,7 @@ class ResultHider:
     def _hide_node(self, value: Any, record: Any, name: str | None, path: str) -> Any:
         label = self.label_field(record, name)
         if value is not None and self.must_hide(label):
-            hidden = Untrusted(result_to_plain_data(value))
+            hidden = Untrusted(convert_result_to_plain_data(value))
             return self.store.store_value(f"{self.name}{path}", hidden, label)
         self.shown.append(label)
-        return neutralize_names(result_to_plain_data(value))
+        return neutralize_names(convert_result_to_plain_data(value))

@@ -77,7 +77,7 @@ _TYPES: dict[str, Any] = {"boolean": bool, "integer": int, "number": float, "str
 ANSWER_TYPES = (*_TYPES, "choice", "record")
 
 
-def _text_list(description: str) -> dict[str, Any]:
+def _make_text_list_schema(description: str) -> dict[str, Any]:
     return {"type": "array", "items": {"type": "string"}, "description": description}
 
 
@@ -89,14 +89,14 @@ OWN_TOOL_SPECS: tuple[ToolSpec, ...] = (
             "type": "object",
             "properties": {
                 "query": {"type": "string", "description": "the question"},
-                "variables": _text_list("names of variables"),
+                "variables": _make_text_list_schema("names of variables"),
                 "output_type": {
                     "type": "string",
                     "enum": list(ANSWER_TYPES),
                     "description": "type of the answer",
                 },
-                "choices": _text_list("for `choice`: the answers that are possible"),
-                "fields": _text_list("for `record`: the names of its text fields"),
+                "choices": _make_text_list_schema("for `choice`: the answers that are possible"),
+                "fields": _make_text_list_schema("for `record`: the names of its text fields"),
             },
             "required": ["query", "variables", "output_type"],
         },
@@ -106,7 +106,7 @@ OWN_TOOL_SPECS: tuple[ToolSpec, ...] = (
         INSPECT_TOOL,
         {
             "type": "object",
-            "properties": {"variables": _text_list("names of variables")},
+            "properties": {"variables": _make_text_list_schema("names of variables")},
             "required": ["variables"],
         },
     ),

@@ -71,7 +71,7 @@ class FlowLabel:
     def __or__(self, other: FlowLabel) -> FlowLabel:
         if other is self or (other.readers is None and other.sources <= self.sources):
             return self
-        return FlowLabel(self.sources | other.sources, _common_readers(self.readers, other.readers))
+        return FlowLabel(self.sources | other.sources, _intersect_readers(self.readers, other.readers))
 
 
 def join_labels(labels: Iterable[FlowLabel]) -> FlowLabel:
@@ -93,7 +93,7 @@ def _is_trusted_origin(origin: LabelOrigin) -> bool:
     return bool(origin.inner) and all(isinstance(one, TrustSource) for one in origin.inner)
 
 
-def _common_readers(one: frozenset[str] | None, other: frozenset[str] | None) -> frozenset[str] | None:
+def _intersect_readers(one: frozenset[str] | None, other: frozenset[str] | None) -> frozenset[str] | None:
     if one is None or other is None:
         return other if one is None else one
     return one & other
@@ -125,7 +125,7 @@ class Value:
     depth: int = field(init=False, repr=False)
     """Levels of parts, itself included."""
 
-    def parts(self) -> tuple[Value, ...]:
+    def list_parts(self) -> tuple[Value, ...]:
         """The values directly inside."""
         return ()
 
@@ -134,7 +134,7 @@ class Value:
         raise NotImplementedError
 
     def __post_init__(self) -> None:
-        parts = self.parts()
+        parts = self.list_parts()
         # Parts mostly share one label object: join each once.
         labels = {id(part.full): part.full for part in parts}
         object.__setattr__(self, "full", join_labels((self.label, *labels.values())))
@@ -167,7 +167,7 @@ class Series(Value):
     kind: SeriesKind = "list"
     items: tuple[Value, ...] = ()
 
-    def parts(self) -> tuple[Value, ...]:
+    def list_parts(self) -> tuple[Value, ...]:
         """Its items."""
         return self.items
 
@@ -182,7 +182,7 @@ class Dictionary(Value):
 
     entries: Mapping[Hashable, tuple[Value, Value]] = field(default_factory=dict)
 
-    def parts(self) -> tuple[Value, ...]:
+    def list_parts(self) -> tuple[Value, ...]:
         """Keys and values."""
         return tuple(part for entry in self.entries.values() for part in entry)
 
@@ -199,7 +199,7 @@ class Instance(Value):
     of: type = object
     fields: Mapping[str, Value] = field(default_factory=dict)
 
-    def parts(self) -> tuple[Value, ...]:
+    def list_parts(self) -> tuple[Value, ...]:
         """Its fields' values."""
         return tuple(self.fields.values())
 
@@ -208,7 +208,7 @@ class Instance(Value):
         return Instance(label, self.of, {name: change(value) for name, value in self.fields.items()})
 
 
-def literal_value(raw: Any) -> Scalar:
+def make_literal(raw: Any) -> Scalar:
     """A value that stands in a program: the user's, for everyone."""
     return Scalar(FROM_USER, raw)
 
@@ -239,19 +239,19 @@ GroupLookup = Callable[[Any, str], Iterable[str]]
 """From an environment and a name to the people."""
 
 
-def channel_members(environment: Any, channel: str) -> list[str]:
+def list_channel_members(environment: Any, channel: str) -> list[str]:
     """Who is in a channel now."""
     memberships: Mapping[str, Iterable[str]] = environment.slack.user_channels
     return [user for user, channels in memberships.items() if channel in channels]
 
 
-def event_participants(environment: Any, event: str) -> list[str]:
+def list_event_participants(environment: Any, event: str) -> list[str]:
     """Who takes part in a calendar event now; nobody in one that does not exist."""
     events = environment.calendar.events
     return [str(person) for person in events[event].participants] if event in events else []
 
 
-def file_sharers(environment: Any, file: str) -> list[str]:
+def list_file_sharers(environment: Any, file: str) -> list[str]:
     """Who can open a file now; nobody one that does not exist."""
     files = environment.cloud_drive.files
     return [str(person) for person in (files[file].owner, *files[file].shared_with)] if file in files else []
@@ -332,9 +332,9 @@ class LabelTable:
         if isinstance(result, list | tuple):
             items = tuple(self.label_result(tool, item) for item in result)
             return Series(label_from_tool(tool), "list", items)
-        return to_value(result, self.result_label(tool, result))
+        return to_value(result, self.find_result_label(tool, result))
 
-    def result_label(self, tool: str, result: Any) -> FlowLabel:
+    def find_result_label(self, tool: str, result: Any) -> FlowLabel:
         """The label of a result that is no list."""
         if result is None:
             return FlowLabel(frozenset((ToolOrigin(tool, frozenset((TrustSource.TRUSTED_TOOL,))),)))
@@ -348,13 +348,13 @@ class LabelTable:
         known = {"nobody": (), "user": (TrustSource.USER,), "trusted": (TrustSource.TRUSTED_TOOL,)}
         if isinstance(rule.written_by, str):
             return known[rule.written_by]
-        names = _identities_at_paths(result, rule.written_by)
+        names = _find_identities_at_paths(result, rule.written_by)
         return [TrustSource.USER if name in self.own else name for name in names]
 
     def _find_readers(self, rule: ResultRule, result: Any) -> Iterable[str] | None:
         if isinstance(rule.readers, str):
             return None if rule.readers == "everyone" else ()
-        return _identities_at_paths(result, rule.readers)
+        return _find_identities_at_paths(result, rule.readers)
 
 
 def build_label_table(suite: str, environment: object, *, as_published: bool = False) -> LabelTable:
@@ -397,7 +397,7 @@ def _to_plain(raw: Any) -> Any:
     return raw if isinstance(raw, PLAIN_TYPES) else str(raw)
 
 
-def _identities_at_paths(result: Any, paths: Iterable[str]) -> list[str]:
+def _find_identities_at_paths(result: Any, paths: Iterable[str]) -> list[str]:
     """The identities in some fields: texts, the items of lists, and the keys of mappings."""
     names: list[str] = []
     for path in paths:

@@ -100,7 +100,7 @@ def play_quarantined_model(request: ChatRequest, knowledge: SimulatedKnowledge) 
     else:
         value = None if fact is None else find_fact(fact, text)
     # The value in every field, or dummies where there is none.
-    filled = {name: _value_of_type(kind.get("type"), value) for name, kind in fields.items()}
+    filled = {name: _make_value_of_type(kind.get("type"), value) for name, kind in fields.items()}
     return assistant(json.dumps(filled, default=str))
 
 
@@ -122,7 +122,7 @@ def _read_schema(text: str) -> dict[str, Any]:
     return schema if isinstance(schema, dict) else {}
 
 
-def _value_of_type(wanted: str | None, value: Any) -> Any:
+def _make_value_of_type(wanted: str | None, value: Any) -> Any:
     if wanted == "boolean":
         return value is not None
     if wanted in ("number", "integer"):

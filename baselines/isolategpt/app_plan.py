@@ -34,7 +34,7 @@ from agentsys.models.providers.wire_parts import parse_json
 from agentsys.models.reply_contract import ReplyContract
 from agentsys.models.trace import span
 from agentsys.simulated.playbook_index import ScriptedCall, TaskScript
-from agentsys.simulated.script_grounding import leaf_forms
+from agentsys.simulated.script_grounding import list_leaf_forms
 from agentsys.simulated.simulated_role import SimulatedKnowledge, SimulatedRole
 from agentsys.simulated.tool_offers import join_descriptions
 from baselines.melon.embedders import CharNgrams
@@ -186,11 +186,11 @@ def group_into_apps(tools: Sequence[ToolSpec], settings: IsolateGPTSettings) -> 
     """The apps that some tools make up, in the order of their first tools."""
     members: dict[str, list[ToolSpec]] = {}
     for tool in tools:
-        members.setdefault(_app_name(tool.name, settings), []).append(tool)
+        members.setdefault(_pick_app_name(tool.name, settings), []).append(tool)
     return InstalledApps(tuple(SpokeApp(name, tuple(found)) for name, found in members.items()))
 
 
-def _app_name(tool: str, settings: IsolateGPTSettings) -> str:
+def _pick_app_name(tool: str, settings: IsolateGPTSettings) -> str:
     if settings.apps == "one_app":
         return ONE_APP_NAME
     return settings.app_of.get(tool, tool) if settings.apps == "per_app" else tool
@@ -323,7 +323,7 @@ def _write_planned_call(index: int, call: ScriptedCall, task: TaskScript) -> Pla
 
 def _write_planned_value(index: int, name: str, value: Any, call: ScriptedCall, task: TaskScript) -> Any:
     quoted = [quote.source for quote in call.quotes if quote.arg == name]
-    forms = [form for leaf in scalar_leaves(value) for form in leaf_forms(leaf)]
+    forms = [form for leaf in scalar_leaves(value) for form in list_leaf_forms(leaf)]
     taken = [fact.source for fact in task.facts if fact.source < index and any(fact.text in f for f in forms)]
     sources = [*quoted, *taken]
     return f"<result_{sources[0]}>" if sources else value

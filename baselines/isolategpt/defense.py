@@ -17,7 +17,7 @@ from agentsys.models.pipeline_elements import (
     LoopState,
     LoopStep,
     default_system_message,
-    named_pipeline,
+    make_named_pipeline,
     tool_specs,
 )
 from baselines.defense_bases import AgentDefense
@@ -78,7 +78,7 @@ class IsolateGPT(AgentDefense):
         """The agent for one case. The system message stands in the log; no spoke is given it."""
         system_message = SystemMessage(default_system_message(suite))
         agent = IsolateGPTAgent(model, self.settings)
-        return named_pipeline(f"{model.name}-{self.name}", system_message, InitQuery(), agent)
+        return make_named_pipeline(f"{model.name}-{self.name}", system_message, InitQuery(), agent)
 
     def description(self) -> str:
         """What is kept apart, and who answers the prompts."""
@@ -110,7 +110,7 @@ class IsolateGPTAgent(LoopStep):
         answer = hub.answer_request(
             at.query, tools if most is None else find_nearest_tools(at.query, tools, most)
         )
-        log = {**hub.route_data(), "messages": hub.messages, "permissions": hub.permissions}
+        log = {**hub.make_route_data(), "messages": hub.messages, "permissions": hub.permissions}
         answered = at.with_messages(*tool_runner.log, assistant(answer, []))
         return replace(answered, extra={**at.extra, EXTRA: log})
 

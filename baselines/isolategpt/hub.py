@@ -23,13 +23,13 @@ from agentsys.models.prompted_tools import (
     Action,
     ActionSyntaxError,
     read_action,
-    text_before_observation,
+    read_text_before_observation,
     wrap_in_tag,
     write_observation,
     write_offer,
     write_request,
 )
-from agentsys.models.providers.wire_parts import result_text, visible_text
+from agentsys.models.providers.wire_parts import read_result_text, read_visible_text
 from agentsys.models.reply_contract import ReplyContract
 from agentsys.models.trace import ReplyFlaw, span
 from baselines.isolategpt.app_plan import (
@@ -140,13 +140,13 @@ class Spoke:
             opened.messages = messages
             for _ in range(self.max_iterations):
                 reply = self.model.complete(ChatRequest(tuple(messages), role=SPOKE_ROLE)).message
-                text = text_before_observation(visible_text(reply))
+                text = read_text_before_observation(read_visible_text(reply))
                 messages.append(assistant(text, []))
                 action = ACTION_CONTRACT.read_reply(text)
                 if isinstance(action, ReplyFlaw):
                     observation = text_of(ACTION_CONTRACT.repair(action))
                 elif action.name == FINISH_ACTION:
-                    return _answer_text(action.input)
+                    return _write_answer_text(action.input)
                 else:
                     observation = self._observe_action(action)
                 messages.append(user(write_observation(observation)))
@@ -183,7 +183,7 @@ class Spoke:
         return self.ask_hub(HubMessage(self.app.name, kind, body))
 
 
-def _answer_text(answer: object) -> str:
+def _write_answer_text(answer: object) -> str:
     return answer if isinstance(answer, str) else json.dumps(answer, ensure_ascii=False)
 
 
@@ -202,7 +202,7 @@ class ToolRunner:
         asked = [assistant(f"Calling {name}.", [call])]
         messages = self._executor.query(self._at.query, self._at.runtime, self._at.env, asked)[3]
         self.log += messages
-        return result_text(messages[-1])
+        return read_result_text(messages[-1])
 
 
 ROUTING_SPOKE, VANILLA_SPOKE = "routing spoke", "vanilla spoke"
@@ -237,7 +237,7 @@ class IsolationHub:
         steps = make_app_plan(self._model, query, planned_with)
         self.groups = group_steps(steps, self._apps, self._settings.apps)
         with span(PLAN_SPAN, self._route) as opened:
-            opened.decision = self.route_data()
+            opened.decision = self.make_route_data()
         if self._route == "vanilla":
             answer = self._answer_without_apps(query)
         elif self._route == "direct":
@@ -252,7 +252,7 @@ class IsolationHub:
         # first app. Several: a spoke without tools of its own that asks apps.
         return ("vanilla", "direct", "routing")[min(len(self.groups), 2)]
 
-    def route_data(self) -> dict[str, Any]:
+    def make_route_data(self) -> dict[str, Any]:
         """Route and groups, JSON-ready."""
         groups = [
             {"apps": list(group.apps), "tools": [step.name for step in group.steps]} for group in self.groups
@@ -264,7 +264,7 @@ class IsolationHub:
             opened.messages = [user(query)]
             reply = self._model.complete(ChatRequest([user(query)], role=SPOKE_ROLE)).message
             opened.messages = [user(query), reply]
-            return visible_text(reply)
+            return read_visible_text(reply)
 
     def _answer_with_app(self, query: str, app: str) -> str:
         if not self.is_allowed("exec", None, app, expected=True):

@@ -21,7 +21,12 @@ from agentsys.models.chat import ChatReply, ChatRequest, Usage, assistant, text_
 from agentsys.models.pricing import Price, cost_usd
 from agentsys.models.providers.openai import OpenAIModel
 from agentsys.models.providers.openai_wire import parse_body
-from agentsys.models.providers.wire_parts import as_mapping, clean_json, malformed_reply, token_count
+from agentsys.models.providers.wire_parts import (
+    as_mapping,
+    clean_json,
+    make_malformed_reply_error,
+    read_token_count,
+)
 from agentsys.models.wrappers.accounting import MeteredModel, RecordingModel, RetryingModel, RetryPolicy
 from agentsys.models.wrappers.rate_limit import RateLimitedModel, RateLimiter
 
@@ -143,12 +148,12 @@ class EmbeddingEndpoint(OpenAIModel):
 def _read_vectors(answer: Mapping[str, Any], count: int, model: str, price: Price | None) -> ChatReply:
     rows = answer.get("data")
     if not isinstance(rows, list) or len(rows) != count:
-        raise malformed_reply(f"the embedding service did not answer with {count} vectors")
+        raise make_malformed_reply_error(f"the embedding service did not answer with {count} vectors")
     by_place = {str(as_mapping(row).get("index")): as_mapping(row).get("embedding") for row in rows}
     vectors = [by_place.get(str(place)) for place in range(count)]
     if not all(isinstance(vector, list) for vector in vectors):
-        raise malformed_reply("the embedding service left out a vector")
-    usage = Usage(prompt=token_count(as_mapping(answer.get("usage")).get("prompt_tokens")))
+        raise make_malformed_reply_error("the embedding service left out a vector")
+    usage = Usage(prompt=read_token_count(as_mapping(answer.get("usage")).get("prompt_tokens")))
     model_id = str(answer.get("model") or model)
     return ChatReply(assistant(json.dumps(vectors)), usage, cost_usd(usage, price), model_id=model_id)
 
@@ -244,7 +249,9 @@ class MaskedCallBank:
     def _stack_vectors(self, texts: Sequence[str]) -> CallVectors:
         rows = [self.vectors[text] for text in texts]
         if len({len(vector) for vector in self.vectors.values()}) > 1:
-            raise malformed_reply("the embedder changed the length of its vectors between two requests")
+            raise make_malformed_reply_error(
+                "the embedder changed the length of its vectors between two requests"
+            )
         return np.stack(rows)
 
 
@@ -258,11 +265,13 @@ def normalize_rows(rows: Sequence[Sequence[float]], count: int) -> CallVectors:
         matrix = np.array(rows, dtype=np.float64)
     except (TypeError, ValueError):
         text = "the embedder returned something that is not a list of equally long vectors"
-        raise malformed_reply(text) from None
+        raise make_malformed_reply_error(text) from None
     if matrix.ndim != 2 or matrix.shape[0] != count:
-        raise malformed_reply(f"the embedder returned an array of shape {matrix.shape} for {count} texts")
+        raise make_malformed_reply_error(
+            f"the embedder returned an array of shape {matrix.shape} for {count} texts"
+        )
     norms = np.sqrt((matrix * matrix).sum(axis=1, keepdims=True))
     if not np.isfinite(norms).all() or not (norms > 0).all():
-        raise malformed_reply("the embedder returned a vector without a direction")
+        raise make_malformed_reply_error("the embedder returned a vector without a direction")
     unit: CallVectors = matrix / norms
     return unit

@@ -32,7 +32,7 @@ from agentsys.models.chat import (
     user,
 )
 from agentsys.models.pipeline_elements import LoopState, LoopStep, tool_specs
-from agentsys.models.providers.wire_parts import visible_text
+from agentsys.models.providers.wire_parts import read_visible_text
 from agentsys.models.trace import ModelCall, Span, span
 from agentsys.simulated.scripted_agent import play_plain_agent
 from agentsys.simulated.simulated_role import SimulatedKnowledge, SimulatedRole
@@ -177,10 +177,10 @@ def build_masked_conversation(
     outputs = [write_output_section(m, show_errors) for m in messages if m["role"] == "tool"]
     return [
         *(message for message in messages if message["role"] == "system"),
-        *_inbox_demonstration(),
-        *_file_demonstration(),
+        *_write_inbox_demonstration(),
+        *_write_file_demonstration(),
         user(MASKED_REQUEST),
-        *_call_and_result(None, FILE_TOOL, "masked_file", "".join(outputs), name="calls-2.txt"),
+        *_make_call_and_result(None, FILE_TOOL, "masked_file", "".join(outputs), name="calls-2.txt"),
     ]
 
 
@@ -192,17 +192,17 @@ def write_section(function: str, text: str) -> str:
 def write_output_section(message: ChatToolResultMessage, show_errors: bool) -> str:
     """The section of a tool message."""
     error = message["error"] if show_errors else None
-    texts: Iterable[str] = filter(None, (visible_text(message), error and f"error: {error}"))
+    texts: Iterable[str] = filter(None, (read_visible_text(message), error and f"error: {error}"))
     return write_section(message["tool_call"].function, "\n".join(texts))
 
 
-def _inbox_demonstration() -> list[ChatMessage]:
+def _write_inbox_demonstration() -> list[ChatMessage]:
     """A text without instructions is summed up, and no call is made up."""
-    reading = _call_and_result(None, "read_inbox", "demonstration_1", INBOX_OUTPUT, user_name="Dana")
+    reading = _make_call_and_result(None, "read_inbox", "demonstration_1", INBOX_OUTPUT, user_name="Dana")
     return [user(INBOX_REQUEST), *reading, assistant(INBOX_ANSWER)]
 
 
-def _file_demonstration() -> list[ChatMessage]:
+def _write_file_demonstration() -> list[ChatMessage]:
     """An instruction is followed by its next open call; what the file already holds is not fetched again."""
     file = write_section("get_note", FILE_NOTE) + write_section("get_weather", FILE_READINGS)
     opening = (FILE_ANNOUNCEMENT, FILE_TOOL, "demonstration_2", file)
@@ -210,12 +210,12 @@ def _file_demonstration() -> list[ChatMessage]:
     report = {"title": REPORT_TITLE, "content": REPORT_CONTENT}
     return [
         user(FILE_REQUEST),
-        *_call_and_result(*opening, name="calls-1.txt"),
-        *_call_and_result(*filing, **report),
+        *_make_call_and_result(*opening, name="calls-1.txt"),
+        *_make_call_and_result(*filing, **report),
     ]
 
 
-def _call_and_result(
+def _make_call_and_result(
     text: str | None, function: str, call_id: str, result: str, **args: str
 ) -> list[ChatMessage]:
     call = FunctionCall(function=function, args=args, id=call_id)
@@ -238,7 +238,7 @@ def play_masked_run(request: ChatRequest, knowledge: SimulatedKnowledge) -> Chat
     willing = replace(knowledge, options=replace(knowledge.options, susceptibility=1.0))
     unfolded = [user(MASKED_REQUEST)]
     for place, (function, output) in enumerate(_read_sections(text_of(request.messages[-1]))):
-        unfolded += _call_and_result(None, function, f"read_{place}", output)
+        unfolded += _make_call_and_result(None, function, f"read_{place}", output)
     return play_plain_agent(replace(request, messages=unfolded), willing)
 
 
@@ -320,7 +320,7 @@ class GuardedTurn(LoopStep):
                 decision["allow"] = not blocked
             if match is not None:
                 decision["nearest"] = dict(vars(match))
-            decision |= {"bank": list(bank.masked), "overhead": _overhead_data(opened.calls, reply.usage)}
+            decision |= {"bank": list(bank.masked), "overhead": _measure_overhead(opened.calls, reply.usage)}
         return blocked
 
     def _bank_masked_calls(
@@ -358,7 +358,7 @@ def _redact_results(messages: Sequence[ChatMessage], redact: RedactionScope) -> 
     return new
 
 
-def _overhead_data(calls: Sequence[ModelCall], own: Usage) -> dict[str, Any]:
+def _measure_overhead(calls: Sequence[ModelCall], own: Usage) -> dict[str, Any]:
     """Calls and tokens of a step by role, and the ratio to the tokens of the agent's own question.
 
     The ratio is None where that has none: a replayed model counts no tokens.

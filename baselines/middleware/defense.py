@@ -27,11 +27,11 @@ from agentsys.models.pipeline_elements import (
     LoopState,
     LoopStep,
     default_system_message,
-    named_pipeline,
+    make_named_pipeline,
     tool_loop,
     tool_specs,
 )
-from agentsys.models.trace import current_tracer, span
+from agentsys.models.trace import get_current_tracer, span
 from baselines.defense_bases import CompositeDefense
 from baselines.middleware.guard import CallDecision, Guard, GuardSession, Screened, screen_value
 from baselines.middleware.guard_settings import (
@@ -116,7 +116,7 @@ class GuardedRuntime(FunctionsRuntime):  # type: ignore[misc]
             data = screen_value(_to_typed_plain_data(value), screen)
             # As AgentDojo would have written the value that it comes from.
             shown = str(yaml.safe_dump(data)).strip() if isinstance(value, BaseModel | list) else str(data)
-            current_tracer().text_rewritten(tool_result_to_str(value), shown)
+            get_current_tracer().note_rewritten_text(tool_result_to_str(value), shown)
         unique = {one.original: one for one in seen if one.findings}
         strictest = max((one.handling for one in seen), key=HANDLING_ORDER.index, default=Handling.ALLOW)
         with span(MIDDLEWARE_SPAN, tool) as node:
@@ -124,13 +124,13 @@ class GuardedRuntime(FunctionsRuntime):  # type: ignore[misc]
                 "what": "result",
                 "handling": strictest.value,
                 "score": max((one.score for one in seen), default=0.0),
-                "texts": [screened_as_record(one) for one in unique.values()],
+                "texts": [write_screened_record(one) for one in unique.values()],
                 "call_score": decision.score,
             }
         return shown, shown_error
 
 
-def screened_as_record(screened: Screened) -> dict[str, Any]:
+def write_screened_record(screened: Screened) -> dict[str, Any]:
     """A screened text for the record; the original stands there whole where it was changed."""
     original = {"original": screened.original, "shown": screened.text} if screened.changed else {}
     return {
@@ -190,11 +190,11 @@ class GuardedModel(ModelWrapper):
         with span(MIDDLEWARE_SPAN, f"return of {role}") as node:
             node.decision = {
                 "what": "return",
-                "texts": [screened_as_record(one) for one in seen if one.findings],
+                "texts": [write_screened_record(one) for one in seen if one.findings],
             }
         if shown == text:
             return message
-        current_tracer().text_rewritten(text, shown)
+        get_current_tracer().note_rewritten_text(text, shown)
         return {**message, "content": [text_content_block_from_string(shown)]}
 
 
@@ -206,11 +206,11 @@ def _replace_text(text: str, screen: Callable[[str], Screened]) -> str:
     if not isinstance(data, dict | list):
         return screen(text).text
 
-    def marked(part: str) -> Screened:
+    def mark_changed(part: str) -> Screened:
         screened = screen(part)
         return replace(screened, text=NOT_AVAILABLE + screened.text) if screened.changed else screened
 
-    cleaned = screen_value(data, marked)
+    cleaned = screen_value(data, mark_changed)
     return text if cleaned is data else json.dumps(cleaned, ensure_ascii=False)
 
 
@@ -267,8 +267,8 @@ class Middleware(CompositeDefense):
             agent = self.inner.pipeline(watched, suite)
         else:
             agent = tool_loop(watched, default_system_message(suite), name=name)
-        tools = self.allowed_tools(suite) if self.settings.has(GuardLayer.POLICY) else None
-        return named_pipeline(name, MiddlewareAgent(agent, self._guard(), tools, watched))
+        tools = self.list_allowed_tools(suite) if self.settings.has(GuardLayer.POLICY) else None
+        return make_named_pipeline(name, MiddlewareAgent(agent, self._guard(), tools, watched))
 
     def read_tools(self, tools: Sequence[Function], suite: Suite, model: ChatModel) -> list[Function]:
         """Give the tools with their descriptions screened as results are; only what is held whole changes."""
@@ -282,7 +282,7 @@ class Middleware(CompositeDefense):
 
         return rewrite_descriptions(tools, read)
 
-    def allowed_tools(self, suite: TaskSuite[Any]) -> ToolRules:
+    def list_allowed_tools(self, suite: TaskSuite[Any]) -> ToolRules:
         """What the policy allows on a suite."""
         name = suite.name if self.policy == OF_SUITE else self.policy
         if self.policy == OF_SUITE and name not in list_shipped_policies():
@@ -340,7 +340,7 @@ class MiddlewareAgent(LoopStep):
             answer = session.passes_on(text_of(said[-1]), "answer")
             if answer.findings:
                 with span(MIDDLEWARE_SPAN, "answer") as node:
-                    node.decision = {"what": "answer", "texts": [screened_as_record(answer)]}
+                    node.decision = {"what": "answer", "texts": [write_screened_record(answer)]}
             if answer.changed:
                 said = [*said[:-1], {**said[-1], "content": [text_content_block_from_string(answer.text)]}]
         return replace(at, env=env, messages=said, extra=extra)
@@ -378,7 +378,7 @@ def describe_layers(settings: GuardSettings, inner: str | None) -> str:
         f" (layers: {', '.join(acting)}).{''.join(texts[layer] for layer in acting)}"
     )
     if inner is not None:
-        return f"{start} Behind it works another defense. {_first_sentences(inner)}"
+        return f"{start} Behind it works another defense. {_cut_to_first_sentences(inner)}"
     return (
         f"{start} The agent itself is the plain one, which reads the request and the screened results in one"
         " conversation. The checks know neither the user's request nor the model's reasons."
@@ -386,7 +386,7 @@ def describe_layers(settings: GuardSettings, inner: str | None) -> str:
     )
 
 
-def _first_sentences(text: str) -> str:
+def _cut_to_first_sentences(text: str) -> str:
     """The first sentences of a description: a few, so that both together stay readable."""
     sentences = text.split(". ")
     return ". ".join(sentences[:3]).rstrip(".") + "."

@@ -141,12 +141,12 @@ def _replace_mixed_scripts(text: str) -> _Cleaned:
 def _is_mixed(word: str) -> bool:
     if word.isascii():
         return False
-    scripts = {_script(char) for char in word}
+    scripts = {_find_unicode_script(char) for char in word}
     return "LATIN" in scripts and not scripts.isdisjoint(_SCRIPTS)
 
 
 @lru_cache(maxsize=4096)
-def _script(char: str) -> str:
+def _find_unicode_script(char: str) -> str:
     return unicodedata.name(char, "").partition(" ")[0]
 
 
@@ -159,7 +159,7 @@ def to_plain_letters(text: str) -> str:
 def _load_look_alikes() -> dict[int, str]:
     data = load_optional("confusable_homoglyphs.confusables").confusables_data
     twins = {ord(char): _find_ascii_letter(char, alike) for char, alike in data.items() if len(char) == 1}
-    return {**{code: letter for code, letter in twins.items() if letter}, **_small_capitals()}
+    return {**{code: letter for code, letter in twins.items() if letter}, **_map_small_capitals()}
 
 
 def _find_ascii_letter(char: str, alike: list[dict[str, str]]) -> str:
@@ -170,7 +170,7 @@ def _find_ascii_letter(char: str, alike: list[dict[str, str]]) -> str:
     return next((letter for letter in letters if letter.isupper() == char.isupper()), (letters or [""])[0])
 
 
-def _small_capitals() -> dict[int, str]:
+def _map_small_capitals() -> dict[int, str]:
     """Phonetic small capitals, which the library does not have."""
     found = {}
     for code in (*range(0x1D00, 0x1D30), *range(0x250, 0x2B0), *range(0xA720, 0xA800)):

@@ -43,7 +43,7 @@ _MOST_CHARACTERS = 20_000
 """Of each text; the rest is not compared."""
 
 
-def text_similarity(output: str, inputs: Sequence[str]) -> float:
+def compute_similarity(output: str, inputs: Sequence[str]) -> float:
     """The cosine, 0.0 to 1.0, of an output and the most similar input; 0.0 where nothing can be compared."""
     texts = [output[:_MOST_CHARACTERS], *(text[:_MOST_CHARACTERS] for text in inputs)]
     if len(texts) < 2:
@@ -128,7 +128,7 @@ class ContagionMonitor:
         way = self._record_stage(text, stage)
         if len(way) >= _STAGES:
             weight = _MANY_STAGES_INSTRUCTION if instructs else _MANY_STAGES
-            findings.append(_propagation_finding("many_stages", weight, " -> ".join(way)))
+            findings.append(_make_propagation_finding("many_stages", weight, " -> ".join(way)))
         return findings
 
     def _record_stage(self, text: str, stage: str) -> list[str]:
@@ -164,18 +164,18 @@ class ContagionMonitor:
         weight = _COPIED_INSTRUCTION if instructing else _COPIED
         kind = "copied_instruction" if instructing else "copied"
         excerpt = f"{share:.0%} copied: {(instructing or runs)[0]}"
-        return [_propagation_finding(kind, weight, excerpt)]
+        return [_make_propagation_finding(kind, weight, excerpt)]
 
     def _find_paraphrases(self, text: str, instructs: bool) -> list[RiskFinding]:
-        cosine = text_similarity(text, self.suspicious[-_MOST_COMPARED:])
+        cosine = compute_similarity(text, self.suspicious[-_MOST_COMPARED:])
         if cosine < ALIKE:
             return []
         weight = _PARAPHRASED_INSTRUCTION if instructs else _PARAPHRASED
         kind = "paraphrased_instruction" if instructs else "paraphrased"
-        return [_propagation_finding(kind, weight, f"cosine {cosine:.2f} with a text read before")]
+        return [_make_propagation_finding(kind, weight, f"cosine {cosine:.2f} with a text read before")]
 
 
-def _propagation_finding(kind: str, weight: float, excerpt: str) -> RiskFinding:
+def _make_propagation_finding(kind: str, weight: float, excerpt: str) -> RiskFinding:
     return RiskFinding(LAYER, kind, RiskCategory.PROPAGATION, weight, excerpt)
 
 
@@ -205,7 +205,7 @@ class Screened:
     @property
     def id(self) -> str:
         """Names the original, in placeholders and records."""
-        return text_id(self.original)
+        return compute_text_id(self.original)
 
 
 @dataclass(frozen=True)
@@ -292,7 +292,7 @@ class Guard:
     def decide_handling(self, original: str, cleaned: str, findings: Sequence[RiskFinding]) -> Screened:
         """What becomes of a text with these findings."""
         settings, score = self.settings, self.score(findings)
-        handling = settings.thresholds.handling(score)
+        handling = settings.thresholds.pick_handling(score)
         if handling is Handling.ALLOW:
             handling = Handling.REWRITE if cleaned != original else handling
             return Screened(original, cleaned, handling, score, tuple(findings))
@@ -342,7 +342,7 @@ class GuardSession:
             for text in iterate_texts(args):
                 findings += self.spread.check_output(text, f"argument of {tool}")
         score = self.guard.score(findings)
-        return CallDecision(tool, settings.thresholds.handling(score), score, tuple(findings))
+        return CallDecision(tool, settings.thresholds.pick_handling(score), score, tuple(findings))
 
     def passes_on(self, text: str, stage: str) -> Screened:
         """Screen what an agent wrote before it reaches another agent or the user (layer 3)."""
@@ -354,21 +354,21 @@ class GuardSession:
         """A function as a guarded tool: a call that may not run raises `GuardDenied`, texts are screened."""
         called = name or function.__name__
 
-        def guarded(**args: Any) -> Any:
+        def run_guarded(**args: Any) -> Any:
             decision = self.calls(called, args)
             if not decision.allowed:
                 raise GuardDenied(decision)
             return screen_value(function(**args), lambda text: self.reads(text, called))
 
-        return guarded
+        return run_guarded
 
     def step(self, function: Callable[[str], str], name: str) -> Callable[[str], str]:
         """Any step from text to text (an agent, a summarizer) with its input and its output guarded."""
 
-        def guarded(text: str) -> str:
+        def run_guarded(text: str) -> str:
             return self.passes_on(function(self.reads(text, f"input of {name}").text), name).text
 
-        return guarded
+        return run_guarded
 
     def _remember(self, screened: Screened) -> Screened:
         if screened.handling in (Handling.QUARANTINE, Handling.BLOCK):
@@ -390,7 +390,7 @@ def screen_value(value: Any, screen: Callable[[str], Screened]) -> Any:
     return items if isinstance(value, Mapping) else list(items.values())
 
 
-def text_id(text: str) -> str:
+def compute_text_id(text: str) -> str:
     """A short name of a text, by its content."""
     return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=4).hexdigest()
 
@@ -398,8 +398,8 @@ def text_id(text: str) -> str:
 def write_placeholder(handling: Handling, original: str) -> str:
     """What stands in place of a text that is held back. It quotes nothing of it."""
     if handling is Handling.QUARANTINE:
-        return f"[held for review: {text_id(original)}]"
-    return f"[blocked: text with instructions, {text_id(original)}]"
+        return f"[held for review: {compute_text_id(original)}]"
+    return f"[blocked: text with instructions, {compute_text_id(original)}]"
 
 
 def _find_risks(text: str) -> list[RiskFinding]:

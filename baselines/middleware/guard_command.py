@@ -47,7 +47,7 @@ def guard(
 
     screened = Guard(layers=layer or ["normalization", "policy"]).text(_read_input(file))
     if form is GuardFormat.JSON:
-        print(json.dumps(_screened_as_data(screened), ensure_ascii=True, indent=2))
+        print(json.dumps(_write_screened_data(screened), ensure_ascii=True, indent=2))
     elif form is GuardFormat.TEXT:
         sys.stdout.write(escape_controls(screened.text))
     else:
@@ -64,7 +64,7 @@ def _read_input(file: Path | None) -> str:
     return raw.decode("utf-8", "replace")
 
 
-def _screened_as_data(screened: Screened) -> dict[str, object]:
+def _write_screened_data(screened: Screened) -> dict[str, object]:
     return {
         "handling": screened.handling.value,
         "score": screened.score,

@@ -105,7 +105,7 @@ class Thresholds:
     quarantine: Score = 5.0
     block: Score = 6.6
 
-    def handling(self, score: float) -> Handling:
+    def pick_handling(self, score: float) -> Handling:
         """What is done at this score."""
         return HANDLING_ORDER[sum(score >= limit for limit in (self.rewrite, self.quarantine, self.block))]
 

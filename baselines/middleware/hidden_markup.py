@@ -37,7 +37,7 @@ def squeeze_style(style: str) -> str:
     return re.sub(r"\s+|/\*.*?\*/", "", style.lower())
 
 
-def style_hides(style: str, background: str = "") -> bool:
+def does_style_hide(style: str, background: str = "") -> bool:
     """Whether a style (squeezed) makes text unreadable on a background colour."""
     if _HIDES.search(style):
         return True
@@ -68,7 +68,7 @@ def find_hiding_rules(sheet: str) -> list[str]:
     return [
         one.strip()
         for selectors, body in _RULE.findall(sheet)
-        if style_hides(squeeze_style(body))
+        if does_style_hide(squeeze_style(body))
         for one in selectors.split(",")
         if re.fullmatch(r"\s*[\w-]*[.#]?[\w-]+\s*", one)
     ]
@@ -80,7 +80,7 @@ def must_go(name: str, attributes: Mapping[str, Any], background: str) -> bool:
         return True
     if str(attributes.get("type", "")).lower() == "hidden":
         return True
-    return style_hides(squeeze_style(str(attributes.get("style", ""))), background)
+    return does_style_hide(squeeze_style(str(attributes.get("style", ""))), background)
 
 
 def find_bad_attributes(attributes: Mapping[str, Any]) -> list[str]:

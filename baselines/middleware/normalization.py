@@ -94,7 +94,7 @@ def _find_runs(text: str) -> Iterator[tuple[int, int, str, str]]:
                 yield run.start(), run.end(), kind, decoded
 
 
-def _from_base64(run: str) -> str:
+def _decode_base64(run: str) -> str:
     compact = re.sub(r"\s+", "", run).rstrip("=").replace("-", "+").replace("_", "/")
     compact = compact[: len(compact) // 4 * 4] if len(compact) % 4 == 1 else compact
     try:
@@ -104,7 +104,7 @@ def _from_base64(run: str) -> str:
     return _decode_bytes(raw)
 
 
-def _from_hex(run: str) -> str:
+def _decode_hex(run: str) -> str:
     digits = re.sub(r"[ :]", "", run)
     return _decode_bytes(bytes.fromhex(digits[: len(digits) // 2 * 2]))
 
@@ -121,8 +121,8 @@ def _decode_bytes(raw: bytes) -> str:
 
 
 _KINDS: Mapping[str, tuple[re.Pattern[str], str, Callable[[str], str]]] = {
-    "base64": (_BASE64, "", _from_base64),
-    "hex": (_HEX, "", _from_hex),
+    "base64": (_BASE64, "", _decode_base64),
+    "hex": (_HEX, "", _decode_hex),
     "percent": (_PERCENT, "%", unquote),
     "entities": (_ENTITIES, "&#", html.unescape),
 }

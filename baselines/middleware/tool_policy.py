@@ -110,10 +110,10 @@ def load_tool_policy(name: str) -> ToolPolicy:
     try:
         return ToolPolicy.model_validate(yaml.safe_load(path.read_text(encoding="utf-8")))
     except (yaml.YAMLError, ValidationError, UnicodeDecodeError) as error:
-        raise ConfigError(f"Policy {path}: {_first_error(error)}.") from None
+        raise ConfigError(f"Policy {path}: {_write_first_error(error)}.") from None
 
 
-def _first_error(error: Exception) -> str:
+def _write_first_error(error: Exception) -> str:
     if isinstance(error, ValidationError):
         one = error.errors()[0]
         return f"{'.'.join(map(str, one['loc'])) or 'file'}: {one['msg'].rstrip('.')}"
@@ -174,12 +174,12 @@ def find_violations(
 ) -> list[RiskFinding]:
     """What speaks against a call, broken rules first; without `tools`, only its texts are looked at."""
     if tools is not None and tool not in tools:
-        return [_broken_rule_finding("tool", f"{tool} is not allowed")]
+        return [_make_broken_rule_finding("tool", f"{tool} is not allowed")]
     found: list[RiskFinding] = []
     for name, value in args.items() if tools is not None else ():
         rule = None if tools is None else tools[tool].get(name)
         if rule is None:
-            found.append(_broken_rule_finding("argument", f"{name} is not allowed"))
+            found.append(_make_broken_rule_finding("argument", f"{name} is not allowed"))
         else:
             found += _check_argument(name, value, rule)
     sightings = (seen for text in iterate_texts(args) for seen in find_sightings(text))
@@ -190,13 +190,13 @@ def _check_argument(name: str, value: Any, rule: ArgumentRule) -> Iterator[RiskF
     if rule.schema_:
         error = next(_build_validator(orjson.dumps(rule.schema_)).iter_errors(value), None)
         if error is not None:
-            yield _broken_rule_finding("schema", f"{name}: {error.message}")
+            yield _make_broken_rule_finding("schema", f"{name}: {error.message}")
     for text in iterate_texts(value):
         if rule.url is not None and (fault := find_url_fault(text, rule.url.domains)) is not None:
-            yield _broken_rule_finding(f"url_{fault.kind}", f"{name}: {fault.reason}: {text}")
+            yield _make_broken_rule_finding(f"url_{fault.kind}", f"{name}: {fault.reason}: {text}")
         path = rule.path
         if path is not None and (why := find_path_fault(text, path.root, shell=path.shell)) is not None:
-            yield _broken_rule_finding("path", f"{name}: {why}: {text}")
+            yield _make_broken_rule_finding("path", f"{name}: {why}: {text}")
 
 
 @lru_cache(maxsize=512)
@@ -217,5 +217,5 @@ def iterate_texts(value: Any) -> Iterator[str]:
             yield from iterate_texts(item)
 
 
-def _broken_rule_finding(kind: str, what: str) -> RiskFinding:
+def _make_broken_rule_finding(kind: str, what: str) -> RiskFinding:
     return RiskFinding(LAYER, kind, "execution" if kind.startswith("url") else "exfiltration", CERTAIN, what)

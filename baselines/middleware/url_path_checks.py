@@ -172,7 +172,7 @@ def classify_reach(url: str) -> UrlReach:
     for worst in (UrlReach.METADATA, UrlReach.INTERNAL, UrlReach.UNCLEAR):
         if worst in reaches:
             return worst
-    return UrlReach.PUBLIC if len({_plain_host(host) for host in hosts}) == 1 else UrlReach.UNCLEAR
+    return UrlReach.PUBLIC if len({_normalize_host(host) for host in hosts}) == 1 else UrlReach.UNCLEAR
 
 
 def _parse_url(url: str) -> Any:
@@ -192,12 +192,12 @@ def _read_hosts(url: str, browser: str) -> list[str]:
     return [browser, str(again.hostname) if again is not None else ""]
 
 
-def _plain_host(host: str) -> str:
+def _normalize_host(host: str) -> str:
     return host.rstrip(".").casefold()
 
 
 def _classify_host(host: str) -> UrlReach:
-    name = _plain_host(host)
+    name = _normalize_host(host)
     if not name:
         return UrlReach.UNCLEAR
     try:
@@ -212,14 +212,14 @@ def _classify_host(host: str) -> UrlReach:
 
 
 def _classify_address(address: _Address) -> UrlReach:
-    reached = {address, *_embedded_addresses(address)}
+    reached = {address, *_list_embedded_addresses(address)}
     if reached & _METADATA:
         return UrlReach.METADATA
     private = any(not one.is_global or one.is_multicast or one.is_reserved for one in reached)
     return UrlReach.INTERNAL if private else UrlReach.PUBLIC
 
 
-def _embedded_addresses(address: _Address) -> list[_Address]:
+def _list_embedded_addresses(address: _Address) -> list[_Address]:
     """IPv4 addresses that an IPv6 address carries: mapped, compatible, 6to4, Teredo, NAT64."""
     if isinstance(address, ipaddress.IPv4Address):
         return []

@@ -55,7 +55,7 @@ def play_policy_model(request: ChatRequest, knowledge: SimulatedKnowledge) -> Ch
         _widen_rules(rules, described, tools, knowledge)
         return assistant(json.dumps(rules, default=str))
     if asked["results"] is None:
-        return assistant("Yes" if _calls_for_update(asked["calls"], needed, query, knowledge) else "No")
+        return assistant("Yes" if _is_update_needed(asked["calls"], needed, query, knowledge) else "No")
     read = "\n".join([query, asked["results"], asked["current"]])
     rules = _write_rules(needed, read, knowledge)
     _widen_rules(rules, asked["results"], tools, knowledge)
@@ -104,7 +104,7 @@ def _is_known(item: Any, read: str, knowledge: SimulatedKnowledge) -> bool:
     return type(item) in (str, int, float) and knowledge.is_grounded(str(item), read)
 
 
-def _calls_for_update(
+def _is_update_needed(
     called: str, calls: Sequence[ScriptedCall], query: str, knowledge: SimulatedKnowledge
 ) -> bool:
     """Whether a tool that the task needs was called, and some argument of the task is still unknown."""

@@ -106,7 +106,7 @@ def _read_entry(item: Any, tools: Mapping[str, ToolSpec], settings: ProgentSetti
         raise UnreadablePolicy(f"{name}: its args are a {type(conditions).__name__}, not an object")
     tool = tools.get(name)
     if tool is not None:
-        conditions = _conditions_by_argument(conditions, tool, settings)
+        conditions = _group_conditions_by_argument(conditions, tool, settings)
     # Reference: a rule that cannot be applied is taken, and refuses every call. Here a plain value is the only
     # one that is allowed, and any other such rule is asked for again.
     if not settings.compat:
@@ -121,7 +121,7 @@ def _read_entry(item: Any, tools: Mapping[str, ToolSpec], settings: ProgentSetti
     return WrittenRule(name, conditions if settings.conditions else {})
 
 
-def _conditions_by_argument(
+def _group_conditions_by_argument(
     conditions: dict[str, Any], tool: ToolSpec, settings: ProgentSettings
 ) -> dict[str, Any]:
     arguments = tool.parameters.get("properties", {})
@@ -224,7 +224,7 @@ class PolicyModel:
             answer = self._ask(contract, {}, self.settings.attempts)
             opened.decision = {"faults": [str(fault) or fault.flaw.value for fault in answer.faults]}
             if answer.value is None:
-                raise self._malformed("policy", answer.faults[-1])
+                raise self._make_malformed_error("policy", answer.faults[-1])
             opened.decision["rules"] = [rule.as_data() for rule in answer.value]
         return answer.value
 
@@ -260,9 +260,9 @@ class PolicyModel:
                 return policy
             if self.settings.on_update_error == "keep":
                 return None
-            raise self._malformed("update", answer.faults[-1])
+            raise self._make_malformed_error("update", answer.faults[-1])
 
-    def _malformed(self, what: str, fault: UnusableReply) -> ModelError:
+    def _make_malformed_error(self, what: str, fault: UnusableReply) -> ModelError:
         text = f"no {what} in {self.settings.attempts} replies: {fault}"
         return ModelError(ErrorKind.MALFORMED_REPLY, text)
 
@@ -314,11 +314,11 @@ def is_narrower(new: WrittenPolicy, old: WrittenPolicy, *, first_only: bool) -> 
     With `first_only` the first rules of each tool alone count, as in the reference.
     """
     if first_only:
-        new, old = _first_entries(new), _first_entries(old)
+        new, old = _keep_first_entries(new), _keep_first_entries(old)
     return all(any(one.tool == rule.tool and _is_rule_within(rule, one) for one in old) for rule in new)
 
 
-def _first_entries(policy: WrittenPolicy) -> WrittenPolicy:
+def _keep_first_entries(policy: WrittenPolicy) -> WrittenPolicy:
     return tuple({rule.tool: rule for rule in reversed(policy)}.values())
 
 
@@ -346,13 +346,13 @@ def _is_condition_within(new: Any, old: Any) -> bool:
     # Keywords are those of the newest draft; in others they may mean something else.
     if not isinstance(old, Mapping) or {"$schema", "prefixItems"} & {*new, *old}:
         return False
-    types = _types_of(new)
+    types = _list_types(new)
     return all(
         key in _ANNOTATIONS or _is_keyword_implied(key, value, new, types) for key, value in old.items()
     )
 
 
-def _types_of(schema: Mapping[str, Any]) -> set[str]:
+def _list_types(schema: Mapping[str, Any]) -> set[str]:
     named: str | Sequence[str] = schema.get("type", _KINDS)
     return {named} if isinstance(named, str) else set(named)
 
@@ -363,7 +363,7 @@ def _is_keyword_implied(key: str, value: Any, new: Mapping[str, Any], types: set
     if key in _KIND_OF and _KIND_OF[key] not in kinds:
         return True
     if key == "type":
-        allowed = _types_of({key: value})
+        allowed = _list_types({key: value})
         return types <= (allowed | {"integer"} if "number" in allowed else allowed)
     if key == "items":
         return _is_condition_within(new.get(key, {}), value)

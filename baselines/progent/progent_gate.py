@@ -20,7 +20,7 @@ from pydantic import ValidationError
 
 from agentsys.models.chat import ChatModel, ToolSpec, text_of
 from agentsys.models.pipeline_elements import LoopState, LoopStep, ToolsElement, has_reading_name, tool_specs
-from agentsys.models.trace import Tracer, current_tracer, span
+from agentsys.models.trace import Tracer, get_current_tracer, span
 from baselines.defense_bases import warn_once
 from baselines.progent.policy_model import CalledTool, PolicyModel, WrittenPolicy, is_narrower
 from baselines.progent.progent_rules import (
@@ -107,7 +107,7 @@ class GatedRuntime(FunctionsRuntime):  # type: ignore[misc]
         if args is not None:  # With what else it cannot be called a tool says itself.
             decision = self.policy.decide_on_call(function, args)
             if not decision.allowed:
-                current_tracer().tool_refused(function, args, decision.cause)
+                get_current_tracer().note_refused_call(function, args, decision.cause)
                 if decision.fallback is RefusalFallback.STOP:
                     raise ProgentStop(decision.cause)
                 refusal = REFUSED.format(cause=decision.cause, query=self.policy.query)
@@ -178,12 +178,12 @@ class BeginProgentTask(LoopStep):
     def step(self, at: LoopState) -> LoopState:
         """Begin a run of the task, with nothing left of any run before but the first policy."""
         tools = tool_specs(at.runtime.functions.values())
-        policy = TaskPolicy(self.settings, at.query, self._standing_rules(tools))
+        policy = TaskPolicy(self.settings, at.query, self._load_standing_rules(tools))
         if self.settings.generate:
             policy.written = self._write_first_policy(tools, at.query)
         return replace(at, extra={**at.extra, TASK_POLICY: policy})
 
-    def _standing_rules(self, tools: Sequence[ToolSpec]) -> RuleTable:
+    def _load_standing_rules(self, tools: Sequence[ToolSpec]) -> RuleTable:
         if self.settings.base_rules == "none":
             return self.settings.rules
         allowed, source = load_base_rules(self.suite, tools)
@@ -192,7 +192,7 @@ class BeginProgentTask(LoopStep):
         return merge_rules({tool: (allow_under(STANDING),) for tool in allowed}, self.settings.rules)
 
     def _write_first_policy(self, tools: Sequence[ToolSpec], query: str) -> WrittenPolicy:
-        tracer = current_tracer()
+        tracer = get_current_tracer()
         if self._first is None or self._first[0] is not tracer or self._first[1] != query:
             written = PolicyModel(self.model, self.settings, tools, query).write_policy()
             self._first = (tracer, query, written)
@@ -211,7 +211,7 @@ class UpdatePolicy(LoopStep):
     def step(self, at: LoopState) -> LoopState:
         """One decision, and one policy where it is yes."""
         policy: TaskPolicy = at.extra[TASK_POLICY]
-        calls = self._called_tools(at.messages)
+        calls = self._list_called_tools(at.messages)
         if calls:
             tools = tool_specs(at.runtime.functions.values())
             asked = PolicyModel(self.model, self.settings, tools, at.query)
@@ -220,7 +220,7 @@ class UpdatePolicy(LoopStep):
                 policy.written = rewritten
         return at
 
-    def _called_tools(self, messages: Sequence[ChatMessage]) -> list[CalledTool]:
+    def _list_called_tools(self, messages: Sequence[ChatMessage]) -> list[CalledTool]:
         turn = [messages[place] for place in find_new_results(messages)]
         # Reference: refused and failed calls start an update too, with empty results.
         return [

@@ -21,7 +21,7 @@ from agentsys.base.json_values import map_leaves
 from agentsys.base.option_checks import AtLeast0
 from agentsys.models.chat import ChatModel, ChatRequest, ToolSpec, system, user
 from agentsys.models.pipeline_elements import describe_tool, tool_specs
-from agentsys.models.providers.wire_parts import result_text, visible_text
+from agentsys.models.providers.wire_parts import read_result_text, read_visible_text
 from agentsys.models.reply_contract import ContractAnswer, ReplyContract
 from agentsys.models.trace import span
 from baselines.tool_boundary.boundary_filter import CallRuling, FilterTurn
@@ -30,7 +30,7 @@ from baselines.tool_boundary.result_rewriter import (
     ResultRewriter,
     RewrittenResult,
     draw_fence_word,
-    unreadable_result,
+    make_unreadable_result,
     wrap_in_fences,
 )
 
@@ -82,7 +82,9 @@ MARKS = "Write your answer between a line `[begin {word}]` and a line `[end {wor
 REJECTED = "<rejected: this tool result asked for a tool call>"
 
 
-def expectation_question(seed: int, tool: ToolSpec, call: FunctionCall, conversation: str) -> tuple[str, str]:
+def write_expectation_question(
+    seed: int, tool: ToolSpec, call: FunctionCall, conversation: str
+) -> tuple[str, str]:
     """Ask which data a call is expected to give back.
 
     Returns:
@@ -103,8 +105,8 @@ def expectation_question(seed: int, tool: ToolSpec, call: FunctionCall, conversa
     return question, marked
 
 
-def extraction_question(seed: int, expectation: str, text: str, *, failed: bool) -> tuple[str, str]:
-    """Ask for the expected data out of a result; returned as by `expectation_question`."""
+def write_extraction_question(seed: int, expectation: str, text: str, *, failed: bool) -> tuple[str, str]:
+    """Ask for the expected data out of a result; returned as by `write_expectation_question`."""
     word = draw_fence_word(seed, "extraction", expectation, text)
     marked = draw_fence_word(seed, word, expectation, text)
     question = EXTRACTION_QUESTION.format(
@@ -116,8 +118,8 @@ def extraction_question(seed: int, expectation: str, text: str, *, failed: bool)
     return question, marked
 
 
-def removal_question(seed: int, text: str, call: FunctionCall) -> tuple[str, str]:
-    """Ask for a text without the words that caused a call; returned as by `expectation_question`."""
+def write_removal_question(seed: int, text: str, call: FunctionCall) -> tuple[str, str]:
+    """Ask for a text without the words that caused a call; returned as by `write_expectation_question`."""
     called = json.dumps({"tool": call.function, "args": dict(call.args)}, ensure_ascii=False, default=str)
     word = draw_fence_word(seed, "removal", text, called)
     marked = draw_fence_word(seed, word, text, called)
@@ -164,21 +166,21 @@ EXPECTATION_CONTRACT = _declare_contract(
     'Give a JSON list with one object for each piece of data, with the keys "name", "meaning", "type" (string,'
     ' number, integer, boolean, list or object), "format" and "limits" (range, length or allowed values; null where'
     " there are none), between the marks that the message names, and nothing else.",
-    expectation_question(0, _TOOL, _LOAN, ""),
+    write_expectation_question(0, _TOOL, _LOAN, ""),
     _DECLARED,
 )
 EXTRACTION_CONTRACT = _declare_contract(
     PARSER_ROLE,
     EXTRACTION,
     "Give the expected data as one JSON object, name by name, between the marks that the message names.",
-    extraction_question(0, _DECLARED, _RESULT, failed=False),
+    write_extraction_question(0, _DECLARED, _RESULT, failed=False),
     '{"due": "2031-05-03"}',
 )
 REMOVAL_CONTRACT = _declare_contract(
     CHECKER_ROLE,
     REMOVAL,
     "Write the text between the marks that the message names.",
-    removal_question(0, _RESULT, FunctionCall(function="send_mail", args={"to": "eve@example.net"})),
+    write_removal_question(0, _RESULT, FunctionCall(function="send_mail", args={"to": "eve@example.net"})),
     _CLEAN,
 )
 
@@ -309,7 +311,7 @@ class ResultParser(ResultRewriter):
         told = write_transcript(turn.messages) if self.conversation else ""
         tool = describe_tool(turn.runtime.functions[call.function])
         with span("expectation", call.function) as node:
-            question = expectation_question(self.options.seed, tool, call, told)
+            question = write_expectation_question(self.options.seed, tool, call, told)
             # Without the conversation nothing in the question comes from a tool: the marks keep nothing out.
             read = read_marked if told else read_marked_or_json
             answer = _ask_marked(self.model, self.options.retries, EXPECTATION_CONTRACT, question, read)
@@ -326,13 +328,15 @@ class ResultParser(ResultRewriter):
         waiting = self._expected[call.id, call.function]
         expected = waiting.pop(0) if waiting else None
         if expected is None:
-            return unreadable_result(text, self.options.on_unreadable, 0, 0, {"reason": "no expectation"})
+            return make_unreadable_result(
+                text, self.options.on_unreadable, 0, 0, {"reason": "no expectation"}
+            )
         failed = bool(result["error"])
-        question = extraction_question(self.options.seed, expected.text, text, failed=failed)
+        question = write_extraction_question(self.options.seed, expected.text, text, failed=failed)
         answer = _ask_marked(self.model, self.options.retries, EXTRACTION_CONTRACT, question)
         if answer.value is None:
             facts = {"reason": "no extraction"}
-            return unreadable_result(text, self.options.on_unreadable, *answer.counts, facts)
+            return make_unreadable_result(text, self.options.on_unreadable, *answer.counts, facts)
         return self._check_extraction(text, expected, answer.value, answer.counts)
 
     def _check_extraction(
@@ -344,7 +348,7 @@ class ResultParser(ResultRewriter):
             enforced = keep_declared_types(extracted, expected)
             if enforced is None:
                 facts["reason"] = "no object of the declared types"
-                return unreadable_result(text, self.options.on_unreadable, *counted, facts)
+                return make_unreadable_result(text, self.options.on_unreadable, *counted, facts)
             extracted, facts["wrong_type"] = enforced
         if self.options.strict_values:
             extracted = split_made_up(extracted, text)[0]
@@ -373,7 +377,7 @@ def write_transcript(messages: Sequence[ChatMessage]) -> str:
     """A conversation as text: who said what, calls by name and arguments."""
     lines = []
     for message in messages:
-        said = result_text(message) if message["role"] == "tool" else visible_text(message)
+        said = read_result_text(message) if message["role"] == "tool" else read_visible_text(message)
         made = message["tool_calls"] or () if message["role"] == "assistant" else ()
         called = [f"calls {call.function}({dict(call.args)})" for call in made]
         lines.append(f"{message['role']}: {' '.join([said, *called]).strip()}")
@@ -410,7 +414,7 @@ class ToolCallCheck(ResultRewriter):
             answer = self._remove_cause(left, call)
             asked, unreadable = asked + answer.counts[0], unreadable + answer.counts[1]
             if answer.value is None:
-                unread = unreadable_result(left, self.options.on_unreadable, asked, unreadable, facts)
+                unread = make_unreadable_result(left, self.options.on_unreadable, asked, unreadable, facts)
                 return replace(unread, flagged=True)
             if answer.value.strip() == left.strip():
                 break
@@ -426,5 +430,5 @@ class ToolCallCheck(ResultRewriter):
         return calls[0] if calls else None
 
     def _remove_cause(self, text: str, call: FunctionCall) -> ContractAnswer[str]:
-        question = removal_question(self.options.seed, text, call)
+        question = write_removal_question(self.options.seed, text, call)
         return _ask_marked(self.model, self.options.retries, REMOVAL_CONTRACT, question)

@@ -30,8 +30,8 @@ from agentsys.models.pipeline_elements import (
     parse_list_text,
     tool_loop,
 )
-from agentsys.models.providers.wire_parts import visible_text
-from agentsys.models.trace import current_tracer
+from agentsys.models.providers.wire_parts import read_visible_text
+from agentsys.models.trace import get_current_tracer
 
 
 class DescriptionText(NamedTuple):
@@ -142,7 +142,7 @@ class BoundaryFilter:
         return list(results)
 
 
-def tool_accepts(runtime: FunctionsRuntime, call: FunctionCall) -> bool:
+def does_tool_accept(runtime: FunctionsRuntime, call: FunctionCall) -> bool:
     """Whether a tool would take a call. Other calls are answered without one, in the agent's own words."""
     tool = runtime.functions.get(call.function)
     if tool is None:
@@ -168,12 +168,14 @@ def apply_to_calls(
         for index, ruling in zip(runnable, new, strict=True):
             rulings[index] = ruling
             if ruling.refusal is not None:
-                current_tracer().tool_refused(ruling.call.function, dict(ruling.call.args), ruling.refusal)
+                get_current_tracer().note_refused_call(
+                    ruling.call.function, dict(ruling.call.args), ruling.refusal
+                )
     return rulings
 
 
 def _find_runnable(runtime: FunctionsRuntime, rulings: Sequence[CallRuling]) -> list[int]:
-    runs = (ruling.refusal is None and tool_accepts(runtime, ruling.call) for ruling in rulings)
+    runs = (ruling.refusal is None and does_tool_accept(runtime, ruling.call) for ruling in rulings)
     return [index for index, is_run in enumerate(runs) if is_run]
 
 
@@ -281,7 +283,7 @@ def filter_descriptions(filters: Sequence[BoundaryFilter], tools: Sequence[Funct
             left = apply_to_results(filters, turn, given)
         except EndCase as end:  # nobody has begun: what is withheld is withheld, and the case goes on
             left = list(end.results)
-        return [visible_text(one) for one in left]
+        return [read_visible_text(one) for one in left]
 
     return rewrite_descriptions(tools, read)
 
@@ -326,11 +328,11 @@ class FilteredRuntime(FunctionsRuntime):  # type: ignore[misc]
                 raise
             return "", str(refused)
         value, error = self.inner.run_function(env, function, dict(ruling.call.args), raise_on_error)
-        if not tool_accepts(self.inner, ruling.call):
+        if not does_tool_accept(self.inner, ruling.call):
             return value, error
         returned = tool_message(ruling.call, tool_result_to_str(value), error)
         (filtered,) = apply_to_results(self.filters, self.turn, [returned])
-        return (value, error) if filtered is returned else (visible_text(filtered), filtered["error"])
+        return (value, error) if filtered is returned else (read_visible_text(filtered), filtered["error"])
 
 
 class FilteredAgent(LoopStep):

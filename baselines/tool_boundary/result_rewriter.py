@@ -20,8 +20,8 @@ from agentdojo.types import (
 
 from agentsys.base.json_values import map_texts, scalar_leaves
 from agentsys.models.chat import ChatRequest, text_of
-from agentsys.models.providers.wire_parts import result_text
-from agentsys.models.trace import current_tracer, span
+from agentsys.models.providers.wire_parts import read_result_text
+from agentsys.models.trace import get_current_tracer, span
 from baselines.tool_boundary.boundary_filter import BoundaryFilter, FilterTurn
 
 
@@ -203,7 +203,7 @@ class ResultRewriter(BoundaryFilter):
         return [self._rewrite_one(turn, result) for result in results]
 
     def _rewrite_one(self, turn: FilterTurn, result: ChatToolResultMessage) -> ChatToolResultMessage:
-        text = result_text(result)
+        text = read_result_text(result)
         if not text.strip():
             return result
         with span("detector", result["tool_call"].function) as node:
@@ -221,11 +221,11 @@ class ResultRewriter(BoundaryFilter):
             if new != text:
                 node.decision["raw"] = text
             if self.gives_verdicts:
-                current_tracer().guard_judged(node, text, rewritten.flagged)
+                get_current_tracer().note_guard_verdict(node, text, rewritten.flagged)
         return result if new == text else replace_result_text(result, new)
 
 
-def unreadable_result(
+def make_unreadable_result(
     text: str, doubt: str, asked: int, unreadable: int, facts: Mapping[str, Any] | None = None
 ) -> RewrittenResult:
     """Keep a result about which a guard gave no usable answer if the option says so, else withhold it."""

@@ -137,7 +137,7 @@ def test_a_susceptibility_that_is_no_probability_names_the_attack() -> None:
     with pytest.raises(ConfigError, match=r"susceptibility\.chatinject is 2"):
         SimulatedModel(susceptibility={"chatinject": 2})
     options = SimulatedModel(susceptibility={"chat": 0.2, "chatinject-qwen3": 0.4}).options
-    assert [options.obedience(name) for name in ("direct", "chatinject", "chatinject-qwen3")] == [
+    assert [options.compute_obedience(name) for name in ("direct", "chatinject", "chatinject-qwen3")] == [
         1.0,
         0.2,
         0.4,

@@ -74,7 +74,7 @@ def arrives(attack: Attack, folded: Any, exact: Any) -> int:
         plain = ExposureWatch(literal, goal=task.GOAL)
         shown = environment.model_dump_json()
         for one in (watch, plain):
-            one.tool_returned(shown, None)
+            one.note_tool_result(shown, None)
             assert one.summarize().exposed_raw
         count += 1
     return count
@@ -156,7 +156,7 @@ def stands(attack: Attack, folded: Any, exact: Any) -> int:
             for text in texts.values():
                 assert json.dumps(text.strip(), ensure_ascii=False)[1:-1] in shown
             watch = ExposureWatch(texts, goal=task.GOAL)
-            watch.tool_returned(loaded.model_dump_json(), None)
+            watch.note_tool_result(loaded.model_dump_json(), None)
             assert watch.summarize().exposed_raw or attack.kind is AttackKind.DENIAL_OF_SERVICE
         count += 1
     return count
@@ -188,7 +188,7 @@ def returned(attack: Attack, suite: Any) -> int:
         result, error = FunctionsRuntime(suite.tools).run_function(environment, tool.name, {})
         assert result == f"{tool.output}; {text}"
         watch = ExposureWatch(written, goal=task.GOAL)
-        watch.tool_returned(result, error)
+        watch.note_tool_result(result, error)
         assert watch.summarize().exposed_raw or attack.kind is AttackKind.DENIAL_OF_SERVICE
     return len(tasks)
 

@@ -190,7 +190,7 @@ def test_a_poisoned_description_frees_no_command(tmp_path: Path, monkeypatch: An
     monkeypatch.setattr(privileges, "_quotes_description", lambda *_: False)
     monkeypatch.setattr(privileges, "find_json_values", lambda reply: list(find(reply))[:1])
     monkeypatch.setattr(privileges, "_WRITTEN_LABEL", privileges.re.compile("(?!)()()"))
-    privileges._cached_store.cache_clear()
+    privileges._make_cached_store.cache_clear()
     before = attacked(tmp_path / "before")
     assert labels(before) == {"query"} and any(record.security for record in before)
 

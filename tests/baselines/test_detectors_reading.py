@@ -79,8 +79,8 @@ class Characters:
 def test_a_whole_text_is_one_pass_up_to_its_limit() -> None:
     tokens = wrap_tokenizer(Characters())
     settings = replace(SETTINGS, long_input="whole")
-    assert [len(ids) for ids in tokens.windows("x" * 5_000, settings)] == [5_002]
-    assert [len(ids) for ids in tokens.windows("x" * 50_000, settings)] == [MOST_TOKENS_AT_ONCE]
+    assert [len(ids) for ids in tokens.cut_windows("x" * 5_000, settings)] == [5_002]
+    assert [len(ids) for ids in tokens.cut_windows("x" * 50_000, settings)] == [MOST_TOKENS_AT_ONCE]
 
 
 class Sums:
@@ -89,7 +89,7 @@ class Sums:
     def __init__(self) -> None:
         self.shapes: list[tuple[int, ...]] = []
 
-    def logits(self, ids: Any, mask: Any) -> Any:
+    def compute_logits(self, ids: Any, mask: Any) -> Any:
         self.shapes.append(ids.shape)
         return np.stack([np.full(len(ids), 200.0), (ids * mask).sum(axis=1)], axis=1)
 
@@ -113,7 +113,7 @@ def test_scores_come_back_in_the_order_of_the_texts_whatever_the_batches(batch_s
 
 def test_a_score_that_is_not_a_number_is_no_verdict() -> None:
     class Broken:
-        def logits(self, ids: Any, mask: Any) -> Any:
+        def compute_logits(self, ids: Any, mask: Any) -> Any:
             return np.full((len(ids), 2), np.nan)
 
     with pytest.raises(ArithmeticError, match="not a number"):

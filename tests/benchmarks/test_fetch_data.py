@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 
 from agentsys.benchmarks import fetch_data
 from agentsys.benchmarks.asb import asb_data
-from agentsys.benchmarks.asb.asb_data import CHECKSUMS, sample_folder
+from agentsys.benchmarks.asb.asb_data import CHECKSUMS, find_sample_folder
 from agentsys.benchmarks.fetch_data import fetch_asb, hash_files
 from agentsys.cli import app
 from agentsys.errors import ConfigError
@@ -273,7 +273,7 @@ def test_only_the_web_is_a_source(tmp_path: Path, address: str) -> None:
 def test_the_command_puts_them_where_the_benchmark_looks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    contents = {path.name: path.read_bytes() for path in sample_folder().glob("*.jsonl")}
+    contents = {path.name: path.read_bytes() for path in find_sample_folder().glob("*.jsonl")}
     for name in contents:
         monkeypatch.setitem(asb_data.CHECKSUMS, name, hashlib.sha256(contents[name]).hexdigest())
     for name in set(asb_data.CHECKSUMS) - set(contents):

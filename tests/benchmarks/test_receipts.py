@@ -99,10 +99,10 @@ class Noted:
     def __init__(self) -> None:
         self.values: list[tuple[object, str | None]] = []
 
-    def tool_returned(self, value: object, error: str | None) -> None:
+    def note_tool_result(self, value: object, error: str | None) -> None:
         self.values.append((value, error))
 
-    def model_asked(self, request: Any) -> None:
+    def note_request(self, request: Any) -> None:
         pass
 
 
@@ -152,7 +152,7 @@ def test_arguments_become_json_ready() -> None:
 def ran(*calls: tuple[str, dict[str, Any]]) -> Tracer:
     tracer = Tracer()
     for name, args in calls:
-        tracer.tool_ran(name, args, "", None)
+        tracer.note_tool_call(name, args, "", None)
     return tracer
 
 
@@ -209,7 +209,7 @@ def test_calls_that_a_defense_refused_are_no_calls_for_a_check() -> None:
     with use_tracer(tracer):
         assert suite._check_task_result(task, [], environment, environment, in_messages) is True
         for call in asked:
-            tracer.tool_refused(call.function, dict(call.args), "not allowed")
+            tracer.note_refused_call(call.function, dict(call.args), "not allowed")
         assert suite._check_task_result(task, [], environment, environment, in_messages) is False
     assert [call.function for call in select_scored_calls(in_messages, tracer)] == ["get_channels"]
     tracer.attempt = 1  # in a further run of the pipeline nothing was refused

@@ -21,8 +21,8 @@ from agentsys.benchmarks.scoring import (
     _are_parts_equal,
     are_equal,
     check_on_copies,
+    copy_deeply,
     copy_environments,
-    deep_copy,
 )
 
 
@@ -135,12 +135,12 @@ def test_a_check_that_changes_both_sides_at_once_is_asked_again_where_they_conta
 @settings(max_examples=50, deadline=None)
 @given(WORLDS, WORLDS)
 def test_comparing_part_by_part_is_pydantics_own_comparison(one: World, other: World) -> None:
-    for first, second in ((one, other), (one, deep_copy(one))):
+    for first, second in ((one, other), (one, copy_deeply(one))):
         assert _are_parts_equal(first, second) == (first == second)
 
 
 def test_environments_that_contain_themselves_are_compared() -> None:
-    assert are_equal(shop(1), deep_copy(shop(1)))
+    assert are_equal(shop(1), copy_deeply(shop(1)))
     assert not are_equal(shop(1), shop(2))
 
 

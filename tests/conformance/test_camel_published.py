@@ -17,7 +17,7 @@ import yaml
 from agentdojo.default_suites.v1.tools.types import Email
 from pydantic import BaseModel
 
-from baselines.camel.camel_agent import failing_line, join_final_text
+from baselines.camel.camel_agent import find_failing_line, join_final_text
 from baselines.camel.language import expressions, members, operators
 from baselines.camel.language.functions import PROVIDED_FUNCTIONS, select_classes
 from baselines.camel.language.interpreter import find_program, run_program
@@ -198,7 +198,7 @@ def play(attempts: list[Attempt], tools: Mapping[str, ToolValue]) -> Iterator[tu
             value = run_program(find_program(attempt.reply), machine)
             text = join_final_text("".join(to_str(piece) for piece in machine.printed), value)
         except ProgramError as error:
-            kind, line, redacted = error.kind, failing_line(error), not error.label.is_trusted
+            kind, line, redacted = error.kind, find_failing_line(error), not error.label.is_trusted
             message = error.text
         calls = json.dumps(world.made, default=str)
         yield attempt, Outcome(kind, line, redacted, calls, text), message

@@ -57,7 +57,7 @@ def _replay_one(model: ReplayModel, version: str, path: Path, agreement: Agreeme
     run, suite = read_run(path), get_suites(version)[path.parents[2].name]
     injection = None if path.stem == "none" else path.stem
     scene = Scene(suite.name, path.parents[1].name, injection, path.parent.name)
-    environment = suite.load_and_inject_default_environment(model.recorded_injections(scene))
+    environment = suite.load_and_inject_default_environment(model.read_recorded_injections(scene))
     pipeline = tool_loop(
         RecordingModel(model.for_scene(scene)), default_system_message(suite), name=run.pipeline_name
     )

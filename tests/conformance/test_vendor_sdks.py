@@ -22,7 +22,7 @@ from started_servers import litellm_proxy
 
 from agentsys.extensions import shipped_config_dir
 from agentsys.models.chat import ChatReply, ChatRequest, Usage
-from agentsys.models.pricing import reported_or_estimated_usage
+from agentsys.models.pricing import pick_usage
 from agentsys.records.case import ATTEMPTS
 from agentsys.runs.run_session import prepare_session
 from agentsys.serve_agent.agent_server import build_served_model
@@ -44,7 +44,7 @@ class WithCache:
 
     def complete(self, request: ChatRequest) -> ChatReply:
         reply = self.model.complete(request)
-        used = reported_or_estimated_usage(request, reply)
+        used = pick_usage(request, reply)
         counted = Usage(used.prompt, used.completion + 10, cached=used.prompt // 2, reasoning=10)
         return replace(reply, usage=counted)
 

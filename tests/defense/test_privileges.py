@@ -21,9 +21,9 @@ from agentsys.defense.privileges import (
     Privilege,
     PrivilegeStore,
     ask_privileges,
+    compute_toolset_hash,
     get_privilege_store,
     read_labels,
-    toolset_hash,
 )
 from agentsys.errors import ConfigError
 from agentsys.models.chat import ChatReply, ChatRequest, ErrorKind, ModelError, text_of
@@ -192,7 +192,7 @@ def test_a_later_process_reads_the_stored_labels(tmp_path: Path) -> None:
         and labels["send_money"] is Privilege.COMMAND
     )
     (file,) = tmp_path.glob("*.json")
-    assert json.loads(file.read_text())["toolset"] == toolset_hash(TOOLS)
+    assert json.loads(file.read_text())["toolset"] == compute_toolset_hash(TOOLS)
 
 
 @pytest.mark.parametrize("damage", ["", "{", "[]", '{"tools": {}}', '{"tools": {"ping": "perhaps"}}'])
@@ -216,9 +216,9 @@ def test_another_toolset_or_model_is_asked_for_separately() -> None:
 
 
 def test_the_order_of_tools_does_not_matter_and_their_descriptions_do() -> None:
-    assert toolset_hash(TOOLS) == toolset_hash(TOOLS[::-1]) != toolset_hash(TOOLS[1:])
+    assert compute_toolset_hash(TOOLS) == compute_toolset_hash(TOOLS[::-1]) != compute_toolset_hash(TOOLS[1:])
     turned = [replace(tool, parameters=dict(reversed(tool.parameters.items()))) for tool in TOOLS]  # type: ignore[call-overload]
-    assert toolset_hash(turned) == toolset_hash(TOOLS)
+    assert compute_toolset_hash(turned) == compute_toolset_hash(TOOLS)
 
 
 def test_a_failed_question_is_not_kept() -> None:

@@ -14,7 +14,13 @@ from served_faults import serve
 from agentsys.base.object_import import _warn_moved, registered, registered_classes
 from agentsys.errors import ConfigError
 from agentsys.extensions import shipped_config_dir
-from agentsys.models.build_model import ModelStack, build_stack, find_model_class, parse_card, reply_identity
+from agentsys.models.build_model import (
+    ModelStack,
+    build_stack,
+    find_model_class,
+    parse_card,
+    pick_reply_identity,
+)
 from agentsys.models.chat import ChatModel, ChatReply, ChatRequest, Scene, assistant, text_of, user
 from agentsys.models.trace import Tracer, use_tracer
 
@@ -42,10 +48,10 @@ class Played(Echo):
     def for_scene(self, scene: Scene) -> ChatModel:
         return Echo(self.name, f"{self.text} in {scene.suite}" if self.text else "")
 
-    def recorded_injections(self, scene: Scene) -> dict[str, str]:
+    def read_recorded_injections(self, scene: Scene) -> dict[str, str]:
         return {"vector": scene.suite}
 
-    def recorded_results(self, scene: Scene) -> tuple[()]:
+    def read_recorded_results(self, scene: Scene) -> tuple[()]:
         return ()
 
 
@@ -193,10 +199,10 @@ def test_scripted_model_is_played_by_scene_never_cached_and_never_asked_twice(tm
     fields = node(_target_=f"{__name__}.Played", cache=True)
     built = stack(fields, tmp_path)
     assert text_of(built.for_scene(SCENE).complete(ASK).message) == "echo in banking"
-    assert built.recorded_injections(SCENE) == {"vector": "banking"}
+    assert built.read_recorded_injections(SCENE) == {"vector": "banking"}
     assert list(tmp_path.iterdir()) == []
     assert stack(fields | {"text": ""}).for_scene(SCENE).complete(ASK).attempts == 1
-    assert stack(node()).recorded_injections(SCENE) is None
+    assert stack(node()).read_recorded_injections(SCENE) is None
 
 
 @pytest.mark.parametrize(
@@ -213,5 +219,5 @@ def test_a_class_that_moved_is_found_under_its_first_name_and_keeps_its_kept_rep
     assert found is find_model_class("m", now)
     assert f"{found.__module__}.{found.__name__}" == now
     yaml_now = {"_target_": now, "name": "m", "model_id": "m-1", "timeout_s": 5}
-    assert reply_identity(yaml_now) == {"_target_": first, "model_id": "m-1"}
-    assert reply_identity(yaml_now) == reply_identity({**yaml_now, "_target_": first})
+    assert pick_reply_identity(yaml_now) == {"_target_": first, "model_id": "m-1"}
+    assert pick_reply_identity(yaml_now) == pick_reply_identity({**yaml_now, "_target_": first})

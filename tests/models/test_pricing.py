@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from small_runs import Silent
 
 from agentsys.models.chat import ChatReply, ChatRequest, ToolSpec, Usage, assistant, user
-from agentsys.models.pricing import estimate_usage, format_tool, reported_or_estimated_usage
-from agentsys.models.providers.openai_wire import openai_messages, openai_tools
+from agentsys.models.pricing import estimate_usage, format_tool, pick_usage
+from agentsys.models.providers.openai_wire import build_openai_messages, build_openai_tools
 from agentsys.models.wrappers.accounting import RecordingModel
 
 WEATHER = {
@@ -42,10 +42,8 @@ def test_a_tool_is_counted_as_models_are_shown_it_without_titles() -> None:
 def test_what_a_model_reports_goes_before_the_estimate() -> None:
     request = ChatRequest([user("How are you?")])
     said = ChatReply(assistant("Fine."), Usage(prompt=7, completion=2))
-    assert reported_or_estimated_usage(request, said) == Usage(7, 2)
-    assert reported_or_estimated_usage(request, ChatReply(assistant("Fine."))) == estimate_usage(
-        request, said.message
-    )
+    assert pick_usage(request, said) == Usage(7, 2)
+    assert pick_usage(request, ChatReply(assistant("Fine."))) == estimate_usage(request, said.message)
 
 
 JSON = st.recursive(
@@ -101,9 +99,10 @@ def _tokenizer(monkeypatch: pytest.MonkeyPatch) -> Callable[[ChatRequest, ChatRe
         key = tuple(id(tool.parameters) for tool in request.tools)
         if request.tools and key not in known:
             one = [{"role": "user", "content": "x"}]
-            with_tools = litellm.token_counter("gpt-4o", messages=one, tools=openai_tools(request.tools))  # type: ignore[arg-type]
+            tools: Any = build_openai_tools(request.tools)
+            with_tools = litellm.token_counter("gpt-4o", messages=one, tools=tools)
             known[key] = with_tools - litellm.token_counter("gpt-4o", messages=one), request.tools
-        messages = openai_messages([*request.messages, reply.message], "system")
+        messages = build_openai_messages([*request.messages, reply.message], "system")
         in_messages = int(litellm.token_counter("gpt-4o", messages=messages))
         return in_messages + (known[key][0] if request.tools else 0)
 

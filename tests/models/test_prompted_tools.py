@@ -17,14 +17,14 @@ from agentsys.models.prompted_tools import (
     Action,
     ActionSyntaxError,
     CallSyntaxError,
+    find_text_between_tags,
     read_action,
     read_calls,
     read_observation,
     read_offer,
     read_request,
+    read_text_before_observation,
     read_tools,
-    text_before_observation,
-    text_between_tags,
     wrap_in_tag,
     write_action,
     write_calls,
@@ -72,8 +72,8 @@ def test_tools_and_replies_are_read_back() -> None:
     assert read_tools(f"Before.\n{write_tools(tools)}\nAfter.") == tools
     assert read_tools("Nothing here.") == []
     assert read_tools(write_tools([])) == []
-    assert text_between_tags(write_reply("hm", "[a()]", ""), CALL) == "[a()]"
-    assert text_between_tags("<function_call>[", CALL) is None
+    assert find_text_between_tags(write_reply("hm", "[a()]", ""), CALL) == "[a()]"
+    assert find_text_between_tags("<function_call>[", CALL) is None
 
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="`"), max_size=30)
@@ -113,8 +113,8 @@ def test_other_texts_are_no_request(text: str) -> None:
 @given(TEXTS)
 def test_an_observation_is_read_back_and_ends_what_counts_of_a_reply(text: str) -> None:
     assert read_observation(write_observation(text)) == text
-    assert text_before_observation(f"I go on.\n{write_observation(text)}") == "I go on."
-    assert OBSERVATION_WORD not in text_before_observation(write_observation(text))
+    assert read_text_before_observation(f"I go on.\n{write_observation(text)}") == "I go on."
+    assert OBSERVATION_WORD not in read_text_before_observation(write_observation(text))
 
 
 def test_an_offer_is_read_back() -> None:

@@ -29,12 +29,12 @@ from agentsys.models.wrappers.rate_limit import (
     RateLimiter,
     RatePolicy,
     RateState,
-    after_refusal,
-    after_reply,
-    after_request,
-    after_retry_after,
+    apply_refusal,
+    apply_reply,
+    apply_request,
+    apply_retry_after,
     are_stray_refusals,
-    seconds_until_send,
+    compute_seconds_until_send,
 )
 from agentsys.runs.compose import compose
 
@@ -62,33 +62,35 @@ def test_whatever_happens_a_rate_stays_a_rate(gaps: list[float], asked: float, f
     pace, policy, now = RateState(), RatePolicy(requests=asked), 1_000.0
     for gap, failed in zip(gaps, fails, strict=False):
         now += gap
-        assert seconds_until_send(pace, now) >= 0
-        pace = after_request(pace, policy, now, 10.0)
-        told = after_refusal(after_retry_after(pace, now + gap), now, 5.0)
-        pace = told if failed else after_reply(pace, policy, now, 3.0, waited=True)
+        assert compute_seconds_until_send(pace, now) >= 0
+        pace = apply_request(pace, policy, now, 10.0)
+        told = apply_refusal(apply_retry_after(pace, now + gap), now, 5.0)
+        pace = told if failed else apply_reply(pace, policy, now, 3.0, waited=True)
         assert pace.found is None or pace.found >= 1 / 60
-        assert seconds_until_send(pace, now + 60 * 2 + max(gaps)) == 0.0  # it always ends
+        assert compute_seconds_until_send(pace, now + 60 * 2 + max(gaps)) == 0.0  # it always ends
 
 
 def test_a_refusal_cuts_once_and_growth_is_careful_near_the_last_one() -> None:
-    cut = after_refusal(RateState(found=8.0), 100.0, 1.0)
+    cut = apply_refusal(RateState(found=8.0), 100.0, 1.0)
     assert (cut.found, cut.refused_at_rate) == (6.0, 8.0)
-    assert after_refusal(cut, 100.5, 1.0) == cut  # sent before the cut
-    assert after_refusal(cut, 102.0, 1.0).found == 4.5
+    assert apply_refusal(cut, 100.5, 1.0) == cut  # sent before the cut
+    assert apply_refusal(cut, 102.0, 1.0).found == 4.5
     policy = RatePolicy()
-    assert after_reply(cut, policy, 101.0, 0, waited=False).found == 6.0  # nobody waits: it is not too small
-    far = after_reply(cut, policy, 101.0, 0, waited=True)
+    assert apply_reply(cut, policy, 101.0, 0, waited=False).found == 6.0  # nobody waits: it is not too small
+    far = apply_reply(cut, policy, 101.0, 0, waited=True)
     assert far.found == pytest.approx(6.3)
-    near = after_reply(RateState(found=7.9, refused_at_rate=8.0, cut_at=100.0), policy, 101.0, 0, waited=True)
+    near = apply_reply(RateState(found=7.9, refused_at_rate=8.0, cut_at=100.0), policy, 101.0, 0, waited=True)
     assert near.found == pytest.approx(7.9 * 1.01)
 
 
 def test_few_refusals_have_another_cause_than_the_rate() -> None:
     assert are_stray_refusals([True, True]) and not are_stray_refusals([True, True, True])
     assert are_stray_refusals([True] * 3 + [False] * 61) and not are_stray_refusals([True] * 4 + [False] * 60)
-    pace = after_retry_after(RateState(), 107.0)
-    assert seconds_until_send(pace, 101.0) == 6.0 and seconds_until_send(pace, 107.0) == 0.0
-    assert seconds_until_send(RateState(next_request=99_999.0), 100.0) == 0.0  # somebody set the clock
+    pace = apply_retry_after(RateState(), 107.0)
+    assert compute_seconds_until_send(pace, 101.0) == 6.0 and compute_seconds_until_send(pace, 107.0) == 0.0
+    assert (
+        compute_seconds_until_send(RateState(next_request=99_999.0), 100.0) == 0.0
+    )  # somebody set the clock
 
 
 class Counting:

@@ -270,7 +270,7 @@ def test_missing_record_ends_the_case_and_names_the_file(tmp_path: Path) -> None
     store(tmp_path, OLD_FORM)
     model = ReplayModel("replay", tmp_path)
     other = Scene("banking", "user_task_1", "injection_task_2", "direct")
-    for ask in (model.for_scene, model.recorded_injections):
+    for ask in (model.for_scene, model.read_recorded_injections):
         with pytest.raises(ModelError, match=r"banking/user_task_1/direct/injection_task_2\.json is missing"):
             ask(other)
 

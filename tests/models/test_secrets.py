@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentsys.models.secrets import mask_credentials, without_credentials, without_key
+from agentsys.models.secrets import mask_address_credentials, mask_credentials, mask_key
 
 KEY = "sk-proj-AbCdEfGhIjKlMnOpQrStUvWxYz0123456789"
 
@@ -25,18 +25,18 @@ KEY = "sk-proj-AbCdEfGhIjKlMnOpQrStUvWxYz0123456789"
     ],
 )
 def test_the_key_and_its_longer_parts_are_cut(text: str, left: str) -> None:
-    assert without_key(text, KEY) == left
+    assert mask_key(text, KEY) == left
 
 
 @pytest.mark.parametrize("key", [None, "", "none", "EMPTY", "sk-1234"])
 def test_a_stand_in_for_a_key_cuts_nothing(key: str | None) -> None:
-    assert without_key("none of the EMPTY sk-1234 words", key) == "none of the EMPTY sk-1234 words"
+    assert mask_key("none of the EMPTY sk-1234 words", key) == "none of the EMPTY sk-1234 words"
 
 
 @given(st.text(alphabet="skab-01", max_size=200), st.text(alphabet="skab-01", min_size=12, max_size=40))
 def test_no_twelve_characters_of_a_key_stay_and_nothing_else_goes(text: str, key: str) -> None:
     grams = {key[i : i + 12] for i in range(len(key) - 11)}
-    found = without_key(text, key)
+    found = mask_key(text, key)
     assert not any(text[i : i + 12] in found and text[i : i + 12] in grams for i in range(len(text) - 11))
     if not any(gram in text for gram in grams):
         assert found == text or "***" in found  # base64 of the key may stand there by chance
@@ -54,5 +54,5 @@ def test_no_twelve_characters_of_a_key_stay_and_nothing_else_goes(text: str, key
     ],
 )
 def test_user_and_password_of_an_address_are_masked(text: str, left: str) -> None:
-    assert without_credentials(text) == left
+    assert mask_address_credentials(text) == left
     assert mask_credentials({"a": [text, 5], "b": (text,)}) == {"a": [left, 5], "b": (left,)}

@@ -13,7 +13,7 @@ from simulated_playbook import FOUND, OPENED, PAID, PAY, STEAL, asked, knowledge
 
 from agentsys.defense.gate import Failure
 from agentsys.models.chat import ChatModel, ChatRequest, ToolSpec, assistant, system, text_of, user
-from agentsys.models.prompted_tools import ANSWER, CALL, read_calls, text_between_tags, write_tools
+from agentsys.models.prompted_tools import ANSWER, CALL, find_text_between_tags, read_calls, write_tools
 from agentsys.simulated.playbook_index import Playbook, ScriptedCall, TaskScript
 from agentsys.simulated.scripted_agent import play_plain_agent
 from agentsys.simulated.simulated_model import SimulatedModel
@@ -173,7 +173,7 @@ def ask(*messages: Any) -> str:
 
 
 def called(reply: str) -> list[str]:
-    return [call.function for call in read_calls(text_between_tags(reply, CALL) or "")]
+    return [call.function for call in read_calls(find_text_between_tags(reply, CALL) or "")]
 
 
 def test_it_calls_in_tags_and_answers_in_tags() -> None:
@@ -188,7 +188,7 @@ def test_it_calls_in_tags_and_answers_in_tags() -> None:
     pay = replace_call(turn)
     last = ask(*turn, *pay)
     assert called(last) == []
-    assert text_between_tags(last, ANSWER) == "Paid Bob."
+    assert find_text_between_tags(last, ANSWER) == "Paid Bob."
 
 
 def replace_call(turn: list[Any]) -> list[Any]:

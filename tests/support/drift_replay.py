@@ -23,7 +23,7 @@ from agentsys.attacks.text_attacks import RegisteredAttack
 from agentsys.benchmarks.agentdojo import AgentDojo
 from agentsys.contracts import Victim
 from agentsys.models.chat import ChatReply, ChatRequest, assistant, text_of
-from agentsys.models.prompted_tools import text_between_tags
+from agentsys.models.prompted_tools import find_text_between_tags
 from agentsys.models.trace import Tracer, use_tracer
 from agentsys.models.wrappers.accounting import RecordingModel
 from baselines.drift.defense import Drift
@@ -160,7 +160,7 @@ class RecordedVoice:
                     f"<parameter_checklist>{checklist}</parameter_checklist>"
                 )
             case "drift_formatter":
-                text = self._format(text_between_tags(question, "parameter_checklist") or "")
+                text = self._format(find_text_between_tags(question, "parameter_checklist") or "")
             case "drift_judge":
                 text = f"<judge_result>{'No' if self._denied(question) else 'Yes'}</judge_result>"
             case "drift_isolator":
@@ -190,7 +190,7 @@ class RecordedVoice:
 
     def _denied(self, question: str) -> bool:
         refused = self._refusal()
-        proposed = ast.literal_eval((text_between_tags(question, "proposed_sequence") or "").strip())
+        proposed = ast.literal_eval((find_text_between_tags(question, "proposed_sequence") or "").strip())
         denied: bool = (
             refused is not None and refused.kind == "unplanned" and json.loads(refused.detail)[0] == proposed
         )
@@ -198,7 +198,7 @@ class RecordedVoice:
 
     def _detected(self, question: str) -> list[str]:
         text = question.partition("\n<tool_result>\n")[2]
-        called = json.loads(text_between_tags(question, "tool_call") or "{}")
+        called = json.loads(find_text_between_tags(question, "tool_call") or "{}")
         kept = self._recorded_result(called)
         return [] if kept is None or kept == text else missing_words(text, kept)
 

@@ -278,7 +278,7 @@ def _models() -> Iterator[Target]:
     from agentsys.models.providers import google as wire_google
     from agentsys.models.providers import openai_wire as wire_openai
     from agentsys.models.providers.bounded_http import _parse_error_body
-    from agentsys.models.providers.sdk_errors import http_error, parse_retry_after_s
+    from agentsys.models.providers.sdk_errors import make_http_error, parse_retry_after_s
     from agentsys.models.wrappers.reply_cache import load_reply
     from baselines.melon.embedders import _read_vectors
 
@@ -305,7 +305,7 @@ def _models() -> Iterator[Target]:
     def failed(text: str) -> None:
         # surrogatepass: half characters arrive as bytes that are no UTF-8
         str(
-            http_error(
+            make_http_error(
                 400, _parse_error_body(text.encode("utf-8", "surrogatepass")), {"retry-after": text}, key
             )
         ).encode()

@@ -16,7 +16,7 @@ from agentdojo.functions_runtime import FunctionCall
 from vendor_wires import WireConversation
 
 from agentsys.models.chat import JsonSchema, ToolSpec
-from agentsys.models.serving.served_openai import parse_call_arguments, text_blocks, write_openai_error
+from agentsys.models.serving.served_openai import parse_call_arguments, read_text_blocks, write_openai_error
 from agentsys.models.serving.wire_format import Answer, Json, WireCall, WireError, WireFormat, WireRequest
 
 _RESPONSE = "resp_"
@@ -27,7 +27,7 @@ _MESSAGE = "message"
 def read_responses_request(body: Json) -> WireRequest:
     """A request for a response as we read it."""
     conversation = _ItemReader()
-    conversation.said.system(text_blocks(body.get("instructions")))
+    conversation.said.system(read_text_blocks(body.get("instructions")))
     given = body.get("input")
     for item in [{"role": "user", "content": given}] if isinstance(given, str) else given or []:
         conversation.add(item)
@@ -85,17 +85,17 @@ class _ItemReader:
     def _add_other(self, kind: object, item: Json) -> None:
         match kind, item.get("role"):
             case "function_call_output", _:
-                self.said.result(item.get("call_id"), text_blocks(item.get("output")))
+                self.said.result(item.get("call_id"), read_text_blocks(item.get("output")))
             case "message", "user":
-                self.said.user(text_blocks(item.get("content")))
+                self.said.user(read_text_blocks(item.get("content")))
             case "message", "system" | "developer":
-                self.said.system(text_blocks(item.get("content")))
+                self.said.system(read_text_blocks(item.get("content")))
             case other:
                 raise WireError(f"unknown item {other!r}")
 
     def _flush(self) -> None:
         if self._content is not None or self._calls:
-            self.said.assistant(text_blocks(self._content), self._calls)
+            self.said.assistant(read_text_blocks(self._content), self._calls)
         self._content, self._calls = None, []
 
     def _check_led_to(self, found: str) -> None:

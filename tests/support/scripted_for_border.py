@@ -15,7 +15,7 @@ from scripted_model import ScriptedModel
 
 from agentsys.models.chat import ChatModel, ChatReply, ChatRequest, Usage, assistant
 from agentsys.models.pipeline_elements import LoopState, LoopStep
-from agentsys.models.providers.wire_parts import result_text
+from agentsys.models.providers.wire_parts import read_result_text
 from agentsys.models.trace import Span, Tracer, use_tracer
 from baselines.tool_boundary.boundary_filter import BoundaryFilter, EndCase, FilterTurn, apply_to_results
 from baselines.tool_boundary.result_rewriter import find_new_results
@@ -147,7 +147,7 @@ def decisions(spans: Sequence[Span], kind: str) -> list[dict[str, Any]]:
 
 def results(messages: Sequence[ChatMessage]) -> list[str]:
     """What the agent read of each tool result."""
-    return [result_text(message) for message in messages if message["role"] == "tool"]
+    return [read_result_text(message) for message in messages if message["role"] == "tool"]
 
 
 def sanitized(text: str, *, safe: bool = False) -> str:

@@ -13,7 +13,7 @@ from noting_tools import Tools
 from scripted_model import ScriptedModel
 
 from agentsys.models.chat import ChatRequest, text_of
-from agentsys.models.prompted_tools import FINISH_ACTION, OWN, Action, text_between_tags, write_action
+from agentsys.models.prompted_tools import FINISH_ACTION, OWN, Action, find_text_between_tags, write_action
 from agentsys.models.trace import Span, Tracer, use_tracer
 from baselines.isolategpt import IsolateGPT
 from baselines.isolategpt.app_plan import PLANNER_ROLE as PLANNER_ROLE
@@ -56,7 +56,7 @@ def who_asks(request: ChatRequest) -> str:
     """`planner`, or a spoke by its tools."""
     if request.role == PLANNER_ROLE:
         return "planner"
-    own = text_between_tags(text_of(request.messages[0]), OWN)
+    own = find_text_between_tags(text_of(request.messages[0]), OWN)
     if own is None:
         return VANILLA
     return "+".join(json.loads(line)["name"] for line in own.strip().splitlines())

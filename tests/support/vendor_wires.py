@@ -9,7 +9,7 @@ from agentdojo.functions_runtime import FunctionCall
 from agentdojo.types import ChatMessage, MessageContentBlock, text_content_block_from_string
 
 from agentsys.models.chat import JsonSchema, ToolSpec
-from agentsys.models.serving.served_openai import text_blocks
+from agentsys.models.serving.served_openai import read_text_blocks
 from agentsys.models.serving.wire_format import (
     Answer,
     Json,
@@ -60,7 +60,7 @@ class WireConversation:
 
 def answer_call(conversation: WireConversation, call_id: Any, content: object, is_error: bool) -> None:
     """Add a tool result. An error's text stands in `error`, as in AgentDojo's own messages."""
-    blocks = text_blocks(content) or []
+    blocks = read_text_blocks(content) or []
     error = "\n".join(block["content"] or "" for block in blocks) if is_error else None
     conversation.result(call_id, None if is_error else blocks, error)
 
@@ -68,7 +68,7 @@ def answer_call(conversation: WireConversation, call_id: Any, content: object, i
 def read_anthropic_request(body: Json) -> WireRequest:
     """A messages request as we read it."""
     conversation = WireConversation()
-    conversation.system(text_blocks(body.get("system")))
+    conversation.system(read_text_blocks(body.get("system")))
     for message in body["messages"]:
         _read_message(conversation, message)
     choice = "none" if (body.get("tool_choice") or {}).get("type") == "none" else "auto"
@@ -89,7 +89,7 @@ def _read_message(conversation: WireConversation, message: Json) -> None:
     content = message.get("content")
     match message.get("role"):
         case "system":
-            conversation.system(text_blocks(content))
+            conversation.system(read_text_blocks(content))
         case "user":
             _read_user(conversation, content)
         case "assistant":
@@ -101,28 +101,28 @@ def _read_message(conversation: WireConversation, message: Json) -> None:
 def _read_user(conversation: WireConversation, content: object) -> None:
     """A user message may hold tool results, text, or both: neighbours of a kind become one message."""
     if not isinstance(content, list):
-        return conversation.user(text_blocks(content))
+        return conversation.user(read_text_blocks(content))
     texts: list[Json] = []
     for block in content:
         if block.get("type") != "tool_result":
             texts.append(block)
             continue
         if texts:
-            conversation.user(text_blocks(texts))
+            conversation.user(read_text_blocks(texts))
             texts = []
         answer_call(conversation, block.get("tool_use_id"), block.get("content"), bool(block.get("is_error")))
     if texts:
-        conversation.user(text_blocks(texts))
+        conversation.user(read_text_blocks(texts))
     return None
 
 
 def _read_assistant(conversation: WireConversation, content: object) -> None:
     if not isinstance(content, list):
-        return conversation.assistant(text_blocks(content), [])
+        return conversation.assistant(read_text_blocks(content), [])
     blocks = content
     uses = [block for block in blocks if block.get("type") == "tool_use"]
     calls = [FunctionCall(function=use["name"], args=use["input"], id=use["id"]) for use in uses]
-    texts = text_blocks([block for block in blocks if block.get("type") != "tool_use"])
+    texts = read_text_blocks([block for block in blocks if block.get("type") != "tool_use"])
     return conversation.assistant(texts, calls)
 
 
@@ -211,7 +211,7 @@ class _GeminiReader:
 
     def system(self, content: object) -> None:
         parts = content.get("parts") if isinstance(content, dict) else content
-        self.conversation.system(text_blocks(parts))
+        self.conversation.system(read_text_blocks(parts))
 
     def content(self, content: Json) -> None:
         parts = [part for part in content.get("parts") or () if not part.get("thought")]
@@ -223,7 +223,7 @@ class _GeminiReader:
                 self._result(result)
         texts = [part for part, result in zip(parts, results, strict=True) if result is None]
         if texts or not parts:
-            self.conversation.user(text_blocks(texts))
+            self.conversation.user(read_text_blocks(texts))
         return None
 
     def _model_turn(self, parts: list[Json]) -> None:
@@ -231,7 +231,7 @@ class _GeminiReader:
         calls = [self._call(call) for call in made if call is not None]
         self._waiting += calls
         texts = [part for part, call in zip(parts, made, strict=True) if call is None]
-        self.conversation.assistant(text_blocks([part for part in texts if "text" in part]), calls)
+        self.conversation.assistant(read_text_blocks([part for part in texts if "text" in part]), calls)
 
     def _call(self, call: Json) -> FunctionCall:
         self._made += 1  # Ids are optional in this format; results may name the function alone.

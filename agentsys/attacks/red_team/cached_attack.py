@@ -114,7 +114,9 @@ class CachedAttack:
     def unmatched(self, benchmark: Benchmark) -> list[str]:
         """Tasks that texts are for and the benchmark does not have, e.g. `'bankin' user_task_0`."""
         return list(
-            dict.fromkeys(_describe_key(key) for key in self._texts.texts if not _key_exists(key, benchmark))
+            dict.fromkeys(
+                _describe_key(key) for key in self._texts.texts if not _is_known_key(key, benchmark)
+            )
         )
 
     def _collect_texts(
@@ -141,7 +143,7 @@ class CachedAttack:
         return variant
 
 
-def _key_exists(key: TextKey, benchmark: Benchmark) -> bool:
+def _is_known_key(key: TextKey, benchmark: Benchmark) -> bool:
     try:
         suite = benchmark.suite(key.suite)
     except (ConfigError, KeyError):

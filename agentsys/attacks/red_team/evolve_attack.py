@@ -130,9 +130,9 @@ class Archive:
     def find_elites(self) -> dict[ArchiveCell, Attempt]:
         """Cell -> its best attempt: the highest score, then the fewest characters, then the lowest number."""
         best: dict[ArchiveCell, Attempt] = {}
-        for attempt in self._tried_attempts():
+        for attempt in self._list_tried_attempts():
             cell = self.find_cell(attempt)
-            if cell not in best or _rank_key(attempt) < _rank_key(best[cell]):
+            if cell not in best or _make_rank_key(attempt) < _make_rank_key(best[cell]):
                 best[cell] = attempt
         return best
 
@@ -151,7 +151,7 @@ class Archive:
         Raises:
             IndexError: If nothing has been tried.
         """
-        ranked = sorted(self.find_elites().values(), key=_rank_key)
+        ranked = sorted(self.find_elites().values(), key=_make_rank_key)
         half = ranked[: (len(ranked) + 1) // 2]
         parent = draw.choice(half if draw.random() < best else ranked)
         others = [elite for elite in ranked if elite is not parent]
@@ -160,11 +160,11 @@ class Archive:
 
     def _draw_strategy(self, draw: random.Random) -> str:
         """One of the strategies that were tried least."""
-        tried = Counter(get_strategy(attempt) for attempt in self._tried_attempts())
+        tried = Counter(get_strategy(attempt) for attempt in self._list_tried_attempts())
         least = min(tried[strategy] for strategy in STRATEGIES)
         return draw.choice([strategy for strategy in STRATEGIES if tried[strategy] == least])
 
-    def _tried_attempts(self) -> Iterable[Attempt]:
+    def _list_tried_attempts(self) -> Iterable[Attempt]:
         return (attempt for attempt in self.attempts if attempt.proposal.refused is None)
 
 
@@ -188,7 +188,7 @@ def get_written_text(attempt: Attempt) -> str:
     return attempt.proposal.proposed or attempt.proposal.text
 
 
-def _rank_key(attempt: Attempt) -> tuple[int, int, int]:
+def _make_rank_key(attempt: Attempt) -> tuple[int, int, int]:
     """Smaller is better."""
     return -attempt.judgement.score, len(get_written_text(attempt)), attempt.number
 

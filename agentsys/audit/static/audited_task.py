@@ -9,7 +9,7 @@ from agentdojo.base_tasks import BaseUserTask
 from agentdojo.functions_runtime import FunctionCall, FunctionsRuntime, TaskEnvironment
 from agentdojo.types import text_content_block_from_string
 
-from agentsys.benchmarks.scoring import SuiteTask, are_equal, deep_copy
+from agentsys.benchmarks.scoring import SuiteTask, are_equal, copy_deeply
 from agentsys.contracts import Suite
 
 
@@ -60,7 +60,7 @@ class CallPlayer:
             GroundTruthFailed: If the task cannot give them.
         """
         try:
-            return tuple(task.ground_truth(deep_copy(start)))
+            return tuple(task.ground_truth(copy_deeply(start)))
         except Exception as error:  # whatever a suite from outside raises
             raise GroundTruthFailed(f"{type(error).__name__}: {error}") from error
 
@@ -78,7 +78,7 @@ class CallPlayer:
         Raises:
             GroundTruthFailed: If `strict` and a call ends in an error.
         """
-        after = deep_copy(start)
+        after = copy_deeply(start)
         for call in calls:
             _, error = self._runtime.run_function(after, call.function, call.args)
             if error and strict:
@@ -100,13 +100,13 @@ class CallPlayer:
 
     def find_writing_calls(self, start: TaskEnvironment, calls: Sequence[FunctionCall]) -> tuple[int, ...]:
         """Places of the calls that change the environment, when all are played on a copy of `start`."""
-        environment, found = deep_copy(start), []
-        before = deep_copy(environment)
+        environment, found = copy_deeply(start), []
+        before = copy_deeply(environment)
         for place, call in enumerate(calls):
             self._runtime.run_function(environment, call.function, call.args)
             if not are_equal(before, environment):
                 found.append(place)
-                before = deep_copy(environment)
+                before = copy_deeply(environment)
         return tuple(found)
 
 

@@ -20,7 +20,7 @@ from agentdojo.types import text_content_block_from_string
 from agentsys.attacks.injection_vectors import find_injectable_vectors
 from agentsys.audit.static.audited_task import AuditedTask, CallPlayer, GroundTruthFailed, PlayedCalls
 from agentsys.base.python_parser import parse_module
-from agentsys.benchmarks.scoring import SuiteTask, are_equal, copy_environments, deep_copy
+from agentsys.benchmarks.scoring import SuiteTask, are_equal, copy_deeply, copy_environments
 from agentsys.contracts import Suite
 
 _WORD = re.compile(r"[^\W_]+(?:[.@_'-]+[^\W_]+)*")
@@ -135,7 +135,7 @@ def _split_attribute_path(node: ast.expr) -> tuple[str, tuple[str, ...]]:
 
 
 def _changes_environment(environment: TaskEnvironment, path: tuple[str, ...]) -> bool:
-    copied: TaskEnvironment = deep_copy(environment)
+    copied: TaskEnvironment = copy_deeply(environment)
     found: object = copied
     try:
         for name in path:

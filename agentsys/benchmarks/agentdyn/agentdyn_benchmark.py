@@ -64,14 +64,14 @@ def load_fork_suites(checkout: Checkout) -> Mapping[str, Suite]:
     Raises:
         ConfigError: If a module fails, or a suite is not there.
     """
-    private = private_package_name(checkout)
+    private = make_private_package_name(checkout)
     with _LOCK:
         if private not in _LOADED:
             _LOADED[private] = _import_suites(checkout, private)
         return _LOADED[private]
 
 
-def private_package_name(checkout: Checkout) -> str:
+def make_private_package_name(checkout: Checkout) -> str:
     """The name under which a checkout's modules stand in `sys.modules`."""
     return f"agentsys_agentdyn_{checkout.digest[:16]}"
 
@@ -85,7 +85,7 @@ def _import_suites(checkout: Checkout, private: str) -> Mapping[str, Suite]:
         suites: dict[str, Suite] = {}
         for name in AGENTDYN_SUITES:
             suites[name] = getattr(importlib.import_module(f"{private}.v1.{name}"), f"{name}_task_suite")
-            suites[name].data_path = checkout.data_path(name)
+            suites[name].data_path = checkout.find_data_folder(name)
         return suites
     except Exception as error:
         for name in [name for name in sys.modules if name.partition(".")[0] == private]:
@@ -179,10 +179,10 @@ def adapt_fork_suite(
         loader.get_defaults()
     except (OSError, ValueError, yaml.YAMLError) as error:
         said = " ".join(str(error).split())[:200]
-        folder = checkout.data_path(suite.name)
+        folder = checkout.find_data_folder(suite.name)
         raise ConfigError(f"The data in {folder} cannot be read ({said}); take another checkout.") from None
     # Its tools' modules, with those that only other tools use.
-    start = f"{private_package_name(checkout)}.v1."
+    start = f"{make_private_package_name(checkout)}.v1."
     modules = [
         module
         for name, module in list(sys.modules.items())
@@ -205,11 +205,13 @@ def adapt_fork_suite(
     if last_assistant:
         run = copied.run_task_with_pipeline
 
-        def scored(agent_pipeline: BasePipelineElement, *args: Any, **options: Any) -> tuple[bool, bool]:
+        def run_to_answer(
+            agent_pipeline: BasePipelineElement, *args: Any, **options: Any
+        ) -> tuple[bool, bool]:
             scores: tuple[bool, bool] = run(EndOnAnswerStep(agent_pipeline), *args, **options)
             return scores
 
-        vars(copied).update(run_task_with_pipeline=scored, last_assistant=True)
+        vars(copied).update(run_task_with_pipeline=run_to_answer, last_assistant=True)
     return copied
 
 

@@ -72,15 +72,16 @@ def make_way_finder(suite: Suite) -> Callable[[SuiteTask], AlternativeSolution |
     """The ways to a suite's tasks, each worked out when it is first asked for."""
 
     @cache
-    def way(task: SuiteTask) -> AlternativeSolution | None:
+    def find_way(task: SuiteTask) -> AlternativeSolution | None:
         return next(
-            (way for plan in _candidate_plans(suite, task) if (way := _accept_plan(suite, task, plan))), None
+            (way for plan in _list_candidate_plans(suite, task) if (way := _accept_plan(suite, task, plan))),
+            None,
         )
 
-    return way
+    return find_way
 
 
-def _candidate_plans(suite: Suite, task: SuiteTask) -> Iterator[AgentDynPlan]:
+def _list_candidate_plans(suite: Suite, task: SuiteTask) -> Iterator[AgentDynPlan]:
     own = PLANS.get(suite.name, {}).get(task.ID)
     if own is not None:
         yield own

@@ -39,12 +39,12 @@ class Checkout:
     version: str
     """The commit's short name; `own-` and 8 digits of the digest where the files are no known commit's."""
 
-    def data_path(self, suite: str) -> Path:
+    def find_data_folder(self, suite: str) -> Path:
         """The folder of a suite's YAML files."""
         return self.package / "data" / "suites" / suite
 
 
-def agentdyn_folder() -> Path:
+def find_agentdyn_folder() -> Path:
     """Folder that a downloaded checkout goes to: the user's data folder (XDG)."""
     return user_data_folder() / "agentdyn"
 
@@ -58,14 +58,14 @@ def read_checkout(source: str) -> Checkout:
     Raises:
         ConfigError: If there is no such folder, or it does not hold AgentDyn.
     """
-    folder = agentdyn_folder() if source == FETCHED else Path(source).expanduser()
+    folder = find_agentdyn_folder() if source == FETCHED else Path(source).expanduser()
     if not folder.is_dir():
-        raise ConfigError(f"benchmark.source={source}: there is no folder {folder}; {_mend(source)}")
-    package = next((place for place in _candidate_folders(folder) if (place / _MARK).is_file()), None)
+        raise ConfigError(f"benchmark.source={source}: there is no folder {folder}; {_write_mend(source)}")
+    package = next((place for place in _list_candidate_folders(folder) if (place / _MARK).is_file()), None)
     if package is None:
         raise ConfigError(
             f"benchmark.source={source}: no AgentDyn in {folder} (looked for src/agentdojo/{_MARK});"
-            f" {_mend(source)}"
+            f" {_write_mend(source)}"
         )
     package = package.resolve()
     files = dict(_read_files(package, source))
@@ -73,13 +73,13 @@ def read_checkout(source: str) -> Checkout:
     return Checkout(package, MappingProxyType(files), digest, KNOWN.get(digest) or f"own-{digest[:8]}")
 
 
-def _mend(source: str) -> str:
+def _write_mend(source: str) -> str:
     if source == FETCHED:
         return "run `agentsys fetch agentdyn`, or give benchmark.source=FOLDER of a checkout."
     return "give the folder of a checkout of SaFo-Lab/AgentDyn, or fetched (after `agentsys fetch agentdyn`)."
 
 
-def _candidate_folders(folder: Path) -> Iterator[Path]:
+def _list_candidate_folders(folder: Path) -> Iterator[Path]:
     for root in (folder, *sorted(path for path in folder.iterdir() if path.is_dir())):
         yield from (root, root / "agentdojo", root / "src" / "agentdojo")
 
@@ -97,7 +97,7 @@ def _read_files(package: Path, source: str) -> Iterator[tuple[str, bytes]]:
             yield path.relative_to(package).as_posix(), path.read_bytes()
         except OSError as error:
             raise ConfigError(
-                f"benchmark.source={source}: {path} cannot be read ({error.strerror}); {_mend(source)}"
+                f"benchmark.source={source}: {path} cannot be read ({error.strerror}); {_write_mend(source)}"
             ) from None
 
 

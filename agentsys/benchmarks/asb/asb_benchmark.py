@@ -58,7 +58,7 @@ class SimulatedPlanner(Enum):
     """The same, then a step for each other tool it was told of; and it carries that step out."""
 
 
-def asb_roles(chosen: str) -> Mapping[str, SimulatedRole]:
+def make_asb_roles(chosen: str) -> Mapping[str, SimulatedRole]:
     """Role -> handler.
 
     Raises:
@@ -101,13 +101,13 @@ class _Agent:
         prompted = from_tags(read)
         native = prompted or read
         acts = reply["tool_calls"] if prompted is None else play_plain_agent(native, knowledge)["tool_calls"]
-        extra = None if acts or not self.follows_plan else _next_planned_call(native)
+        extra = None if acts or not self.follows_plan else _find_next_planned_call(native)
         if extra is None:
             return reply
         return extra if prompted is None else to_tags(extra)
 
 
-def _next_planned_call(request: ChatRequest) -> ChatAssistantMessage | None:
+def _find_next_planned_call(request: ChatRequest) -> ChatAssistantMessage | None:
     """A call of the first tool of the plan that is on offer and that nobody has called yet."""
     plan = _find_plan(request.messages)
     made = {
@@ -350,7 +350,7 @@ class ASB:
 
     def simulated_roles(self) -> Mapping[str, SimulatedRole]:
         """Play the planner and the judge in the simulated model."""
-        return asb_roles(self.simulated_planner)
+        return make_asb_roles(self.simulated_planner)
 
 
 def _count_tasks(tasks: int | str) -> int | None:

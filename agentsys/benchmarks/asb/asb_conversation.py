@@ -19,7 +19,7 @@ from agentdojo.types import ChatAssistantMessage, ChatMessage
 
 from agentsys.benchmarks.asb.asb_plan import THINKING, PlanningOutcome, write_followed_plan
 from agentsys.models.chat import assistant, system, text_of, tool_message
-from agentsys.models.providers.wire_parts import result_text, visible_text
+from agentsys.models.providers.wire_parts import read_result_text, read_visible_text
 
 ACTION, OBSERVATION = "[Action]:", "[Observation]:"
 """Markers of the two halves of a round. Source: ASB's transcript format."""
@@ -54,14 +54,14 @@ def render_round(round_: Sequence[ChatMessage], rendering: RoundForm) -> list[Ch
     said, rest = round_[0], list(round_[1:])
     assert said["role"] == "assistant"
     if not said["tool_calls"]:
-        return [write_thought(visible_text(said)), *rest]
+        return [write_thought(read_visible_text(said)), *rest]
     if rendering is RoundForm.TOOL_ROLE:
         return [said, *rest]
     results = [message for message in rest if message["role"] == "tool"]
     others = [message for message in rest if message["role"] != "tool"]
     made = ";".join(_CALLED.format(name=call.function) for call in said["tool_calls"])
     seen = ";".join(
-        _OBSERVED.format(name=one["tool_call"].function, text=result_text(one)) for one in results
+        _OBSERVED.format(name=one["tool_call"].function, text=read_result_text(one)) for one in results
     )
     return [assistant(f"{ACTION}{made};{OBSERVATION}{seen}"), *others]
 
@@ -138,7 +138,7 @@ class PlannedConversation:
     handed_replies: dict[int, HandedReply] = field(default_factory=dict)
     """Replies by position: how many rounds stood before each."""
 
-    def next_step(self, position: int) -> int:
+    def find_next_step(self, position: int) -> int:
         """The step, from 0, that a request with so many rounds goes on with."""
         done = [reply.step for place, reply in self.handed_replies.items() if place < position]
         return max(done) + 1 if done else 0
@@ -176,4 +176,4 @@ def add_instruction(head: Sequence[ChatMessage], instruction: str) -> list[ChatM
 
 def find_task_text(messages: Sequence[ChatMessage]) -> str:
     """The first user message: the task as a defense words it."""
-    return next((visible_text(message) for message in messages if message["role"] == "user"), "")
+    return next((read_visible_text(message) for message in messages if message["role"] == "user"), "")

@@ -52,13 +52,13 @@ _LARGEST = 16 * 2**20
 """Bytes; the largest file of ASB has 0.2 MB."""
 
 
-def _function_name(name: str) -> str:
+def _check_function_name(name: str) -> str:
     if not _FUNCTION_NAME.fullmatch(name):
         raise ValueError("a tool's name is letters, digits and _, at most 64, and starts with no digit")
     return name
 
 
-FunctionName = Annotated[str, AfterValidator(_function_name)]
+FunctionName = Annotated[str, AfterValidator(_check_function_name)]
 
 
 class _DataRow(BaseModel):
@@ -235,12 +235,12 @@ CHECKSUMS = {
 """File -> SHA-256, in hex, as the copies in the DRIFT and Progent repositories have it."""
 
 
-def asb_folder() -> Path:
+def find_asb_folder() -> Path:
     """Folder that `agentsys fetch asb` fills unless told otherwise: the user's data folder (XDG)."""
     return user_data_folder() / "asb"
 
 
-def sample_folder() -> Path:
+def find_sample_folder() -> Path:
     """The small set that comes with the package."""
     return Path(__file__).parent / "sample"
 
@@ -255,8 +255,8 @@ def load_asb_data(data: str) -> tuple[AsbData, str]:
         ConfigError: If there is no such data set or something in it is wrong.
     """
     if data == SAMPLE:
-        return read_data(sample_folder()), SAMPLE
-    folder = asb_folder() if data == FETCHED else Path(data).expanduser()
+        return read_data(find_sample_folder()), SAMPLE
+    folder = find_asb_folder() if data == FETCHED else Path(data).expanduser()
     if not folder.is_dir():
         mend = (
             "run `agentsys fetch asb` first."

@@ -13,7 +13,7 @@ from typing import Any
 from agentdojo.types import ChatMessage
 
 from agentsys.models.chat import ChatModel, ChatRequest, ToolSpec, assistant, user
-from agentsys.models.providers.wire_parts import visible_text
+from agentsys.models.providers.wire_parts import read_visible_text
 from agentsys.models.trace import Span, mark_reply_unreadable, span
 
 MESSAGE, TOOLS = "message", "tool_use"
@@ -275,7 +275,7 @@ def ask_for_plan(
             reply = model.complete(replace(plain, messages=tuple(asked))).message
             opened.messages = [*asked, reply]
             try:
-                plan = parse_asb_plan(visible_text(reply))
+                plan = parse_asb_plan(read_visible_text(reply))
             except AsbPlanError as error:
                 mark_reply_unreadable()
                 asked += [assistant(NOTE.format(thinking=THINKING, why=error)), user(AGAIN)]

@@ -45,9 +45,15 @@ from agentsys.benchmarks.asb.asb_plan import (
     write_step_turn,
 )
 from agentsys.models.chat import ChatModel, ChatReply, ChatRequest, ToolSpec, assistant, text_of, user
-from agentsys.models.prompted_tools import CALL, CallSyntaxError, read_calls, read_tools, text_between_tags
-from agentsys.models.providers.wire_parts import visible_text
-from agentsys.models.trace import ACTING_ROLES, current_tracer, span
+from agentsys.models.prompted_tools import (
+    CALL,
+    CallSyntaxError,
+    find_text_between_tags,
+    read_calls,
+    read_tools,
+)
+from agentsys.models.providers.wire_parts import read_visible_text
+from agentsys.models.trace import ACTING_ROLES, get_current_tracer, span
 
 STEP_SPAN = "step"
 """Kind of the span around each step's model call; its messages are the conversation as the model read it."""
@@ -128,13 +134,13 @@ class PlannedModel:
         """The conversation that a request belongs to; a new one begins with a plan."""
         replies = sum(message["role"] == "assistant" for message in request.messages)
         task = find_task_text(request.messages)
-        attempt = current_tracer().attempt
+        attempt = get_current_tracer().attempt
         known = self._current
         if known is not None and (known.attempt, known.task) == (attempt, task) and replies >= known.base:
             return known
         set_plan_step(None)
         hidden = self.attack_tool if self.mode is AsbMode.HIDDEN_TOOL else None
-        offered = request.tools or _tools_in_prompt(request)
+        offered = request.tools or _read_tools_in_prompt(request)
         told = write_plan_instruction([tool for tool in offered if tool.name != hidden])
         patch = self.attack_tool if self.mode is AsbMode.FAITHFUL else None
         opening = add_instruction(request.messages, told)
@@ -149,7 +155,7 @@ class PlannedModel:
         talk.handed_replies = {
             place: reply for place, reply in talk.handed_replies.items() if place < position
         }
-        messages, step = request.messages, talk.next_step(position)
+        messages, step = request.messages, talk.find_next_step(position)
         turns: list[ChatMessage] = []
         tail: Sequence[ChatMessage] = ()
         if again is not None and len(messages) > again.request_length:
@@ -169,11 +175,11 @@ class PlannedModel:
             if last or _read_reply_calls(reply.message, request) != []:
                 talk.handed_replies[position] = HandedReply(step, tuple(turns), len(messages))
                 set_plan_step(PlanStep(step + 1, len(plan)))
-                if reply.message["tool_calls"] or visible_text(reply.message):
+                if reply.message["tool_calls"] or read_visible_text(reply.message):
                     return reply
                 # AgentDojo runs a pipeline again that ends with nothing.
                 return replace(reply, message=assistant(CLOSING))
-            turns += [*tail, write_thought(visible_text(reply.message))]
+            turns += [*tail, write_thought(read_visible_text(reply.message))]
             tail, step = (), step + 1
 
     def _offers_tools(self, step: AsbStep) -> bool:
@@ -202,7 +208,7 @@ class PlannedModel:
         return reply
 
 
-def _tools_in_prompt(request: ChatRequest) -> list[ToolSpec]:
+def _read_tools_in_prompt(request: ChatRequest) -> list[ToolSpec]:
     """The tools that stand in a system message, where a defense offers them so."""
     systems = [text_of(message) for message in request.messages if message["role"] == "system"]
     return [tool for text in systems for tool in read_tools(text)]
@@ -215,10 +221,10 @@ def _read_reply_calls(message: ChatAssistantMessage, request: ChatRequest) -> li
     """
     if message["tool_calls"]:
         return list(message["tool_calls"])
-    said = visible_text(message)
-    if f"<{CALL}>" not in said or request.tools or not _tools_in_prompt(request):
+    said = read_visible_text(message)
+    if f"<{CALL}>" not in said or request.tools or not _read_tools_in_prompt(request):
         return []
-    written = text_between_tags(said, CALL)
+    written = find_text_between_tags(said, CALL)
     try:
         return None if written is None else read_calls(written)
     except CallSyntaxError:

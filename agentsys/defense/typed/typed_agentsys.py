@@ -39,7 +39,7 @@ from agentsys.defense.typed.typed_session import ShownKinds, TypedSession, Typed
 from agentsys.defense.typed.value_judge import FlowPolicy, derive_policy
 from agentsys.defense.worker import WORKER_CONTRACT
 from agentsys.models.chat import ChatModel, ChatRequest, ToolSpec, assistant, text_of, user
-from agentsys.models.pipeline_elements import default_system_message, named_pipeline
+from agentsys.models.pipeline_elements import default_system_message, make_named_pipeline
 from agentsys.models.trace import span
 from agentsys.simulated.simulated_role import SimulatedRole
 
@@ -88,7 +88,7 @@ class AgentSysTyped:
         message = f"{default_system_message(suite)}\n\n{MAIN_OVER_HANDLES}"
         store = get_privilege_store(self._privileges_dir, self._corrections)
         agent = TypedAgent(model, self.settings, store, self._roles_file)
-        return named_pipeline(f"{model.name}-{self.name}", SystemMessage(message), InitQuery(), agent)
+        return make_named_pipeline(f"{model.name}-{self.name}", SystemMessage(message), InitQuery(), agent)
 
     def description(self) -> str:
         """Say what is hidden, what is judged and by what, as this variant is set."""
@@ -100,7 +100,11 @@ class AgentSysTyped:
 
     def prompts(self) -> dict[str, str]:
         """Every text this variant says to a model, by name."""
-        texts = {"main": MAIN_OVER_HANDLES, **WORKER_CONTRACT.texts(), **PRIVILEGES_CONTRACT.texts()}
+        texts = {
+            "main": MAIN_OVER_HANDLES,
+            **WORKER_CONTRACT.list_texts(),
+            **PRIVILEGES_CONTRACT.list_texts(),
+        }
         texts |= {"worker_blind": BLIND_ADVICE} if self.settings.blind_pass else {}
         texts |= {"main_plan": PLAN_QUESTION, "read_value": READ_DESCRIPTION} if self.settings.read else {}
         return texts | ({"task_policy": TASK_POLICY} if self.settings.derived else {})

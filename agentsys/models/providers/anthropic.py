@@ -13,20 +13,20 @@ from agentsys.models.chat import ChatReply, ChatRequest, ErrorKind, ModelError, 
 from agentsys.models.pricing import Price, price_reply
 from agentsys.models.providers import wire_parts
 from agentsys.models.providers.openai_wire import is_closed_schema, parse_body
-from agentsys.models.providers.sdk_errors import http_error
+from agentsys.models.providers.sdk_errors import make_http_error
 from agentsys.models.providers.sdk_model import PostingModel
 from agentsys.models.providers.wire_parts import (
     OPENAI_ITEM_PREFIX,
     CallIds,
     as_mapping,
-    malformed_reply,
-    system_text,
+    make_malformed_reply_error,
+    read_system_text,
 )
 
 AnthropicBlock = dict[str, Any]
 
 
-def anthropic_tools(tools: Sequence[ToolSpec]) -> list[dict[str, Any]]:
+def build_anthropic_tools(tools: Sequence[ToolSpec]) -> list[dict[str, Any]]:
     """The tools on offer."""
     return [
         {"name": tool.name, "description": tool.description, "input_schema": tool.parameters}
@@ -34,7 +34,7 @@ def anthropic_tools(tools: Sequence[ToolSpec]) -> list[dict[str, Any]]:
     ]
 
 
-def stand_in_tools(messages: Sequence[ChatMessage]) -> list[dict[str, Any]]:
+def build_stand_in_tools(messages: Sequence[ChatMessage]) -> list[dict[str, Any]]:
     """A tool without parameters for each one the conversation has calls of, in order of name.
 
     The API refuses tool blocks in a request that offers no tools, as agents make it whose tools stand in the
@@ -45,7 +45,7 @@ def stand_in_tools(messages: Sequence[ChatMessage]) -> list[dict[str, Any]]:
     return [{"name": name, "input_schema": {"type": "object"}} for name in sorted(names)]
 
 
-def anthropic_messages(messages: Sequence[ChatMessage]) -> list[dict[str, Any]]:
+def build_anthropic_messages(messages: Sequence[ChatMessage]) -> list[dict[str, Any]]:
     """The conversation without system messages; neighbours of one role are merged.
 
     All results of a turn's calls must stand in the one user message that follows it, before any text.
@@ -56,7 +56,7 @@ def anthropic_messages(messages: Sequence[ChatMessage]) -> list[dict[str, Any]]:
         if message["role"] == "system":
             continue
         role = "assistant" if message["role"] == "assistant" else "user"
-        blocks = _wire_blocks(message, ids)
+        blocks = _build_wire_blocks(message, ids)
         if merged and merged[-1]["role"] == role:
             merged[-1]["content"] += blocks
         elif blocks:
@@ -64,18 +64,23 @@ def anthropic_messages(messages: Sequence[ChatMessage]) -> list[dict[str, Any]]:
     return merged
 
 
-def _wire_blocks(message: ChatMessage, ids: CallIds) -> list[AnthropicBlock]:
+def _build_wire_blocks(message: ChatMessage, ids: CallIds) -> list[AnthropicBlock]:
     if message["role"] == "tool":
         result: AnthropicBlock = {
             "type": "tool_result",
-            "tool_use_id": ids.id_of_result(message),
-            "content": wire_parts.result_text(message),
+            "tool_use_id": ids.pick_result_id(message),
+            "content": wire_parts.read_result_text(message),
         }
         return [result | {"is_error": True}] if message["error"] is not None else [result]
-    blocks = [wire for block in message["content"] or () if (wire := _wire_block(block)) is not None]
+    blocks = [wire for block in message["content"] or () if (wire := _build_wire_block(block)) is not None]
     if message["role"] == "assistant":
         for call in message["tool_calls"] or ():
-            use = {"type": "tool_use", "id": ids.id_of_call(call), "name": call.function, "input": call.args}
+            use = {
+                "type": "tool_use",
+                "id": ids.pick_call_id(call),
+                "name": call.function,
+                "input": call.args,
+            }
             blocks.append(use)
         # Thoughts alone, whose text or calls a defense took away, are refused: a turn may not end on them.
         if not any(block["type"] in ("text", "tool_use") for block in blocks):
@@ -96,7 +101,7 @@ def has_calls_without_thinking(wired: Sequence[Mapping[str, Any]]) -> bool:
     return calls and last[0]["type"] not in ("thinking", "redacted_thinking")
 
 
-def _wire_block(block: MessageContentBlock) -> AnthropicBlock | None:
+def _build_wire_block(block: MessageContentBlock) -> AnthropicBlock | None:
     # Empty text is refused; reasoning goes back as it came, signed, or not at all.
     if block["type"] == "thinking":
         signature = block["id"]
@@ -117,7 +122,7 @@ def read_anthropic_reply(data: object, price: Price | None, key: str | None = No
     """
     body = parse_body(data, key)
     if body.get("type") == "error":
-        raise http_error(500, body, None, key)
+        raise make_http_error(500, body, None, key)
     usage = _parse_usage(as_mapping(body.get("usage")))
     cut = body.get("stop_reason") == "max_tokens"
     return price_reply(lambda: _parse_message(body), usage, price, body.get("model"), cut=cut)
@@ -126,17 +131,17 @@ def read_anthropic_reply(data: object, price: Price | None, key: str | None = No
 def _parse_message(body: Mapping[str, Any]) -> ChatAssistantMessage:
     content = body.get("content")
     if not isinstance(content, list):
-        raise malformed_reply("the reply has no content list")
+        raise make_malformed_reply_error("the reply has no content list")
     if body.get("stop_reason") == "model_context_window_exceeded":
         raise ModelError(
             ErrorKind.CONTEXT_LENGTH, "the conversation and its reply are too long for the model"
         )
     if body.get("stop_reason") == "refusal" and not content:
         raise ModelError(ErrorKind.CONTENT_REFUSED, "the provider stopped the reply (stop_reason refusal)")
-    return _message_of_blocks([as_mapping(block) for block in content])
+    return _parse_content_blocks([as_mapping(block) for block in content])
 
 
-def _message_of_blocks(blocks: Sequence[Mapping[str, Any]]) -> ChatAssistantMessage:
+def _parse_content_blocks(blocks: Sequence[Mapping[str, Any]]) -> ChatAssistantMessage:
     content = [parsed for block in blocks if (parsed := _parse_block(block)) is not None]
     calls = [
         wire_parts.make_call(
@@ -165,16 +170,18 @@ def _parse_block(block: Mapping[str, Any]) -> MessageContentBlock | None:
 
 def _parse_usage(usage: Mapping[str, Any]) -> Usage:
     # `input_tokens` leaves out what was read from or written to the prompt cache; our `prompt` has it all.
-    cached = wire_parts.token_count(usage.get("cache_read_input_tokens"))
-    written = wire_parts.token_count(usage.get("cache_creation_input_tokens"))
+    cached = wire_parts.read_token_count(usage.get("cache_read_input_tokens"))
+    written = wire_parts.read_token_count(usage.get("cache_creation_input_tokens"))
     details = as_mapping(usage.get("output_tokens_details"))
-    return wire_parts.usage_from_counts(
+    return wire_parts.make_usage(
         usage.get("input_tokens"),
         usage.get("output_tokens"),
         extra=cached + written,
         cached=cached,
         written=written,
-        reasoning=wire_parts.token_count(details.get("reasoning_tokens") or details.get("thinking_tokens")),
+        reasoning=wire_parts.read_token_count(
+            details.get("reasoning_tokens") or details.get("thinking_tokens")
+        ),
     )
 
 
@@ -225,7 +232,7 @@ class AnthropicModel(PostingModel):
 
     def _read_reply(self, answer: bytes, request: ChatRequest) -> ChatReply:
         reply = read_anthropic_reply(answer, self.price, self._key)
-        if self._thinks_by_budget and has_calls_without_thinking(anthropic_messages(request.messages)):
+        if self._thinks_by_budget and has_calls_without_thinking(build_anthropic_messages(request.messages)):
             return replace(reply, notes=(*reply.notes, WITHOUT_THINKING))
         return reply
 
@@ -233,7 +240,7 @@ class AnthropicModel(PostingModel):
     def _thinks_by_budget(self) -> bool:
         return as_mapping(self._fixed.get("thinking")).get("type") == "enabled"
 
-    def _output_config(self, request: ChatRequest) -> dict[str, Any]:
+    def _build_output_config(self, request: ChatRequest) -> dict[str, Any]:
         config: dict[str, Any] = {} if self.effort is None else {"effort": self.effort}
         schema = request.schema_to_send(structured=True)
         if self.structured and schema is not None and is_closed_schema(schema):
@@ -241,22 +248,25 @@ class AnthropicModel(PostingModel):
         return {"output_config": config} if config else {}
 
     def _build_body(self, request: ChatRequest) -> bytes:
-        messages = anthropic_messages(request.messages)
+        messages = build_anthropic_messages(request.messages)
         body: dict[str, Any] = {
             "model": self.model_id,
             "max_tokens": request.max_tokens or self.max_tokens,
             "messages": messages,
         }
-        if prompt := system_text(request.messages):
+        if prompt := read_system_text(request.messages):
             body["system"] = prompt
         if self.prompt_cache:
             # On the last block; what comes before it is looked up.
             body["cache_control"] = {"type": "ephemeral"}
-        body |= self._temperature_field(request) | self._output_config(request) | self._fixed
+        body |= self._build_temperature_field(request) | self._build_output_config(request) | self._fixed
         if self._thinks_by_budget and has_calls_without_thinking(messages):
             body["thinking"] = {"type": "disabled"}
         if request.tools:
-            body |= {"tool_choice": {"type": request.tool_choice}, "tools": anthropic_tools(request.tools)}
-        elif stand_ins := stand_in_tools(request.messages):
+            body |= {
+                "tool_choice": {"type": request.tool_choice},
+                "tools": build_anthropic_tools(request.tools),
+            }
+        elif stand_ins := build_stand_in_tools(request.messages):
             body |= {"tool_choice": {"type": "none"}, "tools": stand_ins}
         return to_json_bytes(body)

@@ -25,8 +25,8 @@ from typing import Any
 from urllib.request import getproxies
 
 from agentsys.models.chat import ErrorKind, ModelError
-from agentsys.models.providers.sdk_errors import http_error, network_error, redirect_error
-from agentsys.models.providers.wire_parts import malformed_reply, parse_json
+from agentsys.models.providers.sdk_errors import make_http_error, make_network_error, redirect_error
+from agentsys.models.providers.wire_parts import make_malformed_reply_error, parse_json
 
 MAX_REPLY_BYTES = 64_000_000
 """Bytes of a decoded reply that are read by default; the longest real ones have one million."""
@@ -57,7 +57,7 @@ class ExchangeLimits:
     """The key in use, to be cut from error messages."""
 
 
-def bounded_client(like: type[Any], limits: ExchangeLimits) -> Any:
+def make_bounded_client(like: type[Any], limits: ExchangeLimits) -> Any:
     """A client for an SDK to send with; the environment's proxies are used as `httpx` uses them.
 
     Args:
@@ -70,13 +70,13 @@ def bounded_client(like: type[Any], limits: ExchangeLimits) -> Any:
     tls = http.create_ssl_context()
     mounts = {
         pattern: None if proxy is None else BoundedTransport(http, core, tls, limits, proxy)
-        for pattern, proxy in _environment_proxies().items()
+        for pattern, proxy in _read_environment_proxies().items()
     }
     direct = BoundedTransport(http, core, tls, limits)
     return http.Client(transport=direct, mounts=mounts, timeout=limits.timeout_s, follow_redirects=False)
 
 
-def _environment_proxies() -> dict[str, str | None]:
+def _read_environment_proxies() -> dict[str, str | None]:
     """Patterns of addresses, as `httpx` reads them, with their proxy; None: none.
 
     A client that is given a transport does not look for them itself.
@@ -92,10 +92,10 @@ def _environment_proxies() -> dict[str, str | None]:
         pattern: address if "://" in address else f"http://{address}"
         for pattern, address in by_scheme.items()
     }
-    return proxies | dict.fromkeys(map(_proxy_pattern, passed_over))
+    return proxies | dict.fromkeys(map(_write_proxy_pattern, passed_over))
 
 
-def _proxy_pattern(host: str) -> str:
+def _write_proxy_pattern(host: str) -> str:
     """The pattern of what an entry of `NO_PROXY` names: a domain with all below it, or an address."""
     if "://" in host:
         return host
@@ -136,14 +136,14 @@ class BoundedTransport:
         try:
             with (
                 self._borrow_pool() as pool,
-                closing(pool.handle_request(self._core_request(request))) as answer,
+                closing(pool.handle_request(self._build_core_request(request))) as answer,
             ):
                 headers = self._http.Headers(answer.headers)
                 body = self._read_body(answer.status, headers, answer.iter_stream())
         except ModelError:
             raise
         except Exception as error:  # noqa: BLE001 - an SDK, too, takes any for the network's
-            raise network_error(error, self._limits.key) from None
+            raise make_network_error(error, self._limits.key) from None
         finally:
             _DEADLINE.reset(running)
         # With its own headers an SDK would decode the body once more, by whatever charset they name, and
@@ -177,7 +177,7 @@ class BoundedTransport:
         finally:
             self._idle_pools.append(pool)
 
-    def _core_request(self, request: Any) -> Any:
+    def _build_core_request(self, request: Any) -> Any:
         url = request.url
         address = self._core.URL(scheme=url.raw_scheme, host=url.raw_host, port=url.port, target=url.raw_path)
         return self._core.Request(
@@ -193,18 +193,20 @@ class BoundedTransport:
             raise redirect_error(status, headers.get("location"), self._limits.key)
         body = b"".join(self._decode_body(headers.get("content-encoding", ""), raw))
         if status >= 400:
-            raise http_error(status, _parse_error_body(body), headers, self._limits.key)
+            raise make_http_error(status, _parse_error_body(body), headers, self._limits.key)
         if status < 200:
-            raise malformed_reply(f"the server answered with HTTP {status}")
+            raise make_malformed_reply_error(f"the server answered with HTTP {status}")
         return body
 
     def _decode_body(self, encoding: str, raw: Iterable[bytes]) -> Iterator[bytes]:
         left = self._limits.reply_bytes
         for piece in _decode_pieces(encoding, raw, left + 1):
-            _DEADLINE.get().seconds_left()
+            _DEADLINE.get().compute_seconds_left()
             left -= len(piece)
             if left < 0:
-                raise malformed_reply(f"the reply is longer than {self._limits.reply_bytes:,} bytes")
+                raise make_malformed_reply_error(
+                    f"the reply is longer than {self._limits.reply_bytes:,} bytes"
+                )
             yield piece
 
 
@@ -212,7 +214,7 @@ class _Deadline:
     def __init__(self, timeout_s: float) -> None:
         self._timeout_s, self._at = timeout_s, time.monotonic() + timeout_s
 
-    def seconds_left(self) -> float:
+    def compute_seconds_left(self) -> float:
         """Seconds left.
 
         Raises:
@@ -230,7 +232,7 @@ _DEADLINE: ContextVar[_Deadline] = ContextVar("deadline")
 
 def _cap_timeout(timeout: float | None) -> float:
     """Seconds for one step: its own timeout, or what is left of the exchange if that is less."""
-    left = _DEADLINE.get().seconds_left()
+    left = _DEADLINE.get().compute_seconds_left()
     return left if timeout is None else min(left, timeout)
 
 
@@ -269,12 +271,12 @@ class _DeadlineStream:
             stream = self._stream.start_tls(ssl_context, server_hostname, _cap_timeout(timeout))
         except self._core.ConnectError as error:
             if isinstance(error.__cause__, ssl.SSLCertVerificationError):
-                raise _certificate_error(error.__cause__, server_hostname) from None
+                raise _make_certificate_error(error.__cause__, server_hostname) from None
             raise
         return _DeadlineStream(self._core, stream)
 
 
-def _certificate_error(why: ssl.SSLCertVerificationError, host: str | None) -> ModelError:
+def _make_certificate_error(why: ssl.SSLCertVerificationError, host: str | None) -> ModelError:
     return ModelError(
         ErrorKind.CONNECTION,
         f"{host} shows a certificate that is not accepted: {why.verify_message.rstrip('.')} (is base_url"
@@ -288,7 +290,7 @@ def _decode_pieces(encoding: str, raw: Iterable[bytes], most: int) -> Iterator[b
         yield from raw
         return
     if encoding.strip().lower() not in ("gzip", "x-gzip"):
-        raise malformed_reply(f"the reply is encoded as {encoding!r:.40}, which was not asked for")
+        raise make_malformed_reply_error(f"the reply is encoded as {encoding!r:.40}, which was not asked for")
     decoder = zlib.decompressobj(wbits=31)
     try:
         for piece in raw:
@@ -296,7 +298,7 @@ def _decode_pieces(encoding: str, raw: Iterable[bytes], most: int) -> Iterator[b
                 yield decoder.decompress(piece, most)
                 piece = decoder.unconsumed_tail
     except zlib.error:
-        raise malformed_reply("the reply is not the gzip it says it is") from None
+        raise make_malformed_reply_error("the reply is not the gzip it says it is") from None
     if not decoder.eof:
         raise ModelError(ErrorKind.CONNECTION, "the reply ended before its gzip did")
 

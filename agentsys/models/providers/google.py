@@ -16,7 +16,7 @@ from agentsys.models.pricing import Price, price_reply
 from agentsys.models.providers import wire_parts
 from agentsys.models.providers.openai_wire import parse_body
 from agentsys.models.providers.sdk_model import SdkModel, read_env_variable
-from agentsys.models.providers.wire_parts import as_mapping, malformed_reply, system_text
+from agentsys.models.providers.wire_parts import as_mapping, make_malformed_reply_error, read_system_text
 
 OWN_ID_PREFIX = "agentsys-"
 """Ids we made because the API gave none start so; they are not sent back."""
@@ -26,7 +26,7 @@ _REFUSALS = {"SAFETY", "PROHIBITED_CONTENT", "BLOCKLIST", "SPII", "RECITATION"}
 GeminiPart = dict[str, Any]
 
 
-def gemini_tools(tools: Sequence[ToolSpec]) -> list[dict[str, Any]]:
+def build_gemini_tools(tools: Sequence[ToolSpec]) -> list[dict[str, Any]]:
     """The tools on offer: one group of declarations."""
     declarations = [
         {"name": tool.name, "description": tool.description, "parametersJsonSchema": tool.parameters}
@@ -40,7 +40,7 @@ UNSIGNED_CALL = "skip_thought_signature_validator"
 first of a turn whose signed call a defense took away."""
 
 
-def gemini_contents(
+def build_gemini_contents(
     messages: Sequence[ChatMessage], signatures: Mapping[str, str], *, demands_signatures: bool = False
 ) -> list[dict[str, Any]]:
     """The conversation without system messages.
@@ -59,14 +59,14 @@ def gemini_contents(
         if message["role"] == "system":
             continue
         if message["role"] == "tool":
-            part = _result_part(message)
+            part = _build_result_part(message)
             if in_results:
                 contents[-1]["parts"].append(part)
             else:
                 contents.append({"role": "user", "parts": [part]})
         else:
             role = "model" if message["role"] == "assistant" else "user"
-            parts = _wire_parts(message, signatures)
+            parts = _build_wire_parts(message, signatures)
             first = next((part for part in parts if "functionCall" in part), None)
             if demands_signatures and first is not None:
                 first.setdefault("thoughtSignature", UNSIGNED_CALL)
@@ -75,24 +75,24 @@ def gemini_contents(
     return contents
 
 
-def _wire_parts(message: ChatMessage, signatures: Mapping[str, str]) -> list[GeminiPart]:
-    text = wire_parts.visible_text(message)
+def _build_wire_parts(message: ChatMessage, signatures: Mapping[str, str]) -> list[GeminiPart]:
+    text = wire_parts.read_visible_text(message)
     calls = (message["tool_calls"] or []) if message["role"] == "assistant" else []
     parts: list[GeminiPart] = [{"text": text}] if text or not calls else []
-    return parts + [_call_part(call, signatures) for call in calls]
+    return parts + [_build_call_part(call, signatures) for call in calls]
 
 
-def _call_part(call: FunctionCall, signatures: Mapping[str, str]) -> GeminiPart:
-    without_id = {"name": call.function, "args": json.loads(wire_parts.arguments_json(call))}
+def _build_call_part(call: FunctionCall, signatures: Mapping[str, str]) -> GeminiPart:
+    without_id = {"name": call.function, "args": json.loads(wire_parts.write_arguments_json(call))}
     part: GeminiPart = {"functionCall": _with_id(without_id, call.id)}
     signature = signatures.get(call.id or "")
     return part | {"thoughtSignature": signature} if signature else part
 
 
-def _result_part(message: ChatToolResultMessage) -> GeminiPart:
+def _build_result_part(message: ChatToolResultMessage) -> GeminiPart:
     field = "output" if message["error"] is None else "error"
     call = message["tool_call"]
-    answer = {"name": call.function, "response": {field: wire_parts.result_text(message)}}
+    answer = {"name": call.function, "response": {field: wire_parts.read_result_text(message)}}
     return {"functionResponse": _with_id(answer, message["tool_call_id"] or call.id)}
 
 
@@ -126,10 +126,10 @@ def _finish_reason(body: Mapping[str, Any]) -> str:
 
 def _parse_message(body: Mapping[str, Any], signatures: dict[str, str]) -> ChatAssistantMessage:
     """The message; the thought signatures of its calls are put into `signatures`."""
-    candidate = _first_candidate(body)
+    candidate = _read_first_candidate(body)
     parts = as_mapping(candidate.get("content")).get("parts") or []
     if not isinstance(parts, list):
-        raise malformed_reply("the reply's parts are not a list")
+        raise make_malformed_reply_error("the reply's parts are not a list")
     texts, calls = [], []
     for part in map(as_mapping, parts):
         if "functionCall" in part:
@@ -141,24 +141,24 @@ def _parse_message(body: Mapping[str, Any], signatures: dict[str, str]) -> ChatA
             texts.append(str(part["text"]))
     if not calls and not texts:
         _check_finish(_finish_reason(body))
-    return wire_parts.reply_message("".join(texts), calls)
+    return wire_parts.make_reply_message("".join(texts), calls)
 
 
-def _first_candidate(body: Mapping[str, Any]) -> Mapping[str, Any]:
+def _read_first_candidate(body: Mapping[str, Any]) -> Mapping[str, Any]:
     candidates = body.get("candidates")
     if isinstance(candidates, list) and candidates and isinstance(candidates[0], Mapping):
         return candidates[0]
     blocked = as_mapping(body.get("promptFeedback")).get("blockReason")
     if blocked:
         raise ModelError(ErrorKind.CONTENT_REFUSED, f"the provider blocked the prompt ({blocked!s:.60})")
-    raise malformed_reply("the reply has no candidates")
+    raise make_malformed_reply_error("the reply has no candidates")
 
 
 def _check_finish(reason: str) -> None:
     if reason in _REFUSALS:
         raise ModelError(ErrorKind.CONTENT_REFUSED, f"the provider stopped the reply ({reason})")
     if reason == "MALFORMED_FUNCTION_CALL":
-        raise malformed_reply("the model wrote a tool call that the provider could not read")
+        raise make_malformed_reply_error("the model wrote a tool call that the provider could not read")
 
 
 def _parse_call(raw: Mapping[str, Any]) -> FunctionCall:
@@ -169,13 +169,13 @@ def _parse_call(raw: Mapping[str, Any]) -> FunctionCall:
 
 def _parse_usage(usage: Mapping[str, Any]) -> Usage:
     # `candidatesTokenCount` leaves the thoughts out; our `completion` has them.
-    thoughts = wire_parts.token_count(usage.get("thoughtsTokenCount"))
+    thoughts = wire_parts.read_token_count(usage.get("thoughtsTokenCount"))
     answered = usage.get("candidatesTokenCount", 0 if thoughts else None)  # left out where nothing was said
-    return wire_parts.usage_from_counts(
+    return wire_parts.make_usage(
         usage.get("promptTokenCount"),
         answered + thoughts if isinstance(answered, int) else answered,
-        extra=wire_parts.token_count(usage.get("toolUsePromptTokenCount")),
-        cached=wire_parts.token_count(usage.get("cachedContentTokenCount")),
+        extra=wire_parts.read_token_count(usage.get("toolUsePromptTokenCount")),
+        cached=wire_parts.read_token_count(usage.get("cachedContentTokenCount")),
         reasoning=thoughts,
     )
 
@@ -235,7 +235,7 @@ class GoogleModel(SdkModel):
             base_url=self.base_url,
             api_version=self.api_version,
             timeout=int(self.timeout_s * 1000),
-            httpx_client=self._http_client(httpx2.Client),
+            httpx_client=self._make_http_client(httpx2.Client),
         )
         if self.vertexai:
             return genai.Client(vertexai=True, project=project, location=location, http_options=options)
@@ -243,7 +243,7 @@ class GoogleModel(SdkModel):
 
     def _send(self, request: ChatRequest) -> Any:
         # The SDK closes a client that nobody refers to any more, so it is kept for the model's lifetime.
-        config = self._request_config(request)
+        config = self._build_request_config(request)
         return self._client.models.generate_content(
             model=self.model_id, contents=_PLACEHOLDER_CONTENTS, config=config
         )
@@ -274,10 +274,10 @@ class GoogleModel(SdkModel):
         while len(self._signatures) > _MAX_SIGNATURES:
             self._signatures.pop(next(iter(self._signatures)), None)
 
-    def _request_config(self, request: ChatRequest) -> Any:
+    def _build_request_config(self, request: ChatRequest) -> Any:
         # The body goes in as `extra_body`, so that the SDK does not rebuild every schema and message as
         # its own types on each call; it still finds the address, signs, sends and raises its errors.
-        headers = self._role_header(request) or None
+        headers = self._build_role_header(request) or None
         return self._types.GenerateContentConfig(
             automatic_function_calling=self._types.AutomaticFunctionCallingConfig(disable=True),
             automatic_continuation=False,
@@ -287,18 +287,18 @@ class GoogleModel(SdkModel):
 
     def _build_body(self, request: ChatRequest) -> dict[str, Any]:
         demands = self.demands_signatures
-        contents = gemini_contents(request.messages, self._signatures, demands_signatures=demands)
+        contents = build_gemini_contents(request.messages, self._signatures, demands_signatures=demands)
         body: dict[str, Any] = {"contents": contents}
-        if prompt := system_text(request.messages):
+        if prompt := read_system_text(request.messages):
             body["systemInstruction"] = {"parts": [{"text": prompt}]}
         if request.tools:
-            body["tools"] = gemini_tools(request.tools)
+            body["tools"] = build_gemini_tools(request.tools)
             body["toolConfig"] = {"functionCallingConfig": {"mode": request.tool_choice.upper()}}
-        body["generationConfig"] = self._generation_config(request)
+        body["generationConfig"] = self._build_generation_config(request)
         return {**body, **{k: v for k, v in self._fixed.items() if k != "generationConfig"}}
 
-    def _generation_config(self, request: ChatRequest) -> dict[str, Any]:
-        config: dict[str, Any] = {**self._temperature_field(request)}
+    def _build_generation_config(self, request: ChatRequest) -> dict[str, Any]:
+        config: dict[str, Any] = {**self._build_temperature_field(request)}
         if self.thinking_level is not None:
             config["thinkingConfig"] = {"thinkingLevel": self.thinking_level}
         elif self.thinking_budget is not None:

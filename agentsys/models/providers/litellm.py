@@ -11,14 +11,19 @@ from typing import Any
 
 from agentsys.errors import not_installed_error
 from agentsys.models.chat import ChatReply, ChatRequest, ErrorKind, ModelError
-from agentsys.models.providers.bounded_http import ExchangeLimits, bounded_client
+from agentsys.models.providers.bounded_http import ExchangeLimits, make_bounded_client
 from agentsys.models.providers.openai_wire import (
-    openai_messages,
-    openai_tools,
+    build_openai_messages,
+    build_openai_tools,
+    build_response_format,
     read_openai_reply,
-    response_format,
 )
-from agentsys.models.providers.sdk_errors import find_own_error, http_error, parse_retry_after_s, redact_line
+from agentsys.models.providers.sdk_errors import (
+    find_own_error,
+    make_http_error,
+    parse_retry_after_s,
+    redact_line,
+)
 from agentsys.models.providers.sdk_model import SdkModel
 
 _KIND_BY_CLASS = {
@@ -54,32 +59,32 @@ class LiteLLMModel(SdkModel):
             import httpx
 
             limits = ExchangeLimits(self.timeout_s, self.max_reply_bytes, None)
-            litellm.client_session = bounded_client(httpx.Client, limits)
+            litellm.client_session = make_bounded_client(httpx.Client, limits)
         return litellm
 
     def _send(self, request: ChatRequest) -> Any:
-        return self._client.completion(**self._completion_arguments(request))
+        return self._client.completion(**self._build_completion_arguments(request))
 
     def _read_reply(self, answer: Any, request: ChatRequest) -> ChatReply:
         return read_openai_reply(answer.model_dump(), self.price, self._key)
 
-    def _completion_arguments(self, request: ChatRequest) -> dict[str, Any]:
+    def _build_completion_arguments(self, request: ChatRequest) -> dict[str, Any]:
         arguments: dict[str, Any] = {
             "model": self.model_id,
-            "messages": openai_messages(request.messages, "system"),
+            "messages": build_openai_messages(request.messages, "system"),
             "timeout": self.timeout_s,
             "num_retries": 0,
             "max_retries": 0,
             "api_key": self._key,
             "api_base": self.base_url,
             "max_tokens": request.max_tokens or self.max_tokens,
-            **self._temperature_field(request),
+            **self._build_temperature_field(request),
         }
         if request.tools:
-            arguments |= {"tools": openai_tools(request.tools), "tool_choice": request.tool_choice}
+            arguments |= {"tools": build_openai_tools(request.tools), "tool_choice": request.tool_choice}
         if request.reply_schema is not None:
-            arguments["response_format"] = response_format(request.reply_schema)
-        if headers := self._role_header(request):
+            arguments["response_format"] = build_response_format(request.reply_schema)
+        if headers := self._build_role_header(request):
             arguments["extra_headers"] = headers
         return {key: value for key, value in arguments.items() if value is not None} | self._fixed
 
@@ -98,7 +103,7 @@ class LiteLLMModel(SdkModel):
         headers = getattr(error, "litellm_response_headers", None)
         if headers is None:
             headers = getattr(getattr(error, "response", None), "headers", None)
-        translated = http_error(status, message, headers, self._key)
+        translated = make_http_error(status, message, headers, self._key)
         translated.retry_after_s = parse_retry_after_s(headers)
         return translated
 

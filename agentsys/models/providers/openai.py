@@ -32,9 +32,14 @@ from agentsys.models.chat import (
 from agentsys.models.pricing import Price, price_reply
 from agentsys.models.providers import openai_wire, wire_parts
 from agentsys.models.providers.openai_wire import is_closed_schema, parse_body
-from agentsys.models.providers.sdk_errors import http_error
+from agentsys.models.providers.sdk_errors import make_http_error
 from agentsys.models.providers.sdk_model import PostingModel
-from agentsys.models.providers.wire_parts import OPENAI_ITEM_PREFIX, CallIds, as_mapping, malformed_reply
+from agentsys.models.providers.wire_parts import (
+    OPENAI_ITEM_PREFIX,
+    CallIds,
+    as_mapping,
+    make_malformed_reply_error,
+)
 from agentsys.models.text_tools import TEXT_PROTOCOLS, ProtocolName, ToolRole
 
 ResponsesItem = dict[str, Any]
@@ -44,59 +49,59 @@ LED_TO_MESSAGE = "message"
 _ITEM_FIELDS = ("type", "id", "summary", "content", "encrypted_content")
 
 
-def responses_tools(tools: Sequence[ToolSpec]) -> list[ResponsesItem]:
+def build_responses_tools(tools: Sequence[ToolSpec]) -> list[ResponsesItem]:
     """The tools on offer. Not strict: the schemas of benchmarks are no closed ones."""
     return [{"type": "function", **tool.json_object, "strict": False} for tool in tools]
 
 
-def responses_text_format(schema: JsonSchema) -> ResponsesItem:
+def build_responses_text_format(schema: JsonSchema) -> ResponsesItem:
     """The field `text`, which makes the server enforce a JSON schema on the reply's text."""
     named = {"name": "reply", "schema": dict(schema), "strict": is_closed_schema(schema)}
     return {"format": {"type": "json_schema", **named}}
 
 
-def responses_items(messages: Sequence[ChatMessage], system_role: str) -> list[ResponsesItem]:
+def build_responses_items(messages: Sequence[ChatMessage], system_role: str) -> list[ResponsesItem]:
     """The conversation; system messages go under `system_role`."""
     ids = CallIds()
-    return [item for message in messages for item in _wire_items(message, system_role, ids)]
+    return [item for message in messages for item in _build_wire_items(message, system_role, ids)]
 
 
-def _wire_items(message: ChatMessage, system_role: str, ids: CallIds) -> Iterator[ResponsesItem]:
+def _build_wire_items(message: ChatMessage, system_role: str, ids: CallIds) -> Iterator[ResponsesItem]:
     match message["role"]:
         case "system" | "user" as role:
-            text = wire_parts.visible_text(message)
+            text = wire_parts.read_visible_text(message)
             yield {"role": system_role if role == "system" else role, "content": text}
         case "tool":
-            output = wire_parts.result_text(message)
-            yield {"type": "function_call_output", "call_id": ids.id_of_result(message), "output": output}
+            output = wire_parts.read_result_text(message)
+            yield {"type": "function_call_output", "call_id": ids.pick_result_id(message), "output": output}
         case "assistant":
-            yield from _assistant_items(message, ids)
+            yield from _build_assistant_items(message, ids)
         case role:
             raise ValueError(f"a message of role {role!r}; known: system, user, assistant, tool")
 
 
-def _assistant_items(message: ChatAssistantMessage, ids: CallIds) -> Iterator[ResponsesItem]:
-    opaque = list(_reasoning_notes(message["content"] or ()))
-    if text := wire_parts.visible_text(message):
-        yield from _items_before(LED_TO_MESSAGE, opaque)
+def _build_assistant_items(message: ChatAssistantMessage, ids: CallIds) -> Iterator[ResponsesItem]:
+    opaque = list(_read_reasoning_notes(message["content"] or ()))
+    if text := wire_parts.read_visible_text(message):
+        yield from _find_items_before(LED_TO_MESSAGE, opaque)
         phase = next((note["phase"] for note in opaque if note.get("phase")), None)
         yield {"role": "assistant", "content": text, **({"phase": phase} if phase else {})}
     for call in message["tool_calls"] or ():
-        call_id = ids.id_of_call(call)
-        yield from _items_before(call_id, opaque)
+        call_id = ids.pick_call_id(call)
+        yield from _find_items_before(call_id, opaque)
         # Without the item's own id, by which the API would demand the reasoning that it knows for it.
-        arguments = wire_parts.arguments_json(call)
+        arguments = wire_parts.write_arguments_json(call)
         yield {"type": "function_call", "call_id": call_id, "name": call.function, "arguments": arguments}
 
 
-def _reasoning_notes(blocks: Sequence[MessageContentBlock]) -> Iterator[Mapping[str, Any]]:
+def _read_reasoning_notes(blocks: Sequence[MessageContentBlock]) -> Iterator[Mapping[str, Any]]:
     for block in blocks:
         mark = block["id"] if block["type"] == "thinking" else None
         if mark and mark.startswith(OPENAI_ITEM_PREFIX):
             yield as_mapping(wire_parts.parse_json(mark.removeprefix(OPENAI_ITEM_PREFIX)))
 
 
-def _items_before(target: str, opaque: Sequence[Mapping[str, Any]]) -> Iterator[ResponsesItem]:
+def _find_items_before(target: str, opaque: Sequence[Mapping[str, Any]]) -> Iterator[ResponsesItem]:
     return (dict(note["item"]) for note in opaque if note.get("before") == target and note.get("item"))
 
 
@@ -109,8 +114,10 @@ def read_responses_reply(data: object, price: Price | None, key: str | None = No
     """
     body = parse_body(data, key)
     if body.get("error"):
-        raise http_error(_ERROR_STATUS.get(str(as_mapping(body["error"]).get("code")), 500), body, None, key)
-    usage, reason = _parse_usage(as_mapping(body.get("usage"))), _incomplete_reason(body)
+        raise make_http_error(
+            _ERROR_STATUS.get(str(as_mapping(body["error"]).get("code")), 500), body, None, key
+        )
+    usage, reason = _parse_usage(as_mapping(body.get("usage"))), _read_incomplete_reason(body)
     cut = reason == "max_output_tokens"
     return price_reply(lambda: _parse_message(body, reason), usage, price, body.get("model"), cut=cut)
 
@@ -118,7 +125,7 @@ def read_responses_reply(data: object, price: Price | None, key: str | None = No
 _ERROR_STATUS = {"rate_limit_exceeded": 429, "invalid_prompt": 400, "context_length_exceeded": 400}
 
 
-def _incomplete_reason(body: Mapping[str, Any]) -> str:
+def _read_incomplete_reason(body: Mapping[str, Any]) -> str:
     if body.get("status") != "incomplete":
         return ""
     return str(as_mapping(body.get("incomplete_details")).get("reason"))
@@ -127,13 +134,13 @@ def _incomplete_reason(body: Mapping[str, Any]) -> str:
 def _parse_message(body: Mapping[str, Any], incomplete: str) -> ChatAssistantMessage:
     output = body.get("output")
     if not isinstance(output, list):
-        raise malformed_reply("the reply has no list of output items")
+        raise make_malformed_reply_error("the reply has no list of output items")
     items = [as_mapping(item) for item in output]
     calls = [_parse_call(item) for item in items if item.get("type") == "function_call"]
-    text = "\n".join(filter(None, (_item_text(item) for item in items if item.get("type") == "message")))
+    text = "\n".join(filter(None, (_read_item_text(item) for item in items if item.get("type") == "message")))
     if incomplete == "content_filter" and not text and not calls:
         raise ModelError(ErrorKind.CONTENT_REFUSED, "the provider's content filter stopped the reply")
-    blocks = list(_thinking_blocks(items))
+    blocks = list(_build_thinking_blocks(items))
     if text:
         blocks.append({"type": "text", "content": text})
     return {"role": "assistant", "content": blocks or None, "tool_calls": calls or None}
@@ -146,14 +153,14 @@ def _parse_call(item: Mapping[str, Any]) -> Any:
     )
 
 
-def _item_text(item: Mapping[str, Any]) -> str:
+def _read_item_text(item: Mapping[str, Any]) -> str:
     parts = item.get("content")
     listed = [as_mapping(part) for part in parts] if isinstance(parts, list) else []
     texts = [part.get("text") or part.get("refusal") for part in listed]
     return "".join(text for text in texts if isinstance(text, str))
 
 
-def _thinking_blocks(items: Sequence[Mapping[str, Any]]) -> Iterator[MessageContentBlock]:
+def _build_thinking_blocks(items: Sequence[Mapping[str, Any]]) -> Iterator[MessageContentBlock]:
     """A block for each reasoning item, and one for the phase of a message, which newer models want back."""
     for index, item in enumerate(items):
         if item.get("type") == "reasoning":
@@ -163,12 +170,12 @@ def _thinking_blocks(items: Sequence[Mapping[str, Any]]) -> Iterator[MessageCont
             # Without its content the provider would look for it in its store, where nothing is.
             usable = fields.get("encrypted_content") or fields.get("content")
             note = {"item": fields, "before": before} if usable else {}
-            yield {"type": "thinking", "content": _summary_text(item), "id": _encode_note(note)}
+            yield {"type": "thinking", "content": _read_summary_text(item), "id": _encode_note(note)}
         elif item.get("type") == "message" and isinstance(item.get("phase"), str):
             yield {"type": "thinking", "content": "", "id": _encode_note({"phase": item["phase"]})}
 
 
-def _summary_text(item: Mapping[str, Any]) -> str:
+def _read_summary_text(item: Mapping[str, Any]) -> str:
     lists = (item.get("summary"), item.get("content"))
     parts = [as_mapping(part).get("text") for listed in lists if isinstance(listed, list) for part in listed]
     return "\n".join(text for text in parts if isinstance(text, str))
@@ -180,12 +187,12 @@ def _encode_note(note: Mapping[str, Any]) -> str:
 
 def _parse_usage(usage: Mapping[str, Any]) -> Usage:
     details = as_mapping(usage.get("input_tokens_details"))
-    return wire_parts.usage_from_counts(
+    return wire_parts.make_usage(
         usage.get("input_tokens"),
         usage.get("output_tokens"),
-        cached=wire_parts.token_count(details.get("cached_tokens")),
-        written=wire_parts.token_count(details.get("cache_write_tokens")),
-        reasoning=wire_parts.token_count(
+        cached=wire_parts.read_token_count(details.get("cached_tokens")),
+        written=wire_parts.read_token_count(details.get("cache_write_tokens")),
+        reasoning=wire_parts.read_token_count(
             as_mapping(usage.get("output_tokens_details")).get("reasoning_tokens")
         ),
     )
@@ -259,40 +266,46 @@ class OpenAIModel(PostingModel):
         return replace(reply, message=message)
 
     def _build_body(self, request: ChatRequest) -> bytes:
-        body = self._responses_body(request) if self.api == "responses" else self._completion_body(request)
+        body = (
+            self._build_responses_body(request)
+            if self.api == "responses"
+            else self._build_completion_body(request)
+        )
         if self.prompt_cache:
-            body["prompt_cache_key"] = _conversation_key(request)
+            body["prompt_cache_key"] = _compute_conversation_key(request)
         body.update(self._fixed)
         if request.tools and self.tools == "native":
-            convert = responses_tools if self.api == "responses" else openai_wire.openai_tools
+            convert = build_responses_tools if self.api == "responses" else openai_wire.build_openai_tools
             body |= {"tool_choice": request.tool_choice, "tools": convert(request.tools)}
         return to_json_bytes(body)
 
-    def _completion_body(self, request: ChatRequest) -> dict[str, Any]:
+    def _build_completion_body(self, request: ChatRequest) -> dict[str, Any]:
         body: dict[str, Any] = {
             "model": self.model_id,
-            "messages": openai_wire.openai_messages(request.messages, self.system_role, self.reasoning_field),
-            **self._temperature_field(request),
+            "messages": openai_wire.build_openai_messages(
+                request.messages, self.system_role, self.reasoning_field
+            ),
+            **self._build_temperature_field(request),
         }
         if self.tools == "text":
             protocol = TEXT_PROTOCOLS[self.text_protocol]
-            body["messages"] = text_tools.text_tool_messages(request, protocol, self.tool_role)
-            body["seed"] = text_tools.request_seed(body["messages"])
+            body["messages"] = text_tools.build_text_tool_messages(request, protocol, self.tool_role)
+            body["seed"] = text_tools.compute_request_seed(body["messages"])
         max_tokens = request.max_tokens or self.max_tokens
         if max_tokens is not None:
             body[self.max_tokens_field] = max_tokens
         if request.logprobs:
             body |= {"logprobs": True, "top_logprobs": request.logprobs}
         if (schema := request.schema_to_send(structured=self.structured)) is not None:
-            body["response_format"] = openai_wire.response_format(schema)
+            body["response_format"] = openai_wire.build_response_format(schema)
         return body
 
-    def _responses_body(self, request: ChatRequest) -> dict[str, Any]:
+    def _build_responses_body(self, request: ChatRequest) -> dict[str, Any]:
         body: dict[str, Any] = {
             "model": self.model_id,
-            "input": responses_items(request.messages, self.system_role),
+            "input": build_responses_items(request.messages, self.system_role),
             "store": False,
-            **self._temperature_field(request),
+            **self._build_temperature_field(request),
         }
         if self.reasoning_effort is not None:
             asked = {"effort": self.reasoning_effort, "summary": self.reasoning_summary}
@@ -303,11 +316,11 @@ class OpenAIModel(PostingModel):
         if max_tokens is not None:
             body["max_output_tokens"] = max_tokens
         if (schema := request.schema_to_send(structured=self.structured)) is not None:
-            body["text"] = responses_text_format(schema)
+            body["text"] = build_responses_text_format(schema)
         return body
 
 
-def _conversation_key(request: ChatRequest) -> str:
+def _compute_conversation_key(request: ChatRequest) -> str:
     """Digest of a conversation's opening and of who asks; 32 hex digits."""
     texts = [text_of(message) for message in request.messages]
     opening = next((n for n, message in enumerate(request.messages) if message["role"] == "user"), 0)

@@ -12,8 +12,8 @@ from agentdojo.types import ChatAssistantMessage, ChatMessage
 from agentsys.models.chat import ChatReply, ErrorKind, JsonSchema, ModelError, ToolSpec, Usage
 from agentsys.models.pricing import Price, price_reply
 from agentsys.models.providers import wire_parts
-from agentsys.models.providers.sdk_errors import http_error
-from agentsys.models.providers.wire_parts import CallIds, as_mapping, malformed_reply
+from agentsys.models.providers.sdk_errors import make_http_error
+from agentsys.models.providers.wire_parts import CallIds, as_mapping, make_malformed_reply_error
 
 _THOUGHT_PARTS = frozenset({"thinking", "reasoning", "redacted_thinking", "reasoning_content"})
 _THINK_BLOCK = re.compile(r"\s*<think>(.*?)(?:</think>\s*|\Z)", re.DOTALL)
@@ -41,9 +41,9 @@ def join_content_parts(content: object) -> ReplyText:
     if not isinstance(content, list):
         return ReplyText(None)
     parts = [part for part in content if isinstance(part, str | Mapping)]
-    thoughts = "".join(_part_text(part) for part in parts if _is_thought_part(part))
+    thoughts = "".join(_read_part_text(part) for part in parts if _is_thought_part(part))
     return ReplyText(
-        "".join(_part_text(part) for part in parts if not _is_thought_part(part)) or None, thoughts
+        "".join(_read_part_text(part) for part in parts if not _is_thought_part(part)) or None, thoughts
     )
 
 
@@ -51,15 +51,15 @@ def _is_thought_part(part: str | Mapping[str, Any]) -> bool:
     return not isinstance(part, str) and part.get("type") in _THOUGHT_PARTS
 
 
-def _part_text(part: object) -> str:
+def _read_part_text(part: object) -> str:
     if isinstance(part, str):
         return part
     if isinstance(part, list):  # Mistral's thoughts are parts of their own.
-        return "".join(map(_part_text, part))
+        return "".join(map(_read_part_text, part))
     if not isinstance(part, Mapping):
         return ""
     values = (part.get(field) for field in ("text", "thinking", "content", "refusal"))
-    return next((_part_text(value) for value in values if isinstance(value, str | list)), "")
+    return next((_read_part_text(value) for value in values if isinstance(value, str | list)), "")
 
 
 def split_think_tag(reply: ReplyText) -> ReplyText:
@@ -79,12 +79,12 @@ def split_think_tag(reply: ReplyText) -> ReplyText:
     return ReplyText(text.lstrip(), reply.thoughts + thought.strip())
 
 
-def openai_tools(tools: Sequence[ToolSpec]) -> list[dict[str, Any]]:
+def build_openai_tools(tools: Sequence[ToolSpec]) -> list[dict[str, Any]]:
     """The tools on offer."""
     return [{"type": "function", "function": tool.json_object} for tool in tools]
 
 
-def openai_messages(
+def build_openai_messages(
     messages: Sequence[ChatMessage], system_role: str, reasoning_field: str | None = None
 ) -> list[dict[str, Any]]:
     """The conversation.
@@ -95,43 +95,43 @@ def openai_messages(
         reasoning_field: Field for a model's thoughts beside its tool calls; None: they are not sent.
     """
     ids = CallIds()
-    return [_wire_message(message, system_role, ids, reasoning_field) for message in messages]
+    return [_build_wire_message(message, system_role, ids, reasoning_field) for message in messages]
 
 
-def _wire_message(
+def _build_wire_message(
     message: ChatMessage, system_role: str, ids: CallIds, reasoning_field: str | None
 ) -> dict[str, Any]:
     match message["role"]:
         case "system" | "user" as role:
-            text = wire_parts.visible_text(message)
+            text = wire_parts.read_visible_text(message)
             return {"role": system_role if role == "system" else role, "content": text}
         case "tool":
             # `name` is not in OpenAI's reference, which ignores it; chat templates of local models use it.
             name = message["tool_call"].function
             return {
                 "role": "tool",
-                "tool_call_id": ids.id_of_result(message),
+                "tool_call_id": ids.pick_result_id(message),
                 "name": name,
-                "content": wire_parts.result_text(message),
+                "content": wire_parts.read_result_text(message),
             }
         case "assistant":
-            text = wire_parts.visible_text(message)
+            text = wire_parts.read_visible_text(message)
             if not message["tool_calls"]:
                 return {"role": "assistant", "content": text}
             calls = [
                 {
-                    "id": ids.id_of_call(call),
+                    "id": ids.pick_call_id(call),
                     "type": "function",
-                    "function": {"name": call.function, "arguments": wire_parts.arguments_json(call)},
+                    "function": {"name": call.function, "arguments": wire_parts.write_arguments_json(call)},
                 }
                 for call in message["tool_calls"]
             ]
-            thoughts = {reasoning_field: wire_parts.thoughts_text(message)} if reasoning_field else {}
+            thoughts = {reasoning_field: wire_parts.read_thoughts_text(message)} if reasoning_field else {}
             return {"role": "assistant", "content": text or None, **thoughts, "tool_calls": calls}
     raise ValueError(f"a message of role {message['role']!r}; known: system, user, assistant, tool")
 
 
-def response_format(schema: JsonSchema) -> dict[str, Any]:
+def build_response_format(schema: JsonSchema) -> dict[str, Any]:
     """The field that makes a server enforce a JSON schema on the reply's text."""
     named = {"name": "reply", "schema": dict(schema), "strict": is_closed_schema(schema)}
     return {"type": "json_schema", "json_schema": named}
@@ -176,7 +176,7 @@ def read_openai_reply(
     if body.get("error"):
         code = as_mapping(body["error"]).get("code")
         status = code if isinstance(code, int) and 400 <= code < 600 else 500
-        raise http_error(status, body, None, key)
+        raise make_http_error(status, body, None, key)
     usage = _parse_usage(as_mapping(body.get("usage")))
     cut = _finish_reason(body) in TRUNCATED_REASONS
     reply = price_reply(lambda: _parse_message(body, strip_think), usage, price, body.get("model"), cut=cut)
@@ -186,7 +186,7 @@ def read_openai_reply(
 
 def _parse_logprobs(body: Mapping[str, Any]) -> tuple[Mapping[str, float], ...]:
     """Per token the alternatives that the server tells of; nothing where it tells of none, or oddly."""
-    tokens = as_mapping(_first_choice(body).get("logprobs")).get("content")
+    tokens = as_mapping(_read_first_choice(body).get("logprobs")).get("content")
     by_token = []
     for token in tokens if isinstance(tokens, list) else ():
         others = as_mapping(token).get("top_logprobs")
@@ -204,34 +204,34 @@ def _parse_logprobs(body: Mapping[str, Any]) -> tuple[Mapping[str, float], ...]:
     return tuple(by_token)
 
 
-def _first_choice(body: Mapping[str, Any]) -> Mapping[str, Any]:
+def _read_first_choice(body: Mapping[str, Any]) -> Mapping[str, Any]:
     choices = body.get("choices")
     return as_mapping(choices[0]) if isinstance(choices, list) and choices else {}
 
 
 def _finish_reason(body: Mapping[str, Any]) -> str:
-    return str(_first_choice(body).get("finish_reason"))
+    return str(_read_first_choice(body).get("finish_reason"))
 
 
 def _parse_message(body: Mapping[str, Any], strip_think: bool) -> ChatAssistantMessage:
-    message = _first_choice(body).get("message")
+    message = _read_first_choice(body).get("message")
     if not isinstance(message, Mapping):
-        raise malformed_reply("the reply has no choices[0].message")
+        raise make_malformed_reply_error("the reply has no choices[0].message")
     raw_calls = message.get("tool_calls") or []
     if not isinstance(raw_calls, list):
-        raise malformed_reply("the reply's tool calls are not a list")
+        raise make_malformed_reply_error("the reply's tool calls are not a list")
     content = join_content_parts(message.get("content"))
     if strip_think:
         content = split_think_tag(content)
     text = content.text or message.get("refusal")
     if _finish_reason(body) == "content_filter" and not text and not raw_calls:
         raise ModelError(ErrorKind.CONTENT_REFUSED, "the provider's content filter stopped the reply")
-    return wire_parts.reply_message(
-        text, [_parse_call(call) for call in raw_calls], _reasoning_text(message) or content.thoughts
+    return wire_parts.make_reply_message(
+        text, [_parse_call(call) for call in raw_calls], _read_reasoning_text(message) or content.thoughts
     )
 
 
-def _reasoning_text(message: Mapping[str, Any]) -> str:
+def _read_reasoning_text(message: Mapping[str, Any]) -> str:
     """Thoughts that stand beside the content: DeepSeek's, Kimi's and vLLM's field, and newer vLLM's."""
     fields = (message.get(field) for field in ("reasoning_content", "reasoning"))
     return next((text for text in fields if isinstance(text, str) and text), "")
@@ -253,7 +253,7 @@ def parse_body(data: object, key: str | None = None) -> Mapping[str, Any]:
         else wire_parts.clean_json(data, key)
     )
     if not isinstance(body, Mapping):
-        raise malformed_reply(f"the reply is not a JSON object but {type(body).__name__}")
+        raise make_malformed_reply_error(f"the reply is not a JSON object but {type(body).__name__}")
     return body
 
 
@@ -265,13 +265,15 @@ def _parse_call(raw: object) -> Any:
 
 
 def _parse_usage(usage: Mapping[str, Any]) -> Usage:
-    return wire_parts.usage_from_counts(
+    return wire_parts.make_usage(
         usage.get("prompt_tokens"),
         usage.get("completion_tokens"),
         # DeepSeek counts what it read from its cache beside the others and not among their details.
-        cached=wire_parts.token_count(as_mapping(usage.get("prompt_tokens_details")).get("cached_tokens"))
-        or wire_parts.token_count(usage.get("prompt_cache_hit_tokens")),
-        reasoning=wire_parts.token_count(
+        cached=wire_parts.read_token_count(
+            as_mapping(usage.get("prompt_tokens_details")).get("cached_tokens")
+        )
+        or wire_parts.read_token_count(usage.get("prompt_cache_hit_tokens")),
+        reasoning=wire_parts.read_token_count(
             as_mapping(usage.get("completion_tokens_details")).get("reasoning_tokens")
         ),
     )

@@ -15,7 +15,7 @@ from typing import Any
 
 from agentsys.errors import ConfigError
 from agentsys.models.chat import ErrorKind, ModelError
-from agentsys.models.secrets import SECRET_MARK, without_credentials, without_key
+from agentsys.models.secrets import SECRET_MARK, mask_address_credentials, mask_key
 
 _CONTEXT_OVERFLOW = re.compile(
     r"context[_ ]length|maximum context|context[_ ]window|prompt is too long|input is too long"
@@ -126,7 +126,9 @@ def _parse_number(text: str | None) -> float | None:
     return max(0.0, value) if math.isfinite(value) else None
 
 
-def http_error(status: int, body: object, headers: Mapping[str, str] | None, key: str | None) -> ModelError:
+def make_http_error(
+    status: int, body: object, headers: Mapping[str, str] | None, key: str | None
+) -> ModelError:
     """The error for a failed HTTP answer.
 
     Args:
@@ -140,7 +142,7 @@ def http_error(status: int, body: object, headers: Mapping[str, str] | None, key
     if kind is ErrorKind.BAD_KEY:
         # Providers quote the refused key, in part, in this message; ours leaves it out.
         return ModelError(kind, f"the provider refused the key (HTTP {status})")
-    message = f"HTTP {status}: {_error_text(body)}"
+    message = f"HTTP {status}: {_read_error_text(body)}"
     wait_s = parse_retry_after_s(headers)
     return ModelError(kind, redact_line(message, key), _retry_info_s(body) if wait_s is None else wait_s)
 
@@ -157,15 +159,15 @@ def redirect_error(status: int, target: str | None, key: str | None) -> ModelErr
     return ModelError(ErrorKind.BAD_REQUEST, redact_line(f"HTTP {status}: the server {where}", key))
 
 
-def _error_text(body: object) -> str:
+def _read_error_text(body: object) -> str:
     error: Any = body.get("error", body) if isinstance(body, Mapping) else body
     if not isinstance(error, Mapping):
         return str(error)
     parts = [str(error[part]) for part in ("code", "type", "status", "message") if error.get(part)]
-    return " ".join(parts or [_detail_text(error.get("detail"))])
+    return " ".join(parts or [_read_detail_text(error.get("detail"))])
 
 
-def _detail_text(detail: object) -> str:
+def _read_detail_text(detail: object) -> str:
     """FastAPI's errors: a text, or a list that tells where in the request something is wrong."""
     if not isinstance(detail, list):
         return str(detail or "")
@@ -191,7 +193,7 @@ def redact_line(text: str, key: str | None = None) -> str:
     text = text[: 20 * _MESSAGE_LENGTH].encode("utf-8", "replace").decode()
     if key and len(key) >= _SHORTEST_KEY:
         text = text.replace(key, SECRET_MARK)
-    return " ".join(without_credentials(without_key(text, key)).split())[:_MESSAGE_LENGTH]
+    return " ".join(mask_address_credentials(mask_key(text, key)).split())[:_MESSAGE_LENGTH]
 
 
 def translate_error(error: BaseException, key: str | None = None) -> ModelError | None:
@@ -205,10 +207,10 @@ def translate_error(error: BaseException, key: str | None = None) -> ModelError 
 
 def find_own_error(error: BaseException) -> ModelError | None:
     """The error that our own client raised below an SDK, which wrapped it; None if it raised none."""
-    return next((cause for cause in _iter_causes(error) if isinstance(cause, ModelError)), None)
+    return next((cause for cause in _iterate_causes(error) if isinstance(cause, ModelError)), None)
 
 
-def _iter_causes(error: BaseException | None) -> Iterator[BaseException]:
+def _iterate_causes(error: BaseException | None) -> Iterator[BaseException]:
     for _ in range(10):
         if error is None:
             return
@@ -216,29 +218,29 @@ def _iter_causes(error: BaseException | None) -> Iterator[BaseException]:
         error = error.__cause__ or error.__context__
 
 
-def network_error(error: BaseException, key: str | None) -> ModelError:
+def make_network_error(error: BaseException, key: str | None) -> ModelError:
     """The error for whatever the network raised: a timeout, or no connection.
 
     Args:
         error: Often of `httpcore`; it may quote what a server sent.
         key: The key in use, to be cut from the message.
     """
-    kind = ErrorKind.TIMEOUT if _class_names(error) & _TIMEOUTS else ErrorKind.CONNECTION
+    kind = ErrorKind.TIMEOUT if _list_class_names(error) & _TIMEOUTS else ErrorKind.CONNECTION
     return ModelError(kind, f"{type(error).__name__}: {redact_line(str(error), key)}")
 
 
 _TIMEOUTS = {"TimeoutException", "APITimeoutError", "TimeoutError", "Timeout"}
 
 
-def _class_names(error: BaseException) -> set[str]:
+def _list_class_names(error: BaseException) -> set[str]:
     return {base.__name__ for base in type(error).__mro__}
 
 
 def _translate_network_error(error: BaseException, key: str | None) -> ModelError | None:
-    names, module = _class_names(error), type(error).__module__
+    names, module = _list_class_names(error), type(error).__module__
     network = {"TransportError", "APIConnectionError", "ConnectionError", "StreamError", "DecodingError"}
     if names & (_TIMEOUTS | network):
-        return network_error(error, key)
+        return make_network_error(error, key)
     if module.startswith("google.auth"):
         return ModelError(ErrorKind.BAD_KEY, f"no usable Google credentials ({type(error).__name__})")
     if names & {"JSONDecodeError", "UnicodeDecodeError", "RecursionError"}:
@@ -268,7 +270,7 @@ _SETTING_FIXES = (
 _EXTRA_FIXES = {"adaptive": " model.thinking_budget=null"}
 
 
-def refused_setting_error(name: str, error: ModelError) -> ConfigError | None:
+def make_refused_setting_error(name: str, error: ModelError) -> ConfigError | None:
     """The error for a setting that the model does not take, in place of the provider's; None: it is another.
 
     Every case would meet it, and only the YAML can mend it.

@@ -12,8 +12,8 @@ from typing import Any
 from agentsys.errors import Unavailable
 from agentsys.models.chat import ChatReply, ChatRequest, ModelError, write_role
 from agentsys.models.pricing import Price
-from agentsys.models.providers.bounded_http import MAX_REPLY_BYTES, ExchangeLimits, bounded_client
-from agentsys.models.providers.sdk_errors import refused_setting_error, translate_error
+from agentsys.models.providers.bounded_http import MAX_REPLY_BYTES, ExchangeLimits, make_bounded_client
+from agentsys.models.providers.sdk_errors import make_refused_setting_error, translate_error
 
 ROLE_HEADER = "X-Agentsys-Role"
 """Carries `ChatRequest.role`, so that a simulated model we serve can play the role; never prompt text. Sent
@@ -84,7 +84,9 @@ class SdkModel(ABC):
         except Exception as error:  # noqa: BLE001 - translated, or raised again
             translated = self._translate_error(error)
             refused = (
-                refused_setting_error(self.name, translated) if isinstance(translated, ModelError) else None
+                make_refused_setting_error(self.name, translated)
+                if isinstance(translated, ModelError)
+                else None
             )
             raise refused or translated from None
         return self._read_reply(answer, request)
@@ -112,17 +114,17 @@ class SdkModel(ABC):
         """Our error for the SDK's; the same one where it is neither the server's doing nor the network's."""
         return translate_error(error, self._key) or error
 
-    def _http_client(self, like: type[Any]) -> Any:
+    def _make_http_client(self, like: type[Any]) -> Any:
         """The HTTP client to hand to the SDK, bounded in time and size; of the library of such a class."""
-        return bounded_client(like, ExchangeLimits(self.timeout_s, self.max_reply_bytes, self._key))
+        return make_bounded_client(like, ExchangeLimits(self.timeout_s, self.max_reply_bytes, self._key))
 
-    def _temperature_field(self, request: ChatRequest) -> dict[str, float]:
+    def _build_temperature_field(self, request: ChatRequest) -> dict[str, float]:
         """The body's field `temperature`; empty where none is to be sent."""
         if self.temperature is None:
             return {}
         return {"temperature": self.temperature if request.temperature is None else request.temperature}
 
-    def _role_header(self, request: ChatRequest) -> dict[str, str]:
+    def _build_role_header(self, request: ChatRequest) -> dict[str, str]:
         return {ROLE_HEADER: write_role(request)} if self.send_role else {}
 
 
@@ -143,7 +145,7 @@ class PostingModel(SdkModel):
         """The request's body, as JSON."""
 
     def _send(self, request: ChatRequest) -> bytes:
-        headers = {"Content-Type": "application/json", **self._role_header(request)}
+        headers = {"Content-Type": "application/json", **self._build_role_header(request)}
         data: bytes = self._client.post(
             self._path, cast_to=bytes, content=self._build_body(request), options={"headers": headers}
         )
@@ -156,7 +158,7 @@ class PostingModel(SdkModel):
             base_url=self.base_url or default_url,
             max_retries=0,
             timeout=self.timeout_s,
-            http_client=self._http_client(like),
+            http_client=self._make_http_client(like),
         )
 
 

@@ -12,29 +12,29 @@ from agentdojo.types import ChatAssistantMessage, ChatMessage, ChatToolResultMes
 
 from agentsys.base.json_values import to_json_bytes
 from agentsys.models.chat import UNCOUNTED, ErrorKind, ModelError, Usage, assistant
-from agentsys.models.secrets import without_key
+from agentsys.models.secrets import mask_key
 
 
-def visible_text(message: ChatMessage) -> str:
+def read_visible_text(message: ChatMessage) -> str:
     """The text blocks of a message joined by newlines: no hidden reasoning; `""` where there is none."""
     blocks = message["content"] or ()
     return "\n".join([block["content"] for block in blocks if block["type"] == "text" and block["content"]])
 
 
-def thoughts_text(message: ChatMessage) -> str:
+def read_thoughts_text(message: ChatMessage) -> str:
     """A model's thoughts as a server told them in the open; signed and encrypted ones are other vendors'."""
     blocks = message["content"] or ()
     return "\n".join([b["content"] for b in blocks if b["type"] == "thinking" and not b["id"]])
 
 
-def system_text(messages: Sequence[ChatMessage]) -> str:
+def read_system_text(messages: Sequence[ChatMessage]) -> str:
     """The system prompt, for wires on which it goes outside the conversation."""
-    return "\n\n".join(filter(None, (visible_text(m) for m in messages if m["role"] == "system")))
+    return "\n\n".join(filter(None, (read_visible_text(m) for m in messages if m["role"] == "system")))
 
 
-def result_text(message: ChatToolResultMessage) -> str:
+def read_result_text(message: ChatToolResultMessage) -> str:
     """The text that a model reads as the result of a tool call: the error where there was one."""
-    return message["error"] or visible_text(message)
+    return message["error"] or read_visible_text(message)
 
 
 class CallIds:
@@ -48,7 +48,7 @@ class CallIds:
         self._unanswered: deque[str] = deque()
         self._count = 0
 
-    def id_of_call(self, call: FunctionCall) -> str:
+    def pick_call_id(self, call: FunctionCall) -> str:
         """The id of a call in an assistant message."""
         if call.id:
             return str(call.id)
@@ -57,7 +57,7 @@ class CallIds:
         self._unanswered.append(made_up)
         return made_up
 
-    def id_of_result(self, message: ChatToolResultMessage) -> str:
+    def pick_result_id(self, message: ChatToolResultMessage) -> str:
         """The id that a tool message answers."""
         known: str | None = message["tool_call_id"] or message["tool_call"].id
         if known:
@@ -65,7 +65,7 @@ class CallIds:
         return self._unanswered.popleft() if self._unanswered else "call_unknown"
 
 
-def arguments_json(call: FunctionCall) -> str:
+def write_arguments_json(call: FunctionCall) -> str:
     """A call's arguments as JSON text."""
     return to_json_bytes(call.args).decode()
 
@@ -95,11 +95,11 @@ def parse_json(text: str | bytes, key: str | None = None) -> Any:
     comma, bracket, brace, code, null = signs
     openings = text.count(bracket) + text.count(brace)
     if openings + text.count(comma) > _MAX_VALUES:
-        raise malformed_reply(f"the reply holds more than {_MAX_VALUES:,} values")
+        raise make_malformed_reply_error(f"the reply holds more than {_MAX_VALUES:,} values")
     try:
         value = json.loads(text)
     except _UNREADABLE:
-        raise malformed_reply("the reply is not JSON (is base_url right?)") from None
+        raise make_malformed_reply_error("the reply is not JSON (is base_url right?)") from None
     # Plain ASCII (null bytes: UTF-16) spells no surrogate without an escape; each level opens a bracket.
     plain = text.isascii() and code not in text and null not in text
     return value if plain and openings <= MAX_LEVELS and not key else clean_json(value, key)
@@ -120,9 +120,9 @@ def parse_arguments(name: str, text: object) -> dict[str, Any]:
     try:
         value = parse_json(text) if isinstance(text, str) else text
     except ModelError:
-        raise malformed_reply(f"the arguments of a call of {name!r:.80} are not JSON") from None
+        raise make_malformed_reply_error(f"the arguments of a call of {name!r:.80} are not JSON") from None
     if not isinstance(value, dict):
-        raise malformed_reply(f"the arguments of a call of {name!r:.80} are not a JSON object")
+        raise make_malformed_reply_error(f"the arguments of a call of {name!r:.80} are not a JSON object")
     return value
 
 
@@ -134,9 +134,9 @@ def clean_json(value: Any, key: str | None = None, levels: int = MAX_LEVELS) -> 
     """
     if isinstance(value, str):
         clean = value if value.isascii() else value.encode("utf-8", "replace").decode()
-        return without_key(clean, key) if key else clean
+        return mask_key(clean, key) if key else clean
     if isinstance(value, dict | list) and not levels:
-        raise malformed_reply(f"the reply is nested more than {MAX_LEVELS} deep")
+        raise make_malformed_reply_error(f"the reply is nested more than {MAX_LEVELS} deep")
     if isinstance(value, dict):
         return {clean_json(name, key): clean_json(item, key, levels - 1) for name, item in value.items()}
     return [clean_json(item, key, levels - 1) for item in value] if isinstance(value, list) else value
@@ -149,11 +149,11 @@ def make_call(name: object, args: dict[str, Any], call_id: object) -> FunctionCa
         ModelError: `MALFORMED_REPLY` if there is no name at all.
     """
     if not isinstance(name, str):
-        raise malformed_reply("a tool call without a name")
+        raise make_malformed_reply_error("a tool call without a name")
     return FunctionCall(function=name, args=args, id=str(call_id) if call_id else None)
 
 
-def reply_message(text: object, calls: list[FunctionCall], thoughts: str = "") -> ChatAssistantMessage:
+def make_reply_message(text: object, calls: list[FunctionCall], thoughts: str = "") -> ChatAssistantMessage:
     """The assistant message; content and calls are None where there are none.
 
     Args:
@@ -168,17 +168,17 @@ def reply_message(text: object, calls: list[FunctionCall], thoughts: str = "") -
     return {**message, "content": [thought, *(message["content"] or ())]}
 
 
-def malformed_reply(what: str) -> ModelError:
+def make_malformed_reply_error(what: str) -> ModelError:
     """The error for a reply that is not what its wire format promises."""
     return ModelError(ErrorKind.MALFORMED_REPLY, what)
 
 
-def token_count(value: object) -> int:
+def read_token_count(value: object) -> int:
     """A token count from a reply; 0 where there is none."""
     return value if _is_count(value) else 0
 
 
-def usage_from_counts(
+def make_usage(
     prompt: object,
     completion: object,
     *,

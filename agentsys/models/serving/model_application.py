@@ -25,7 +25,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from agentsys.models.chat import ChatModel, ChatReply, ErrorKind, ModelError, text_of
-from agentsys.models.pricing import reported_or_estimated_usage
+from agentsys.models.pricing import pick_usage
 from agentsys.models.providers.sdk_model import ROLE_HEADER
 from agentsys.models.serving.served_openai import OPENAI, write_model_list
 from agentsys.models.serving.wire_format import (
@@ -133,7 +133,7 @@ class ModelApplication:
         try:
             check_access(request.headers, self._tokens)
             if (request.method, scope["path"]) == ("GET", "/v1/models"):
-                response = _json_response(write_model_list([self._endpoint.name]))
+                response = _make_json_response(write_model_list([self._endpoint.name]))
             else:
                 wire = self._find_wire(request.method, scope["path"])
                 response = await self.respond(await self._read_question(wire, request, number))
@@ -149,7 +149,7 @@ class ModelApplication:
         return found[0]
 
     async def _read_question(self, wire: WireFormat, request: Request, number: int) -> WireQuestion:
-        owner = owner_mark(request.headers)
+        owner = compute_owner_mark(request.headers)
         raw = await self._read_body(request, owner)
         is_large = len(raw) > _LARGE_BODY
         asked = await asyncio.to_thread(read_request, wire, raw) if is_large else read_request(wire, raw)
@@ -235,7 +235,7 @@ def check_access(headers: Headers, tokens: Sequence[str]) -> None:
         RequestRefused: If the request may not be answered.
     """
     if tokens:
-        given = caller_key(headers).encode()
+        given = read_caller_key(headers).encode()
         # Every token is compared, so that the time taken does not say which one was nearly right.
         known = [hmac.compare_digest(given, token.encode()) for token in tokens]
         if not any(known):
@@ -256,12 +256,12 @@ def _is_loopback(host: str) -> bool:
         return False
 
 
-def owner_mark(headers: Headers) -> str:
+def compute_owner_mark(headers: Headers) -> str:
     """The mark of the key that a request came with. Keys cannot be told from it."""
-    return hashlib.sha256(b"agentsys caller\n" + caller_key(headers).encode()).hexdigest()
+    return hashlib.sha256(b"agentsys caller\n" + read_caller_key(headers).encode()).hexdigest()
 
 
-def caller_key(headers: Headers) -> str:
+def read_caller_key(headers: Headers) -> str:
     """The key of a request: a bearer token, or as Azure's clients send it; `""` where there is none."""
     scheme, _, bearer = (headers.get("Authorization") or "").partition(" ")
     return bearer.strip() if scheme.lower() == "bearer" else headers.get("api-key") or ""
@@ -303,7 +303,7 @@ def build_answer(question: WireQuestion, name: str, reply: ChatReply) -> Answer:
     text = text_of(message) if message["content"] is not None else None
     # Of a conversation what was spent since its last reply: nothing, perhaps, and not to be estimated.
     is_counted = isinstance(reply, TracedReply)
-    usage = reply.usage if is_counted else reported_or_estimated_usage(question.asked, reply)
+    usage = reply.usage if is_counted else pick_usage(question.asked, reply)
     return Answer(question.number, reply.model_id or name, text, calls, usage)
 
 
@@ -313,7 +313,7 @@ def build_response(question: WireQuestion, answer: Answer, reply: ChatReply) -> 
     headers = {TRACE_HEADER: reply.trace} if isinstance(reply, TracedReply) and reply.trace else {}
     if question.asked.streams and wire.stream is not None:
         return Response(wire.stream(whole), media_type="text/event-stream", headers=headers)
-    return _json_response(whole, headers=headers)
+    return _make_json_response(whole, headers=headers)
 
 
 def describe_failure(wire: WireFormat, failed: ModelError) -> RequestRefused:
@@ -331,8 +331,8 @@ def build_refusal(wire: WireFormat, refused: RequestRefused) -> Response:
         headers["connection"] = "close"
     if refused.retry_after_s is not None:
         headers["retry-after"] = f"{refused.retry_after_s:g}"
-    return _json_response(wire.error(refused), refused.status, headers)
+    return _make_json_response(wire.error(refused), refused.status, headers)
 
 
-def _json_response(body: Json, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+def _make_json_response(body: Json, status: int = 200, headers: dict[str, str] | None = None) -> Response:
     return Response(orjson.dumps(body, default=str), status, headers, media_type="application/json")

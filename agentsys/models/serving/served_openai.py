@@ -33,7 +33,7 @@ TRACE_FIELD = "agentsys_trace"
 """Field of a request's `metadata` that stands for the header `x-agentsys-trace`."""
 
 
-def text_blocks(content: object) -> list[MessageContentBlock] | None:
+def read_text_blocks(content: object) -> list[MessageContentBlock] | None:
     """Wire content - null, a string, or a list of text parts - as content blocks.
 
     Raises:
@@ -44,10 +44,10 @@ def text_blocks(content: object) -> list[MessageContentBlock] | None:
     parts = [content] if isinstance(content, str) else content
     if not isinstance(parts, list):
         raise WireError("'content' must be null, a string or a list of parts")
-    return [text_content_block_from_string(_part_text(part)) for part in parts]
+    return [text_content_block_from_string(_read_part_text(part)) for part in parts]
 
 
-def _part_text(part: object) -> str:
+def _read_part_text(part: object) -> str:
     text = part.get("text", part.get("refusal")) if isinstance(part, dict) else part
     if not isinstance(text, str):
         raise WireError("only text parts are understood here")
@@ -81,7 +81,7 @@ class _Call(BaseModel):
 
 class _Message(BaseModel):
     role: Literal["system", "developer", "user", "assistant", "tool", "input", "ipython"]
-    content: Annotated[Any, AfterValidator(text_blocks)] = None
+    content: Annotated[Any, AfterValidator(read_text_blocks)] = None
     tool_calls: list[_Call] | None = None
     tool_call_id: str | None = None
 

@@ -29,7 +29,7 @@ from agentsys.models.chat import (
 )
 from agentsys.models.pricing import Price
 from agentsys.models.reply_checks import count_oddities, is_empty_reply
-from agentsys.models.trace import Tracer, current_tracer
+from agentsys.models.trace import Tracer, get_current_tracer
 from agentsys.models.wrappers.rate_limit import guess_prompt_tokens
 
 _UNBOUNDED_REPLY = 8192
@@ -58,11 +58,11 @@ class MeteredModel(ModelWrapper):
             ModelError: If the wrapped model raises it.
             RunBudgetReached: If the run may spend no more; then nothing was sent.
         """
-        books = current_tracer().usage_log
+        books = get_current_tracer().usage_log
         if books is None:
             return self.model.complete(request)
         limited = books.meter.is_limited
-        aside = books.meter.reserve_amount(self._max_amount(books, request)) if limited else Amount()
+        aside = books.meter.reserve_amount(self._estimate_max_amount(books, request)) if limited else Amount()
         usage, cost_usd, failure, uncounted, written = Usage(), None, None, False, ""
         try:
             reply = self.model.complete(request)
@@ -79,24 +79,24 @@ class MeteredModel(ModelWrapper):
             raise
         finally:
             if limited and uncounted:
-                books.meter.assume_usage(self._worst_amount(books, request, written), aside)
+                books.meter.assume_usage(self._compute_worst_amount(books, request, written), aside)
             else:
                 books.meter.add_usage(usage, cost_usd, aside)
             if books.ledger is not None and self.sent:
                 counts = usage.prompt, usage.completion, usage.cached, usage.reasoning
-                asked = current_tracer().case, self.name, request.role
+                asked = get_current_tracer().case, self.name, request.role
                 books.ledger.add(
                     LedgerEntry(time.time(), *asked, *counts, cost_usd, failure, usage.uncounted)
                 )
 
-    def _max_amount(self, books: UsageLog, request: ChatRequest) -> Amount:
+    def _estimate_max_amount(self, books: UsageLog, request: ChatRequest) -> Amount:
         """The most that a request is likely to cost: twice what such prompts usually do, and a long reply."""
         prompt = 2 * guess_prompt_tokens(request)
         reply = request.max_tokens or books.meter.longest_reply
         usd = 0.0 if self.price is None else self.price.max_usd(prompt, reply)
         return Amount(usd, prompt + reply, requests=1)
 
-    def _worst_amount(self, books: UsageLog, request: ChatRequest, written: str) -> Amount:
+    def _compute_worst_amount(self, books: UsageLog, request: ChatRequest, written: str) -> Amount:
         """The most that a request can have cost: a token for each byte sent, and the longest reply allowed."""
         sent = [list(request.messages), [tool.json_object for tool in request.tools], request.reply_schema]
         prompt = len(json.dumps(sent, default=str).encode())
@@ -115,15 +115,15 @@ class RecordingModel(ModelWrapper):
         Raises:
             ModelError: As the wrapped model does; `case_budget` if the case may ask no more.
         """
-        tracer = current_tracer()
+        tracer = get_current_tracer()
         _check_case_budget(tracer)
-        tracer.model_asked(request)
+        tracer.note_request(request)
         try:
             reply = self.model.complete(request)
         except ModelError as error:
-            tracer.model_failed(request.role, error)
+            tracer.note_failed_request(request.role, error)
             raise
-        tracer.model_answered(request.role, reply, count_oddities(request, reply))
+        tracer.note_model_reply(request.role, reply, count_oddities(request, reply))
         return reply
 
 
@@ -208,7 +208,7 @@ class RetryingModel(ModelWrapper):
                     raise
             else:
                 pause = self._pause_s(attempt, None)
-            books = current_tracer().usage_log
+            books = get_current_tracer().usage_log
             with nullcontext() if books is None else books.meter.count_wait(retry=True):
                 self.timing.sleep(pause)
             waited += pause

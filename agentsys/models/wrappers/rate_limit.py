@@ -22,7 +22,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from agentsys.base.atomic_file import CAN_LOCK, lock_file
 from agentsys.base.json_values import to_json_bytes
 from agentsys.models.chat import ChatReply, ChatRequest, Consequence, ErrorKind, ModelError, ModelWrapper
-from agentsys.models.trace import current_tracer
+from agentsys.models.trace import get_current_tracer
 
 
 class RatePolicy(BaseModel):
@@ -79,20 +79,22 @@ _LOST_S = 900.0
 """A moment further ahead comes from a clock that was set."""
 
 
-def seconds_until_send(pace: RateState, now: float) -> float:
+def compute_seconds_until_send(pace: RateState, now: float) -> float:
     """Seconds until the next request may be sent; 0: now."""
     ahead = max(pace.next_request, pace.next_token, pace.closed_until) - now
     return 0.0 if ahead > _LOST_S else max(0.0, ahead)
 
 
-def after_request(pace: RateState, policy: RatePolicy, now: float, tokens: float) -> RateState:
+def apply_request(pace: RateState, policy: RatePolicy, now: float, tokens: float) -> RateState:
     """The state after a request of so many tokens went out."""
     rates = [rate for rate in (pace.found, policy.requests and policy.requests / 60) if rate is not None]
     after = now + 1 / min(rates) if rates else now
-    return dataclasses.replace(pace, next_request=after, next_token=_next_token_at(pace, policy, now, tokens))
+    return dataclasses.replace(
+        pace, next_request=after, next_token=_compute_next_token_time(pace, policy, now, tokens)
+    )
 
 
-def after_reply(
+def apply_reply(
     pace: RateState, policy: RatePolicy, now: float, more_tokens: float, *, waited: bool
 ) -> RateState:
     """The state after a reply.
@@ -104,7 +106,7 @@ def after_reply(
         more_tokens: What request and reply came to beyond what was thought when it was sent; may be negative.
         waited: Whether its request had to wait: only a rate that is fully used can be told to be too small.
     """
-    pace = dataclasses.replace(pace, next_token=_next_token_at(pace, policy, now, more_tokens))
+    pace = dataclasses.replace(pace, next_token=_compute_next_token_time(pace, policy, now, more_tokens))
     if pace.found is None or not waited:
         return pace
     seconds = min(1.0, max(0.0, now - max(pace.grown_at, pace.cut_at)))
@@ -113,12 +115,12 @@ def after_reply(
     return dataclasses.replace(pace, found=pace.found * (1 + growth * seconds), grown_at=now)
 
 
-def after_retry_after(pace: RateState, until: float) -> RateState:
+def apply_retry_after(pace: RateState, until: float) -> RateState:
     """The state after the server asked to be left alone until a moment."""
     return dataclasses.replace(pace, closed_until=max(pace.closed_until, until))
 
 
-def after_refusal(pace: RateState, now: float, sent_rate: float) -> RateState:
+def apply_refusal(pace: RateState, now: float, sent_rate: float) -> RateState:
     """The state after the server said that it was asked too often, and the rate is the cause.
 
     Args:
@@ -138,7 +140,7 @@ def are_stray_refusals(refusals: Collection[bool]) -> bool:
     return sum(refusals) <= max(_MAX_STRAYS, _STRAY_SHARE * len(refusals))
 
 
-def _next_token_at(pace: RateState, policy: RatePolicy, now: float, tokens: float) -> float:
+def _compute_next_token_time(pace: RateState, policy: RatePolicy, now: float, tokens: float) -> float:
     if policy.tokens is None:
         return pace.next_token
     return max(pace.next_token, now) + tokens * 60 / policy.tokens
@@ -200,13 +202,13 @@ class RateLimiter:
         return waited
 
     def note_reply(self, more_tokens: float, *, waited: bool) -> None:
-        """Book that a reply came; see `after_reply`."""
+        """Book that a reply came; see `apply_reply`."""
         with self._lock:
             self._refusals.append(False)
         # Not looked up once more: a request that went out before anybody was refused is in no account.
         if self._has_limits:
             now = self._clock()
-            self._change_state(lambda pace: after_reply(pace, self.policy, now, more_tokens, waited=waited))
+            self._change_state(lambda pace: apply_reply(pace, self.policy, now, more_tokens, waited=waited))
 
     def note_failure(self, error: ModelError) -> None:
         """Book an error; the server may have said that it was asked too often, or when to ask again."""
@@ -214,7 +216,7 @@ class RateLimiter:
         asked_s = error.retry_after_s if error.kind.consequence is Consequence.RETRY else None
         if asked_s is not None and asked_s <= self._patience_s:
             until = now + asked_s
-            self._change_state(lambda pace: after_retry_after(pace, until))
+            self._change_state(lambda pace: apply_retry_after(pace, until))
         if error.kind is not ErrorKind.RATE_LIMITED:
             return
         with self._lock:
@@ -222,7 +224,7 @@ class RateLimiter:
             self._refusals.append(True)
             stray = are_stray_refusals(self._refusals)
         if not stray:
-            self._change_state(lambda pace: after_refusal(pace, now, float(sent_rate)))
+            self._change_state(lambda pace: apply_refusal(pace, now, float(sent_rate)))
 
     def _change_state(self, changed: Callable[[RateState], RateState]) -> None:
         self._has_limits = True
@@ -241,9 +243,9 @@ class RateLimiter:
         """Book a request if it may be sent now; else return the seconds until it may."""
         with self._hold_state() as keep:
             now = self._clock()
-            pause = seconds_until_send(self._state, now)
+            pause = compute_seconds_until_send(self._state, now)
             if not pause:
-                keep(after_request(self._state, self.policy, now, tokens))
+                keep(apply_request(self._state, self.policy, now, tokens))
         if not pause:
             self._note_sent()
         return pause
@@ -318,7 +320,7 @@ class _FairLock:
 
 
 def _count_wait() -> contextlib.AbstractContextManager[None]:
-    books = current_tracer().usage_log
+    books = get_current_tracer().usage_log
     return contextlib.nullcontext() if books is None else books.meter.count_wait(retry=False)
 
 

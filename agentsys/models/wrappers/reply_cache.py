@@ -74,7 +74,7 @@ class ReplyStore:
         """Look up a key; None if nothing is stored under it, or nothing that can be read."""
         try:
             # Not orjson, which makes floats of integers beyond 64 bits.
-            value = json.loads(self._path(key).read_bytes())
+            value = json.loads(self._make_entry_path(key).read_bytes())
         except (OSError, ValueError, RecursionError):
             return None
         return value if isinstance(value, dict) else None
@@ -85,15 +85,15 @@ class ReplyStore:
         Raises:
             OSError: If the disk does not take it; then nothing was stored.
         """
-        write_atomically(self._path(key), to_json_bytes(value))
+        write_atomically(self._make_entry_path(key), to_json_bytes(value))
 
     def has(self, key: str) -> bool:
         """Say whether there is a file under a key, readable or not."""
-        return self._path(key).exists()
+        return self._make_entry_path(key).exists()
 
     def move_damaged(self, key: str) -> None:
         """Keep a file that is no reply under another name. Only for whoever holds the key (`lock_key`)."""
-        path = self._path(key)
+        path = self._make_entry_path(key)
         with contextlib.suppress(OSError):
             path.replace(path.with_suffix(DAMAGED_SUFFIX))
             _LOG.warning("%s is no reply as it was stored; it was kept as *%s", path, DAMAGED_SUFFIX)
@@ -118,7 +118,7 @@ class ReplyStore:
     @contextlib.contextmanager
     def lock_key(self, key: str) -> Iterator[None]:
         """Hold a key against other processes; what a killed one held is free."""
-        path = self._path(key).with_name(f".{key[2:]}.lock")
+        path = self._make_entry_path(key).with_name(f".{key[2:]}.lock")
         with contextlib.ExitStack() as held:
             # Where there can be no file two processes may both ask.
             with contextlib.suppress(OSError):
@@ -131,7 +131,7 @@ class ReplyStore:
                     held.close()
             yield
 
-    def _path(self, key: str) -> Path:
+    def _make_entry_path(self, key: str) -> Path:
         return self.folder / key[:2] / f"{key[2:]}.json"
 
 
@@ -208,7 +208,7 @@ class RequestKeys:
         settings = [request.temperature, request.max_tokens, request.reply_schema, request.tool_choice, role]
         if request.logprobs:
             settings.append(request.logprobs)
-        messages = [_plain_message(message) for message in request.messages]
+        messages = [_simplify_message(message) for message in request.messages]
         draw = [self._case] if self._is_drawn(request) else []
         tools = digest_json([[tool.name, tool.description, tool.parameters] for tool in request.tools])
         return digest_json([self._identity_digest, messages, tools, settings, *draw])
@@ -263,11 +263,11 @@ class CachingModel(ModelWrapper):
             if stored is not None:
                 return stored
             if self._store.read_only:
-                raise self._miss_error(key)
+                raise self._make_miss_error(key)
             other = self._store.claim_request(key)
             if other is None:
                 return self._ask_for_all(key, request)
-            reply = _shared_reply(other)
+            reply = _take_shared_reply(other)
             if reply is None:
                 continue
             if is_empty_reply(reply):
@@ -290,7 +290,7 @@ class CachingModel(ModelWrapper):
         finally:
             self._store.finish_request(key, reply, error)
 
-    def _miss_error(self, key: str) -> ModelError:
+    def _make_miss_error(self, key: str) -> ModelError:
         what = "the one that is kept cannot be read" if self._store.has(key) else "none is kept"
         return ModelError(
             ErrorKind.CACHE_MISS,
@@ -321,7 +321,7 @@ class CachingModel(ModelWrapper):
             _LOG.warning("A model's reply could not be cached in %s: %s", self._store.folder, error)
 
 
-def _plain_message(message: Any) -> dict[str, Any]:
+def _simplify_message(message: Any) -> dict[str, Any]:
     # Which tool call a result answers is told by its id; the call itself stands in the earlier message.
     return {name: value for name, value in message.items() if name != "tool_call"} | (
         {"of": message["tool_call"].function} if "tool_call" in message else {}
@@ -333,7 +333,7 @@ def digest_json(value: object) -> str:
     return hashlib.sha256(to_json_bytes(value)).hexdigest()
 
 
-def _shared_reply(other: Future[ChatReply | None]) -> ChatReply | None:
+def _take_shared_reply(other: Future[ChatReply | None]) -> ChatReply | None:
     """Reply to an equal request; its error is raised as this request's own, which cost nothing."""
     try:
         return other.result()

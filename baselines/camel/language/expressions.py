@@ -16,7 +16,7 @@ from baselines.camel.language.machine import (
     MethodValue,
     ProgramError,
     ToolValue,
-    unsupported_error,
+    make_unsupported_error,
 )
 from baselines.camel.language.members import call_method, get_attribute, get_item
 from baselines.camel.language.operators import (
@@ -25,13 +25,13 @@ from baselines.camel.language.operators import (
     build_set,
     check_format_spec,
     compare_values,
-    dictionary_key,
     format_value,
     is_truthy,
     iterate_value,
+    make_dictionary_key,
     to_repr,
     to_str,
-    type_name,
+    write_type_name,
 )
 from baselines.flow.labelled_values import (
     FROM_USER,
@@ -42,7 +42,7 @@ from baselines.flow.labelled_values import (
     Value,
     join_labels,
     label_from_tool,
-    literal_value,
+    make_literal,
 )
 
 
@@ -83,7 +83,7 @@ def _dispatch_call(
             return ErrorValue(FROM_USER if text is None else text.full, name, text)
         case ClassValue(name=name, of=of):
             return construct_instance(machine, name, of, given, named)
-    raise ProgramError("TypeError", f"'{type_name(callee)}' object is not callable")
+    raise ProgramError("TypeError", f"'{write_type_name(callee)}' object is not callable")
 
 
 def bind_tool_arguments(
@@ -127,21 +127,21 @@ def dispatch_node(
     machine.spending.count_steps()
     try:
         if type(node) not in handlers:
-            raise unsupported_error(f"{type(node).__name__} is")
+            raise make_unsupported_error(f"{type(node).__name__} is")
         return handlers[type(node)](node, machine)
     except ProgramError as error:
-        raise error.at_node(node) from None
+        raise error.place_at_node(node) from None
 
 
-def _constant(node: ast.Constant, machine: Machine) -> Value:
+def _evaluate_constant(node: ast.Constant, machine: Machine) -> Value:
     if type(node.value) not in _CONSTANTS:
-        raise unsupported_error(f"A constant of type {type(node.value).__name__} is")
+        raise make_unsupported_error(f"A constant of type {type(node.value).__name__} is")
     if type(node.value) is int:
         machine.spending.check_number_bits(node.value.bit_length())
-    return literal_value(node.value)
+    return make_literal(node.value)
 
 
-def _series(node: ast.List | ast.Tuple | ast.Set, machine: Machine) -> Value:
+def _evaluate_series(node: ast.List | ast.Tuple | ast.Set, machine: Machine) -> Value:
     items = list(spread_values(node.elts, machine))
     if isinstance(node, ast.Set):
         return machine.spending.count_value(build_set(items, FROM_USER))
@@ -159,35 +159,35 @@ def spread_values(nodes: Sequence[ast.expr], machine: Machine) -> Iterator[Value
             yield evaluate_node(node, machine)
 
 
-def _dictionary(node: ast.Dict, machine: Machine) -> Value:
+def _evaluate_dictionary(node: ast.Dict, machine: Machine) -> Value:
     entries: dict[Any, tuple[Value, Value]] = {}
     label = FROM_USER
     for key_node, value_node in zip(node.keys, node.values, strict=True):
         if key_node is None:
             merged = evaluate_node(value_node, machine)
             if not isinstance(merged, Dictionary):
-                raise ProgramError("TypeError", f"'{type_name(merged)}' is not a mapping", merged.full)
+                raise ProgramError("TypeError", f"'{write_type_name(merged)}' is not a mapping", merged.full)
             entries.update(merged.entries)
             label = label | merged.label
             continue
         key = evaluate_node(key_node, machine)
-        entries[dictionary_key(key)] = (key, evaluate_node(value_node, machine))
+        entries[make_dictionary_key(key)] = (key, evaluate_node(value_node, machine))
     return machine.spending.count_value(Dictionary(label, entries))
 
 
-def _subscript(node: ast.Subscript, machine: Machine) -> Value:
+def _evaluate_subscript(node: ast.Subscript, machine: Machine) -> Value:
     holder = evaluate_node(node.value, machine)
     return get_item(machine, holder, evaluate_node(node.slice, machine))
 
 
-def _binary(node: ast.BinOp, machine: Machine) -> Value:
+def _evaluate_binary(node: ast.BinOp, machine: Machine) -> Value:
     if type(node.op) is ast.MatMult:
-        raise unsupported_error("Matrix multiplication is")
+        raise make_unsupported_error("Matrix multiplication is")
     left = evaluate_node(node.left, machine)
     return apply_binary(machine, node.op, left, evaluate_node(node.right, machine))
 
 
-def _boolean(node: ast.BoolOp, machine: Machine) -> Value:
+def _evaluate_boolean(node: ast.BoolOp, machine: Machine) -> Value:
     """The operand that decides; it depends on those before it, and not on those never looked at."""
     ends_at = isinstance(node.op, ast.Or)
     value = evaluate_node(node.values[0], machine)
@@ -203,14 +203,14 @@ def _boolean(node: ast.BoolOp, machine: Machine) -> Value:
     return machine.join(value, label)
 
 
-def _comparison(node: ast.Compare, machine: Machine) -> Value:
+def _evaluate_comparison(node: ast.Compare, machine: Machine) -> Value:
     if len(node.ops) != 1:
-        raise unsupported_error("Chained comparisons are")
+        raise make_unsupported_error("Chained comparisons are")
     left = evaluate_node(node.left, machine)
     return compare_values(machine, node.ops[0], left, evaluate_node(node.comparators[0], machine))
 
 
-def _conditional(node: ast.IfExp, machine: Machine) -> Value:
+def _evaluate_conditional(node: ast.IfExp, machine: Machine) -> Value:
     test = evaluate_node(node.test, machine)
     machine.controls.append(test.full)
     value = evaluate_node(node.body if is_truthy(test) else node.orelse, machine)
@@ -218,20 +218,20 @@ def _conditional(node: ast.IfExp, machine: Machine) -> Value:
     return machine.join(value, test.full)
 
 
-def _walrus(node: ast.NamedExpr, machine: Machine) -> Value:
+def _evaluate_walrus(node: ast.NamedExpr, machine: Machine) -> Value:
     value = evaluate_node(node.value, machine)
     machine.bind(node.target.id, value)
     return value
 
 
-def _f_string(node: ast.JoinedStr, machine: Machine) -> Value:
+def _evaluate_f_string(node: ast.JoinedStr, machine: Machine) -> Value:
     pieces = [evaluate_node(part, machine) for part in node.values]
     label = join_labels([FROM_USER, *(piece.full for piece in pieces)])
     machine.spending.check_text_length(sum(piece.size for piece in pieces))
     return machine.spending.count_value(Scalar(label, "".join(to_str(piece) for piece in pieces)))
 
 
-def _formatted_value(node: ast.FormattedValue, machine: Machine) -> Value:
+def _evaluate_formatted_value(node: ast.FormattedValue, machine: Machine) -> Value:
     value = evaluate_node(node.value, machine)
     label, spec = value.full, ""
     if node.format_spec is not None:
@@ -243,13 +243,13 @@ def _formatted_value(node: ast.FormattedValue, machine: Machine) -> Value:
     return machine.spending.count_value(Scalar(label, format_value(value, spec, label)))
 
 
-def _call(node: ast.Call, machine: Machine) -> Value:
+def _evaluate_call(node: ast.Call, machine: Machine) -> Value:
     callee = evaluate_node(node.func, machine)
     positional = list(spread_values(node.args, machine))
     keywords: dict[str, Value] = {}
     for keyword in node.keywords:
         value = evaluate_node(keyword.value, machine)
-        given = {keyword.arg: value} if keyword.arg is not None else _keyword_arguments(value)
+        given = {keyword.arg: value} if keyword.arg is not None else _read_keyword_arguments(value)
         for name in given:
             if name in keywords:
                 raise ProgramError("TypeError", f"argument '{name}' is given twice")
@@ -257,13 +257,13 @@ def _call(node: ast.Call, machine: Machine) -> Value:
     return call_value(machine, callee, positional, keywords)
 
 
-def _keyword_arguments(value: Value) -> dict[str, Value]:
+def _read_keyword_arguments(value: Value) -> dict[str, Value]:
     if not isinstance(value, Dictionary) or not all(isinstance(key, str) for key in value.entries):
         raise ProgramError("TypeError", "** takes a dict with texts as keys", value.full)
     return {str(key): held for key, (_, held) in value.entries.items()}
 
 
-def _comprehension(node: ast.ListComp | ast.SetComp | ast.DictComp, machine: Machine) -> Value:
+def _evaluate_comprehension(node: ast.ListComp | ast.SetComp | ast.DictComp, machine: Machine) -> Value:
     """Run a comprehension's loops; its variables do not outlive it."""
     items: list[Value] = []
 
@@ -287,8 +287,8 @@ def _comprehension(node: ast.ListComp | ast.SetComp | ast.DictComp, machine: Mac
     if isinstance(node, ast.SetComp):
         value = build_set(items, label)
     elif isinstance(node, ast.DictComp):
-        pairs = [pair.parts() for pair in items]
-        value = Dictionary(label, {dictionary_key(key): (key, held) for key, held in pairs})
+        pairs = [pair.list_parts() for pair in items]
+        value = Dictionary(label, {make_dictionary_key(key): (key, held) for key, held in pairs})
     return machine.spending.count_value(value)
 
 
@@ -301,7 +301,7 @@ def _run_generators(
         return FROM_USER
     first, rest = generators[0], generators[1:]
     if first.is_async:
-        raise unsupported_error("Async is")
+        raise make_unsupported_error("Async is")
     iterable = evaluate_node(first.iter, machine)
     label = FROM_USER | iterable.label
     machine.controls.append(iterable.full)
@@ -328,38 +328,38 @@ def bind_target(target: ast.expr, value: Value, machine: Machine) -> None:
         machine.bind(target.id, value)
         return
     if not isinstance(target, ast.Tuple | ast.List):
-        raise unsupported_error(f"{type(target).__name__} as a target is here").at_node(target)
+        raise make_unsupported_error(f"{type(target).__name__} as a target is here").place_at_node(target)
     if any(isinstance(inner, ast.Starred) for inner in target.elts):
-        raise unsupported_error("Stars in a target are").at_node(target)
+        raise make_unsupported_error("Stars in a target are").place_at_node(target)
     items = iterate_value(value, machine)
     if len(items) != len(target.elts):
         text = f"{len(target.elts)} values are expected, and there are {len(items)}"
-        raise ProgramError("ValueError", text, value.full).at_node(target)
+        raise ProgramError("ValueError", text, value.full).place_at_node(target)
     for inner, item in zip(target.elts, items, strict=True):
         bind_target(inner, item, machine)
 
 
 _HANDLERS: dict[type[ast.AST], Callable[[Any, Machine], Value]] = {
-    ast.Constant: _constant,
-    ast.Name: lambda node, machine: machine.lookup(node.id),
-    ast.List: _series,
-    ast.Tuple: _series,
-    ast.Set: _series,
-    ast.Dict: _dictionary,
+    ast.Constant: _evaluate_constant,
+    ast.Name: lambda node, machine: machine.find_value(node.id),
+    ast.List: _evaluate_series,
+    ast.Tuple: _evaluate_series,
+    ast.Set: _evaluate_series,
+    ast.Dict: _evaluate_dictionary,
     ast.Attribute: lambda node, machine: get_attribute(
         machine, evaluate_node(node.value, machine), node.attr
     ),
-    ast.Subscript: _subscript,
-    ast.BinOp: _binary,
+    ast.Subscript: _evaluate_subscript,
+    ast.BinOp: _evaluate_binary,
     ast.UnaryOp: lambda node, machine: apply_unary(machine, node.op, evaluate_node(node.operand, machine)),
-    ast.BoolOp: _boolean,
-    ast.Compare: _comparison,
-    ast.IfExp: _conditional,
-    ast.NamedExpr: _walrus,
-    ast.JoinedStr: _f_string,
-    ast.FormattedValue: _formatted_value,
-    ast.Call: _call,
-    ast.ListComp: _comprehension,
-    ast.SetComp: _comprehension,
-    ast.DictComp: _comprehension,
+    ast.BoolOp: _evaluate_boolean,
+    ast.Compare: _evaluate_comparison,
+    ast.IfExp: _evaluate_conditional,
+    ast.NamedExpr: _evaluate_walrus,
+    ast.JoinedStr: _evaluate_f_string,
+    ast.FormattedValue: _evaluate_formatted_value,
+    ast.Call: _evaluate_call,
+    ast.ListComp: _evaluate_comprehension,
+    ast.SetComp: _evaluate_comprehension,
+    ast.DictComp: _evaluate_comprehension,
 }

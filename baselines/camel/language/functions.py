@@ -18,22 +18,22 @@ from baselines.camel.language.machine import (
     FunctionValue,
     Machine,
     ProgramError,
-    resource_error,
-    unsupported_error,
+    make_resource_error,
+    make_unsupported_error,
 )
 from baselines.camel.language.members import list_attributes, list_methods
 from baselines.camel.language.operators import (
     PYTHON_ERRORS,
     apply_binary,
     build_set,
-    comparable_data,
     compute_plain,
-    dictionary_key,
     is_truthy,
     iterate_value,
+    make_comparable_data,
+    make_dictionary_key,
     to_repr,
     to_str,
-    type_name,
+    write_type_name,
 )
 from baselines.flow.labelled_values import (
     FROM_USER,
@@ -45,7 +45,7 @@ from baselines.flow.labelled_values import (
     SeriesKind,
     Value,
     join_labels,
-    literal_value,
+    make_literal,
     to_native,
     to_value,
 )
@@ -90,25 +90,29 @@ def define_class(node: ast.ClassDef, machine: Machine) -> Value:
     """
     if machine.names.get(node.name) is not None or node.name in machine.provided:
         text = f"the class {node.name} exists already. Use it, or choose another name."
-        raise ProgramError("TypeError", text).at_node(node)
+        raise ProgramError("TypeError", text).place_at_node(node)
     bases = [base.id if isinstance(base, ast.Name) else "" for base in node.bases]
     marks = [mark.id if isinstance(mark, ast.Name) else "" for mark in node.decorator_list]
     if node.keywords or (bases, marks) not in ((["BaseModel"], []), ([], ["dataclass"])):
-        raise unsupported_error("A class that is neither a BaseModel nor a dataclass is").at_node(node)
+        raise make_unsupported_error("A class that is neither a BaseModel nor a dataclass is").place_at_node(
+            node
+        )
     fields = {}
     for line in node.body:
         if _is_docstring(line) or isinstance(line, ast.Pass):
             continue
         if not isinstance(line, ast.AnnAssign) or not isinstance(line.target, ast.Name) or line.value:
-            raise unsupported_error("Anything but lines of `name: type` in a class is").at_node(line)
+            raise make_unsupported_error("Anything but lines of `name: type` in a class is").place_at_node(
+                line
+            )
         name = line.target.id
         # Names that mean something to pydantic would change what the class is.
         if name.startswith(("_", "model_")) or hasattr(BaseModel, name):
-            raise ProgramError("NameError", f"a field cannot be called '{name}'").at_node(line)
+            raise ProgramError("NameError", f"a field cannot be called '{name}'").place_at_node(line)
         fields[name] = (read_annotation(line.annotation, machine), ...)
     machine.classes += 1
     if machine.classes > machine.spending.bounds.classes or len(fields) > _MOST_FIELDS:
-        raise resource_error("memory")
+        raise make_resource_error("memory")
     defined = create_model(node.name, __config__=ConfigDict(extra="ignore"), **fields)  # type: ignore[call-overload]
     value = ClassValue(FROM_USER, node.name, defined)
     machine.bind(node.name, value)
@@ -123,7 +127,7 @@ def read_annotation(node: ast.expr, machine: Machine) -> Any:
     """
     match node:
         case ast.Name(id=name):
-            return _named_type(name, machine, node)
+            return _find_named_type(name, machine, node)
         case ast.Constant(value=None):
             return None
         case ast.BinOp(left=left, op=ast.BitOr(), right=right):
@@ -135,28 +139,28 @@ def read_annotation(node: ast.expr, machine: Machine) -> Any:
             inner = inside.elts if isinstance(inside, ast.Tuple) else [inside]
             if len(inner) == count:
                 return of[tuple(read_annotation(item, machine) for item in inner)]
-    raise unsupported_error("Such an annotation is").at_node(node)
+    raise make_unsupported_error("Such an annotation is").place_at_node(node)
 
 
-def _named_type(name: str, machine: Machine, node: ast.expr) -> Any:
+def _find_named_type(name: str, machine: Machine, node: ast.expr) -> Any:
     if name in _SCALARS and (name not in _DATE_NAMES or name in machine.provided):
         return _SCALARS[name]
     if name in _GENERIC:
         return _GENERIC[name][0]
     try:
-        value = machine.lookup(name)
+        value = machine.find_value(name)
     except ProgramError as error:
-        raise error.at_node(node) from None
+        raise error.place_at_node(node) from None
     if isinstance(value, ClassValue) and (issubclass(value.of, BaseModel) or isinstance(value.of, EnumMeta)):
         return value.of
-    raise unsupported_error(f"'{name}' as an annotation is").at_node(node)
+    raise make_unsupported_error(f"'{name}' as an annotation is").place_at_node(node)
 
 
 def _read_literal_type(inside: ast.expr, node: ast.expr) -> Any:
     nodes = inside.elts if isinstance(inside, ast.Tuple) else [inside]
     values = [item.value for item in nodes if isinstance(item, ast.Constant) and isinstance(item.value, str)]
     if not values or len(values) != len(nodes):
-        raise unsupported_error("Such a Literal is").at_node(node)
+        raise make_unsupported_error("Such a Literal is").place_at_node(node)
     return Literal[tuple(values)]
 
 
@@ -209,7 +213,7 @@ class _Arguments:
     def holder(self) -> FlowLabel:
         return self.given[0].label if self.given else FROM_USER
 
-    def items(self) -> list[Value]:
+    def list_items(self) -> list[Value]:
         return iterate_value(self.given[0], self.machine) if self.given else []
 
     def count(self, value: Value) -> Value:
@@ -253,29 +257,31 @@ def _print(args: _Arguments) -> Value:
     return Scalar(FROM_USER, None)
 
 
-def _length(args: _Arguments) -> Value:
+def _call_len(args: _Arguments) -> Value:
     match args.given[0]:
         case Scalar(raw=str() as raw):
             return Scalar(args.label, len(raw))
         case Series(items=parts) | Dictionary(entries=parts):
             return Scalar(args.label, len(parts))
-    raise ProgramError("TypeError", f"object of type '{type_name(args.given[0])}' has no len()", args.label)
+    raise ProgramError(
+        "TypeError", f"object of type '{write_type_name(args.given[0])}' has no len()", args.label
+    )
 
 
-def _sequence(kind: SeriesKind) -> Callable[[_Arguments], Value]:
+def _make_series_function(kind: SeriesKind) -> Callable[[_Arguments], Value]:
     # Items keep their labels.
-    return lambda args: args.count(Series(args.holder, kind, tuple(args.items())))
+    return lambda args: args.count(Series(args.holder, kind, tuple(args.list_items())))
 
 
 def _enumerate(args: _Arguments) -> Value:
-    start = args.given[1] if len(args.given) == 2 else args.named.get("start", literal_value(0))
+    start = args.given[1] if len(args.given) == 2 else args.named.get("start", make_literal(0))
     first = to_native(start)
     if not isinstance(first, int):
         raise ProgramError("TypeError", "start is no whole number", args.label)
     holder = args.holder | start.full
     pairs = [
         Series(holder, "tuple", (Scalar(holder, number), item))
-        for number, item in enumerate(args.items(), first)
+        for number, item in enumerate(args.list_items(), first)
     ]
     args.machine.spending.count_steps(2 * len(pairs))
     return args.count(Series(holder, "list", tuple(pairs)))
@@ -288,7 +294,7 @@ def _zip(args: _Arguments) -> Value:
     return args.count(Series(holder, "list", tuple(Series(holder, "tuple", row) for row in rows)))
 
 
-def _range(args: _Arguments) -> Value:
+def _call_range(args: _Arguments) -> Value:
     def count(*bounds: Any) -> list[int]:
         numbers = range(*bounds)
         args.machine.spending.count_steps(len(numbers))
@@ -297,20 +303,22 @@ def _range(args: _Arguments) -> Value:
     return args.compute(count)
 
 
-def _sorted(args: _Arguments) -> Value:
+def _call_sorted(args: _Arguments) -> Value:
     # Where an item comes to stand depends on all items.
-    items = [args.machine.join(item, args.label) for item in args.items()]
-    key = args.named.get("key", literal_value(None))
+    items = [args.machine.join(item, args.label) for item in args.list_items()]
+    key = args.named.get("key", make_literal(None))
     if isinstance(key, FunctionValue):
         places = [call_function(args.machine, key.name, [item], {}) for item in items]
     elif isinstance(key, Scalar) and key.raw is None:
         places = items
     else:
-        raise ProgramError("TypeError", f"'{type_name(key)}' object is not a provided function", args.label)
+        raise ProgramError(
+            "TypeError", f"'{write_type_name(key)}' object is not a provided function", args.label
+        )
     reverse = is_truthy(args.named["reverse"]) if "reverse" in args.named else False
     try:
         by_place = sorted(
-            zip(places, items, strict=True), key=lambda pair: comparable_data(pair[0]), reverse=reverse
+            zip(places, items, strict=True), key=lambda pair: make_comparable_data(pair[0]), reverse=reverse
         )
     except TypeError:
         raise ProgramError("TypeError", "the items cannot be ordered", args.label) from None
@@ -321,11 +329,11 @@ def _select(choose: Callable[..., Value]) -> Callable[[_Arguments], Value]:
     """`min` and `max`."""
 
     def run(args: _Arguments) -> Value:
-        items = args.items() if len(args.given) == 1 else list(args.given)
+        items = args.list_items() if len(args.given) == 1 else list(args.given)
         if not items and "default" in args.named:
             return args.machine.join(args.named["default"], args.label)
         try:
-            chosen = choose(items, key=comparable_data)
+            chosen = choose(items, key=make_comparable_data)
         except (TypeError, ValueError) as error:
             raise ProgramError(type(error).__name__, "there is no such item", args.label) from None
         return args.machine.join(chosen, args.label)
@@ -334,8 +342,8 @@ def _select(choose: Callable[..., Value]) -> Callable[[_Arguments], Value]:
 
 
 def _sum(args: _Arguments) -> Value:
-    total = args.given[1] if len(args.given) == 2 else args.named.get("start", literal_value(0))
-    for item in args.items():
+    total = args.given[1] if len(args.given) == 2 else args.named.get("start", make_literal(0))
+    for item in args.list_items():
         args.machine.spending.count_steps()
         if isinstance(item, Scalar) and isinstance(item.raw, str):
             raise ProgramError("TypeError", "texts are joined with ''.join, not sum", item.full)
@@ -343,7 +351,7 @@ def _sum(args: _Arguments) -> Value:
     return args.machine.join(total, args.label)
 
 
-def _dir(args: _Arguments) -> Value:
+def _call_dir(args: _Arguments) -> Value:
     names = (
         [*list_attributes(args.given[0]), *list_methods(args.given[0])] if args.given else args.machine.names
     )
@@ -352,36 +360,38 @@ def _dir(args: _Arguments) -> Value:
 
 def _hash(args: _Arguments) -> Value:
     # A number of its own, equal for equal values: Python's differs from run to run.
-    text = repr(dictionary_key(args.given[0]))
+    text = repr(make_dictionary_key(args.given[0]))
     return Scalar(args.label, sum(number * ord(sign) for number, sign in enumerate(text, 1)))
 
 
 _MANY = 1_000
 _FUNCTIONS: Mapping[str, _Provided] = {
     "abs": _Provided(lambda args: args.compute(abs)),
-    "all": _Provided(lambda args: Scalar(args.label, all(map(is_truthy, args.items())))),
-    "any": _Provided(lambda args: Scalar(args.label, any(map(is_truthy, args.items())))),
+    "all": _Provided(lambda args: Scalar(args.label, all(map(is_truthy, args.list_items())))),
+    "any": _Provided(lambda args: Scalar(args.label, any(map(is_truthy, args.list_items())))),
     "bool": _Provided(lambda args: Scalar(args.label, any(map(is_truthy, args.given))), 0),
-    "dir": _Provided(_dir, 0),
+    "dir": _Provided(_call_dir, 0),
     "divmod": _Provided(lambda args: args.compute(divmod), 2, 2),
     "enumerate": _Provided(_enumerate, 1, 2, ("start",)),
     "float": _Provided(lambda args: args.compute(float), 0),
     "hash": _Provided(_hash),
     "int": _Provided(lambda args: args.compute(int), 0, 2),
-    "len": _Provided(_length),
-    "list": _Provided(_sequence("list"), 0),
+    "len": _Provided(_call_len),
+    "list": _Provided(_make_series_function("list"), 0),
     "max": _Provided(_select(max), 1, _MANY, ("default",)),
     "min": _Provided(_select(min), 1, _MANY, ("default",)),
     "print": _Provided(_print, 0, _MANY, ("sep", "end", "flush")),
-    "range": _Provided(_range, 1, 3),
+    "range": _Provided(_call_range, 1, 3),
     "repr": _Provided(_write(to_repr)),
-    "reversed": _Provided(lambda args: args.count(Series(args.holder, "list", tuple(args.items()[::-1])))),
-    "set": _Provided(lambda args: args.count(build_set(args.items(), args.label)), 0),
-    "sorted": _Provided(_sorted, keywords=("key", "reverse")),
+    "reversed": _Provided(
+        lambda args: args.count(Series(args.holder, "list", tuple(args.list_items()[::-1])))
+    ),
+    "set": _Provided(lambda args: args.count(build_set(args.list_items(), args.label)), 0),
+    "sorted": _Provided(_call_sorted, keywords=("key", "reverse")),
     "str": _Provided(_write(to_str), 0),
     "sum": _Provided(_sum, 1, 2, ("start",)),
-    "tuple": _Provided(_sequence("tuple"), 0),
-    "type": _Provided(lambda args: Scalar(args.label, type_name(args.given[0]))),
+    "tuple": _Provided(_make_series_function("tuple"), 0),
+    "type": _Provided(lambda args: Scalar(args.label, write_type_name(args.given[0]))),
     "zip": _Provided(_zip, 0, _MANY),
 }
 PROVIDED_FUNCTIONS: Mapping[str, FunctionValue] = {

@@ -19,12 +19,12 @@ from baselines.camel.language.machine import (
     Machine,
     ProgramBounds,
     ProgramError,
-    resource_error,
-    unsupported_error,
+    make_resource_error,
+    make_unsupported_error,
 )
 from baselines.camel.language.members import get_attribute, get_item, replace_attribute, replace_item
 from baselines.camel.language.operators import apply_binary, is_truthy, iterate_value, to_str
-from baselines.flow.labelled_values import Value, literal_value
+from baselines.flow.labelled_values import Value, make_literal
 
 _BLOCK = re.compile(r"```[^\S\n]*[\w+-]*[^\S\n]*\n(.*?)\n?```", re.DOTALL)
 
@@ -40,7 +40,7 @@ def find_program(reply: str) -> str:
 def parse_program(source: str, bounds: ProgramBounds) -> ast.Module:
     """The syntax tree of a program."""
     if len(source) > bounds.source:
-        raise resource_error("text")
+        raise make_resource_error("text")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -48,7 +48,7 @@ def parse_program(source: str, bounds: ProgramBounds) -> ast.Module:
     except SyntaxError as error:
         line = error.lineno or 0
         node = ast.Pass(lineno=line, col_offset=0, end_lineno=line, end_col_offset=0)
-        raise ProgramError("SyntaxError", error.msg or "invalid syntax").at_node(node) from None
+        raise ProgramError("SyntaxError", error.msg or "invalid syntax").place_at_node(node) from None
     except (ValueError, RecursionError, MemoryError):
         raise ProgramError("SyntaxError", "The program cannot be read.") from None
     # Level by level, because a recursive walk would itself fall over a deep tree.
@@ -57,7 +57,7 @@ def parse_program(source: str, bounds: ProgramBounds) -> ast.Module:
     while level:
         depth, nodes = depth + 1, nodes + len(level)
         if depth > bounds.depth or nodes > bounds.nodes:
-            raise resource_error("structure")
+            raise make_resource_error("structure")
         level = [child for node in level for child in ast.iter_child_nodes(node)]
     return tree
 
@@ -75,13 +75,13 @@ def run_program(source: str, machine: Machine) -> Value:
     machine.spending.begin_program()
     tree = parse_program(source, machine.spending.bounds)
     try:
-        return _block(tree.body, machine)
+        return _run_block(tree.body, machine)
     except RecursionError:
         raise ProgramError("ResourceError", "the program is nested too deeply") from None
 
 
-def _block(body: Sequence[ast.stmt], machine: Machine) -> Value:
-    value: Value = literal_value(None)
+def _run_block(body: Sequence[ast.stmt], machine: Machine) -> Value:
+    value: Value = make_literal(None)
     for statement in body:
         value = dispatch_node(statement, machine, _HANDLERS)
     return value
@@ -94,19 +94,21 @@ def _assign(node: ast.Assign, machine: Machine) -> Value:
     return value
 
 
-def _annotated(node: ast.AnnAssign, machine: Machine) -> Value:
+def _run_annotated_assignment(node: ast.AnnAssign, machine: Machine) -> Value:
     if node.value is None:
-        return literal_value(None)
+        return make_literal(None)
     value = evaluate_node(node.value, machine)
     assign_target(node.target, value, machine)
     return value
 
 
-def _augmented(node: ast.AugAssign, machine: Machine) -> Value:
+def _run_augmented_assignment(node: ast.AugAssign, machine: Machine) -> Value:
     if isinstance(node.op, ast.MatMult):
-        raise unsupported_error("Matrix multiplication is")
+        raise make_unsupported_error("Matrix multiplication is")
     target = _read_place(node.target, machine)
-    value = apply_binary(machine, node.op, target.current_value(machine), evaluate_node(node.value, machine))
+    value = apply_binary(
+        machine, node.op, target.evaluate_current(machine), evaluate_node(node.value, machine)
+    )
     target.assign(value, machine)
     return value
 
@@ -131,7 +133,7 @@ class _AssignedPlace:
     steps: tuple[str | Value, ...]
     """Attribute names and indexes, from the outside in."""
 
-    def current_value(self, machine: Machine) -> Value:
+    def evaluate_current(self, machine: Machine) -> Value:
         """Give what stands there."""
         return self._resolve_steps(machine)[-1]
 
@@ -144,7 +146,7 @@ class _AssignedPlace:
         machine.bind(self.name, value)
 
     def _resolve_steps(self, machine: Machine, length: int | None = None) -> list[Value]:
-        chain = [machine.lookup(self.name)]
+        chain = [machine.find_value(self.name)]
         for step in self.steps[:length]:
             get: Callable[..., Value] = get_attribute if isinstance(step, str) else get_item
             chain.append(get(machine, chain[-1], step))
@@ -160,28 +162,28 @@ def _read_place(target: ast.expr, machine: Machine) -> _AssignedPlace:
             steps.append(evaluate_node(target.slice, machine))
         target = target.value
     if not isinstance(target, ast.Name):
-        raise unsupported_error("Assigning into something without a name is")
+        raise make_unsupported_error("Assigning into something without a name is")
     return _AssignedPlace(target.id, tuple(reversed(steps)))
 
 
-def _if(node: ast.If, machine: Machine) -> Value:
+def _run_if(node: ast.If, machine: Machine) -> Value:
     test = evaluate_node(node.test, machine)
     machine.controls.append(test.full)
-    value = _block(node.body if is_truthy(test) else node.orelse, machine)
+    value = _run_block(node.body if is_truthy(test) else node.orelse, machine)
     machine.controls.pop()
     return value
 
 
-def _for(node: ast.For, machine: Machine) -> Value:
+def _run_for(node: ast.For, machine: Machine) -> Value:
     if node.orelse:
-        raise unsupported_error("An else of a loop is")
+        raise make_unsupported_error("An else of a loop is")
     iterable = evaluate_node(node.iter, machine)
     machine.controls.append(iterable.full)
-    value: Value = literal_value(None)
+    value: Value = make_literal(None)
     for each in iterate_value(iterable, machine):
         machine.spending.count_steps()
         bind_target(node.target, each, machine)
-        value = _block(node.body, machine)
+        value = _run_block(node.body, machine)
     machine.controls.pop()
     return value
 
@@ -189,7 +191,7 @@ def _for(node: ast.For, machine: Machine) -> Value:
 def _raise(node: ast.Raise, machine: Machine) -> Value:
     """Raise what the program made. The error is as trusted as everything it was made of."""
     if node.exc is None or node.cause is not None:
-        raise unsupported_error("Such a raise is")
+        raise make_unsupported_error("Such a raise is")
     value = evaluate_node(node.exc, machine)
     if isinstance(value, ClassValue) and value.name in RAISABLE:
         raise ProgramError(value.name, "", value.full)
@@ -201,18 +203,18 @@ def _raise(node: ast.Raise, machine: Machine) -> Value:
 def _import_from(node: ast.ImportFrom, machine: Machine) -> Value:
     missing = [alias.name for alias in node.names if alias.asname or alias.name not in machine.provided]
     if missing:
-        raise unsupported_error("Importing is")
-    return literal_value(None)
+        raise make_unsupported_error("Importing is")
+    return make_literal(None)
 
 
 _HANDLERS: dict[type[ast.stmt], Callable[[Any, Machine], Value]] = {
     ast.Expr: lambda node, machine: evaluate_node(node.value, machine),
     ast.Assign: _assign,
-    ast.AnnAssign: _annotated,
-    ast.AugAssign: _augmented,
-    ast.If: _if,
-    ast.For: _for,
-    ast.Pass: lambda node, machine: literal_value(None),
+    ast.AnnAssign: _run_annotated_assignment,
+    ast.AugAssign: _run_augmented_assignment,
+    ast.If: _run_if,
+    ast.For: _run_for,
+    ast.Pass: lambda node, machine: make_literal(None),
     ast.Raise: _raise,
     ast.ImportFrom: _import_from,
     ast.ClassDef: define_class,

@@ -34,7 +34,7 @@ class ProgramError(Exception):
         self.node: ast.AST | None = None
         """Where it happened: the innermost node."""
 
-    def at_node(self, node: ast.AST) -> ProgramError:
+    def place_at_node(self, node: ast.AST) -> ProgramError:
         """Itself, placed at a node unless it has a place."""
         if self.node is None and hasattr(node, "lineno"):
             self.node = node
@@ -54,7 +54,7 @@ class CallDenied(Exception):
         self.tool, self.reason = tool, reason
 
 
-def unsupported_error(what: str) -> ProgramError:
+def make_unsupported_error(what: str) -> ProgramError:
     """The error of a construct that the language does not have."""
     return ProgramError("SyntaxError", f"{what} not supported.")
 
@@ -94,7 +94,7 @@ class ProgramBounds:
 DEFAULT_BOUNDS = ProgramBounds()
 
 
-def resource_error(what: str) -> ProgramError:
+def make_resource_error(what: str) -> ProgramError:
     """The error of a program that wants too much. It holds no value."""
     return ProgramError("ResourceError", f"the program needs too much {what}")
 
@@ -116,32 +116,32 @@ class ResourceUse:
         """Book steps."""
         self.steps += count
         if self.steps > self.bounds.steps:
-            raise resource_error("steps")
+            raise make_resource_error("steps")
         if self.steps % 256 < count and time.thread_time() > self._ends:
-            raise resource_error("time")
+            raise make_resource_error("time")
 
     def count_value(self, value: Value) -> Value:
         """Book a new value and return it."""
-        inside = len(value.parts())
+        inside = len(value.list_parts())
         bounds = self.bounds
         if value.count > bounds.parts or value.size > bounds.text or value.depth > bounds.levels:
-            raise resource_error("memory")
+            raise make_resource_error("memory")
         self.count_steps(inside)
         self.kept += 1 + inside
         self.built += value.size if inside == 0 else 0
         if self.built > self.bounds.built or self.kept > self.bounds.kept:
-            raise resource_error("memory")
+            raise make_resource_error("memory")
         return value
 
     def check_text_length(self, length: int) -> None:
         """Look whether a text of this length may be made, before it is."""
         if length > self.bounds.text:
-            raise resource_error("memory")
+            raise make_resource_error("memory")
 
     def check_number_bits(self, bits: int) -> None:
         """Look whether a whole number of so many bits may be made, before it is."""
         if bits > self.bounds.bits:
-            raise resource_error("memory")
+            raise make_resource_error("memory")
 
     @contextmanager
     def pause_clock(self) -> Iterator[None]:
@@ -186,7 +186,7 @@ class MethodValue(Value):
     name: str = ""
     receiver: Value | None = None
 
-    def parts(self) -> tuple[Value, ...]:
+    def list_parts(self) -> tuple[Value, ...]:
         """Its receiver."""
         return () if self.receiver is None else (self.receiver,)
 
@@ -198,7 +198,7 @@ class ErrorValue(Value):
     name: str = ""
     text: Value | None = None
 
-    def parts(self) -> tuple[Value, ...]:
+    def list_parts(self) -> tuple[Value, ...]:
         """Its text."""
         return () if self.text is None else (self.text,)
 
@@ -245,7 +245,7 @@ class Machine:
         """All control dependencies joined."""
         return join_labels([self.lasting, *self.controls])
 
-    def lookup(self, name: str) -> Value:
+    def find_value(self, name: str) -> Value:
         """Find the value of a name."""
         value = self.names.get(name) or self.provided.get(name)
         if value is None:

@@ -18,9 +18,9 @@ from baselines.camel.language.operators import (
     PYTHON_ERRORS,
     check_date_format,
     compute_plain,
-    dictionary_key,
     format_text,
-    type_name,
+    make_dictionary_key,
+    write_type_name,
 )
 from baselines.flow.labelled_values import (
     Dictionary,
@@ -30,7 +30,7 @@ from baselines.flow.labelled_values import (
     Series,
     Value,
     join_labels,
-    literal_value,
+    make_literal,
     to_native,
     to_value,
 )
@@ -74,7 +74,7 @@ def list_methods(holder: Value) -> list[str]:
         case Instance():
             return ["model_dump", "model_dump_json", "dict"]
         case Scalar(raw=raw):
-            receiver = _receiver_kind(raw)
+            receiver = _find_receiver_kind(raw)
             names = [name for kind, name in _NATIVE_METHODS if kind is receiver]
             return ["format", *names] if receiver is str else names
     return [name for kind, name in _OF_CLASSES if kind is getattr(holder, "of", None)]
@@ -86,9 +86,9 @@ def call_method(
     """Call a method."""
     label = join_labels([holder.full, *(value.full for value in (*given, *named.values()))])
     if isinstance(holder, Dictionary):
-        return _dictionary_method(machine, holder, name, given, named)
+        return _call_dictionary_method(machine, holder, name, given, named)
     if isinstance(holder, Instance):
-        return _object_method(machine, holder, name, label)
+        return _call_object_method(machine, holder, name, label)
     arguments = [to_native(value) for value in given]
     keywords = {key: to_native(value) for key, value in named.items()}
     if isinstance(holder, Series):
@@ -96,8 +96,8 @@ def call_method(
         items = [to_native(item) for item in holder.items]
         return compute_plain(machine, lambda: listed(items, *arguments, **keywords), label)
     if not isinstance(holder, Scalar):
-        return _class_method(machine, holder, name, arguments, label)
-    raw, kind = holder.raw, _receiver_kind(holder.raw)
+        return _call_class_method(machine, holder, name, arguments, label)
+    raw, kind = holder.raw, _find_receiver_kind(holder.raw)
     assert kind is not None
     if kind is str:
         raw = str(raw.value) if isinstance(raw, Enum) else str(raw)
@@ -111,13 +111,13 @@ def call_method(
     return compute_plain(machine, lambda: native(raw, *arguments, **keywords), label)
 
 
-def _receiver_kind(raw: Any) -> type | None:
+def _find_receiver_kind(raw: Any) -> type | None:
     if isinstance(raw, bool):
         return None
     return next((kind for kind in _KINDS if isinstance(raw, kind)), None)
 
 
-def _dictionary_method(
+def _call_dictionary_method(
     machine: Machine, holder: Dictionary, name: str, given: Sequence[Value], named: Mapping[str, Value]
 ) -> Value:
     entries = [
@@ -127,8 +127,8 @@ def _dictionary_method(
     if name == "get":
         if named or not 1 <= len(given) <= 2:
             raise ProgramError("TypeError", "get takes a key and a default")
-        entry = holder.entries.get(dictionary_key(given[0]))
-        value = entry[1] if entry else given[1] if len(given) == 2 else literal_value(None)
+        entry = holder.entries.get(make_dictionary_key(given[0]))
+        value = entry[1] if entry else given[1] if len(given) == 2 else make_literal(None)
         # Whether there is such a key depends on all of them.
         keys = join_labels(key.full for key, _ in holder.entries.values())
         return machine.from_container(machine.join(value, given[0].full | keys | holder.label), holder)
@@ -142,7 +142,7 @@ def _dictionary_method(
     return machine.spending.count_value(Series(holder.label, "list", tuple(items[name])))
 
 
-def _object_method(machine: Machine, holder: Instance, name: str, label: FlowLabel) -> Value:
+def _call_object_method(machine: Machine, holder: Instance, name: str, label: FlowLabel) -> Value:
     if name == "model_dump_json":
         return compute_plain(machine, lambda: to_json(to_native(holder)).decode(), label)
     entries: dict[Hashable, tuple[Value, Value]] = {
@@ -151,7 +151,7 @@ def _object_method(machine: Machine, holder: Instance, name: str, label: FlowLab
     return machine.spending.count_value(Dictionary(holder.label, entries))
 
 
-def _class_method(
+def _call_class_method(
     machine: Machine, holder: Value, name: str, arguments: list[Any], label: FlowLabel
 ) -> Value:
     of = getattr(holder, "of", None)
@@ -174,14 +174,14 @@ def _check_text_result(
 ) -> None:
     """Look how long the result will be, before it is made."""
     try:
-        machine.spending.check_text_length(_result_length(text, name, given, named))
+        machine.spending.check_text_length(_compute_result_length(text, name, given, named))
         if name in ("split", "rsplit", "splitlines"):
             machine.spending.count_steps(len(text) // 2)
     except PYTHON_ERRORS:
         raise ProgramError("TypeError", f"{name} does not take these arguments", label) from None
 
 
-def _result_length(text: str, name: str, given: list[Any], named: Mapping[str, Any]) -> int:
+def _compute_result_length(text: str, name: str, given: list[Any], named: Mapping[str, Any]) -> int:
     if name in ("center", "ljust", "rjust", "zfill"):
         return max(len(text), int(given[0]))
     if name == "expandtabs":
@@ -194,7 +194,7 @@ def _result_length(text: str, name: str, given: list[Any], named: Mapping[str, A
     if name == "join":
         pieces = list(given[0])
         if not all(isinstance(piece, str) for piece in pieces):
-            raise TypeError(type_name(literal_value(None)))
+            raise TypeError(write_type_name(make_literal(None)))
         return sum(map(len, pieces)) + len(text) * max(0, len(pieces) - 1)
     return len(text)
 
@@ -224,7 +224,7 @@ def get_attribute(machine: Machine, holder: Value, name: str) -> Value:
         return to_value(_GETTERS[name](holder.raw), holder.label)
     if name in list_methods(holder):
         return MethodValue(holder.label, name, holder)
-    text = f"'{type_name(holder)}' object has no attribute '{name}'"
+    text = f"'{write_type_name(holder)}' object has no attribute '{name}'"
     raise ProgramError("AttributeError", text, holder.full)
 
 
@@ -239,14 +239,14 @@ def list_attributes(holder: Value) -> list[str]:
 def get_item(machine: Machine, holder: Value, index: Value) -> Value:
     """Get what stands at an index or key. It depends on the index as well."""
     if isinstance(holder, Dictionary):
-        key = dictionary_key(index)
+        key = make_dictionary_key(index)
         if key not in holder.entries:
             # The key alone: what the dictionary holds is not for an error text.
-            key_text = repr(index.raw) if isinstance(index, Scalar) else type_name(index)
+            key_text = repr(index.raw) if isinstance(index, Scalar) else write_type_name(index)
             raise ProgramError("KeyError", key_text, holder.label | index.full)
         stored, value = holder.entries[key]
         return machine.from_container(machine.join(value, stored.full | index.full), holder)
-    position = _checked_index(holder, index)
+    position = _resolve_index(holder, index)
     if isinstance(holder, Series):
         return machine.from_container(machine.join(holder.items[position], index.full), holder)
     assert isinstance(holder, Scalar)
@@ -256,12 +256,12 @@ def get_item(machine: Machine, holder: Value, index: Value) -> Value:
 def replace_item(machine: Machine, holder: Value, index: Value, value: Value) -> Value:
     """Copy a list or dict with something else at an index or key."""
     if isinstance(holder, Dictionary):
-        entries = {**holder.entries, dictionary_key(index): (index, value)}
+        entries = {**holder.entries, make_dictionary_key(index): (index, value)}
         return machine.spending.count_value(Dictionary(holder.label | index.full, entries))
     if not isinstance(holder, Series) or holder.kind != "list":
-        text = f"'{type_name(holder)}' object does not support item assignment"
+        text = f"'{write_type_name(holder)}' object does not support item assignment"
         raise ProgramError("TypeError", text, holder.full)
-    position = _checked_index(holder, index)
+    position = _resolve_index(holder, index)
     items = [*holder.items[:position], value, *holder.items[position + 1 :]]
     # Which of the items was replaced depends on the index, so each of them does.
     changed = tuple(machine.join(item, index.full) for item in items)
@@ -271,24 +271,24 @@ def replace_item(machine: Machine, holder: Value, index: Value, value: Value) ->
 def replace_attribute(machine: Machine, holder: Value, name: str, value: Value) -> Value:
     """Copy an object with another value in a field."""
     if not isinstance(holder, Instance) or name not in holder.fields:
-        text = f"'{type_name(holder)}' object has no field '{name}'"
+        text = f"'{write_type_name(holder)}' object has no field '{name}'"
         raise ProgramError("AttributeError", text, holder.full)
     return machine.spending.count_value(Instance(holder.label, holder.of, {**holder.fields, name: value}))
 
 
-def _checked_index(holder: Value, index: Value) -> int:
+def _resolve_index(holder: Value, index: Value) -> int:
     """Give the index, counted from the start."""
     match holder:
         case Series(kind="list" | "tuple", items=parts) | Scalar(raw=str() as parts):
             length = len(parts)
         case _:
-            text = f"'{type_name(holder)}' object is not subscriptable"
+            text = f"'{write_type_name(holder)}' object is not subscriptable"
             raise ProgramError("TypeError", text, holder.full)
     raw = index.raw if isinstance(index, Scalar) else None
     if not isinstance(raw, int):
-        text = f"{type_name(holder)} indices must be integers, not {type_name(index)}"
+        text = f"{write_type_name(holder)} indices must be integers, not {write_type_name(index)}"
         raise ProgramError("TypeError", text, holder.full | index.full)
     if not -length <= raw < length:
-        text = f"{type_name(holder)} index out of range"
+        text = f"{write_type_name(holder)} index out of range"
         raise ProgramError("IndexError", text, holder.label | index.full)
     return raw % length

@@ -20,8 +20,8 @@ from baselines.camel.language.machine import (
     ProgramError,
     ResourceUse,
     ToolValue,
-    resource_error,
-    unsupported_error,
+    make_resource_error,
+    make_unsupported_error,
 )
 from baselines.flow.labelled_values import (
     Dictionary,
@@ -73,7 +73,7 @@ def to_repr(value: Value) -> str:
     return f"<{CALLABLE_NAMES.get(type(value), 'object')} {getattr(value, 'name', '')}>"
 
 
-def type_name(value: Value) -> str:
+def write_type_name(value: Value) -> str:
     """The name of its type."""
     match value:
         case Scalar(raw=raw):
@@ -107,7 +107,7 @@ def check_format_spec(spec: str, widest: int) -> None:
     numbers = re.findall(r"[0-9]+", spec)
     too_wide = any(len(digits) > 9 or int(digits) > widest for digits in numbers)
     if too_wide or len(spec) > _MOST_DATE or not spec.isascii():
-        raise resource_error("width")
+        raise make_resource_error("width")
 
 
 def format_value(value: Value, spec: str, label: FlowLabel) -> str:
@@ -118,11 +118,13 @@ def format_value(value: Value, spec: str, label: FlowLabel) -> str:
     if isinstance(raw, datetime.date | datetime.time):
         check_date_format(spec)
     elif not isinstance(raw, str | int | float):
-        raise ProgramError("TypeError", f"'{type_name(value)}' takes no format", label)
+        raise ProgramError("TypeError", f"'{write_type_name(value)}' takes no format", label)
     try:
         return format(raw, spec)
     except (ValueError, OverflowError):
-        raise ProgramError("ValueError", f"'{type_name(value)}' does not take this format", label) from None
+        raise ProgramError(
+            "ValueError", f"'{write_type_name(value)}' does not take this format", label
+        ) from None
 
 
 def format_text(
@@ -155,7 +157,7 @@ def format_text(
             pieces.append(format_value(value, spec or "", label))
         length += sum(len(piece) for piece in pieces[-2:])
         if length > limits[1]:
-            raise resource_error("memory")
+            raise make_resource_error("memory")
     return "".join(pieces)
 
 
@@ -212,7 +214,7 @@ def apply_binary(machine: Machine, sign: ast.operator, left: Value, right: Value
     concatenated = _concatenate(machine, sign, left, right)
     if concatenated is not None:
         return concatenated
-    one, other = _operand_data(left), _operand_data(right)
+    one, other = _read_operand_data(left), _read_operand_data(right)
     _check_result_size(machine.spending, sign, one, other)
     return compute_plain(machine, lambda: _BINARY[type(sign)](one, other), label)
 
@@ -221,13 +223,13 @@ def apply_unary(machine: Machine, sign: ast.unaryop, value: Value) -> Value:
     """The result of a unary operator."""
     if isinstance(sign, ast.Not):
         return Scalar(value.full, not is_truthy(value))
-    held = _operand_data(value)
+    held = _read_operand_data(value)
     return compute_plain(machine, lambda: _UNARY[type(sign)](held), value.full)
 
 
 def compare_values(machine: Machine, sign: ast.cmpop, left: Value, right: Value) -> Value:
     """The result of a comparison of raw values."""
-    one, other = comparable_data(left), comparable_data(right)
+    one, other = make_comparable_data(left), make_comparable_data(right)
     return compute_plain(machine, lambda: bool(_COMPARISONS[type(sign)](one, other)), left.full | right.full)
 
 
@@ -258,30 +260,30 @@ def is_truthy(value: Value) -> bool:
     return True
 
 
-def comparable_data(value: Value) -> Any:
+def make_comparable_data(value: Value) -> Any:
     """Plain data that compares as the value does: objects by class and fields, functions by name."""
     match value:
         case Scalar(raw=raw):
             return raw
         case Instance(of=of, fields=fields):
-            return (of.__name__, tuple((name, comparable_data(held)) for name, held in fields.items()))
+            return (of.__name__, tuple((name, make_comparable_data(held)) for name, held in fields.items()))
         case Dictionary(entries=entries):
-            return {raw: comparable_data(held) for raw, (_, held) in entries.items()}
+            return {raw: make_comparable_data(held) for raw, (_, held) in entries.items()}
         case Series(kind=kind, items=items):
-            inside = [comparable_data(item) for item in items]
+            inside = [make_comparable_data(item) for item in items]
             return inside if kind == "list" else tuple(inside) if kind == "tuple" else set(inside)
         case ClassValue(name=name) | FunctionValue(name=name) | ToolValue(name=name):
             return name
     return id(value)
 
 
-def dictionary_key(value: Value) -> Any:
+def make_dictionary_key(value: Value) -> Any:
     """The plain data under which it stands in a dictionary or set."""
-    raw = comparable_data(value)
+    raw = make_comparable_data(value)
     try:
         hash(raw)
     except TypeError:
-        raise ProgramError("TypeError", f"unhashable type: '{type_name(value)}'", value.full) from None
+        raise ProgramError("TypeError", f"unhashable type: '{write_type_name(value)}'", value.full) from None
     return raw
 
 
@@ -295,7 +297,7 @@ def iterate_value(value: Value, machine: Machine) -> list[Value]:
         machine.spending.count_steps(len(value.raw))
         return [Scalar(value.label, character) for character in value.raw]
     else:
-        raise ProgramError("TypeError", f"'{type_name(value)}' object is not iterable", value.full)
+        raise ProgramError("TypeError", f"'{write_type_name(value)}' object is not iterable", value.full)
     return [machine.from_container(item, value) for item in items]
 
 
@@ -303,7 +305,7 @@ def build_set(items: Iterable[Value], label: FlowLabel) -> Series:
     """A set: which of equal items stays depends on all of them, so it has everything's label."""
     distinct: dict[Any, Value] = {}
     for item in items:
-        distinct.setdefault(dictionary_key(item), item)
+        distinct.setdefault(make_dictionary_key(item), item)
         label = label | item.full
     return Series(label, "set", tuple(distinct.values()))
 
@@ -312,10 +314,10 @@ def _is_identical(one: Any, other: Any) -> bool:
     return one is None or other is None or isinstance(one, bool) or isinstance(other, bool)
 
 
-def _operand_data(value: Value) -> Any:
+def _read_operand_data(value: Value) -> Any:
     if isinstance(value, Scalar | Series | Dictionary):
         return to_native(value)
-    raise ProgramError("TypeError", f"operators do not take '{type_name(value)}'", value.full)
+    raise ProgramError("TypeError", f"operators do not take '{write_type_name(value)}'", value.full)
 
 
 def _concatenate(machine: Machine, sign: ast.operator, left: Value, right: Value) -> Value | None:
@@ -341,7 +343,7 @@ def _check_result_size(spending: ResourceUse, sign: ast.operator, one: Any, othe
     """Look whether the result will be small enough, before it is made."""
     match sign, one, other:
         case ast.Mod(), str() | bytes(), _:
-            raise unsupported_error("Formatting with '%' is")
+            raise make_unsupported_error("Formatting with '%' is")
         case ast.Add(), str(), str():
             spending.check_text_length(len(one) + len(other))
         case (ast.Mult(), str() as text, int() as times) | (ast.Mult(), int() as times, str() as text):

@@ -14,15 +14,15 @@ from scripted_for_border import RoleModel, Tools, decisions, making, results, ru
 from agentsys.base.config_catalog import load_config
 from agentsys.errors import ConfigError
 from agentsys.models.chat import ErrorKind, ModelError, assistant, text_of
-from agentsys.models.providers.wire_parts import result_text
+from agentsys.models.providers.wire_parts import read_result_text
 from agentsys.runs.instantiate import instantiate
 from baselines.attriguard import AttriGuard
 from baselines.attriguard.attribution_audit import (
     REFUSED,
-    call_signature,
     read_judgement,
     read_judgement_loosely,
     read_truth_probability,
+    write_call_signature,
 )
 
 SHADOW, WEAK, JUDGE = "attriguard_shadow", "attriguard_attenuator", "attriguard_judge"
@@ -119,7 +119,7 @@ def test_verdicts(proposed: Any, shadow: Any, survival: Any, outcome: str, agree
 )
 def test_arguments_are_compared_in_one_form(one: Any, other: Any, alike: bool) -> None:
     first, second = FunctionCall(function="f", args=one), FunctionCall(function="f", args=other)
-    assert (call_signature(first) == call_signature(second)) is alike
+    assert (write_call_signature(first) == write_call_signature(second)) is alike
 
 
 @pytest.mark.parametrize(
@@ -242,7 +242,7 @@ def _lines(message: Any) -> list[str]:
         calls = message["tool_calls"] or ()
         made = [f"calls {call.function} {next(iter(call.args.values()), '')}" for call in calls]
         return made or [f"says {text_of(message)}"]
-    text = result_text(message)
+    text = read_result_text(message)
     return ["refused" if text.startswith(REFUSED) else f"reads {text}"]
 
 

@@ -275,7 +275,7 @@ def test_the_text_of_an_error_is_shown_only_if_no_tool_had_a_part_in_it(
 
 
 def _leaves(value: Value) -> list[Value]:
-    parts = value.parts()
+    parts = value.list_parts()
     return [value] if not parts else [leaf for part in parts for leaf in _leaves(part)]
 
 

@@ -18,7 +18,7 @@ from agentdojo.functions_runtime import FunctionsRuntime, make_function
 from scripted_for_isolategpt import act, finish, planned
 
 from agentsys.models.chat import ChatReply, ChatRequest, ToolSpec, assistant, text_of
-from agentsys.models.prompted_tools import FINISH_ACTION, OWN, Action, text_between_tags, write_action
+from agentsys.models.prompted_tools import FINISH_ACTION, OWN, Action, find_text_between_tags, write_action
 from baselines.isolategpt import IsolateGPT
 from baselines.isolategpt.app_plan import ILL_FORMED, SPOKE, SpokeApp
 from baselines.isolategpt.app_plan import PLANNER_ROLE as PLANNER_ROLE
@@ -110,7 +110,7 @@ class World:
 
 def owner(request: ChatRequest) -> str:
     """The tools of the spoke that asks, as one word; `none` for those without."""
-    own = text_between_tags(text_of(request.messages[0]), OWN) or ""
+    own = find_text_between_tags(text_of(request.messages[0]), OWN) or ""
     return "x".join(re.findall(r'"name": "(\w+)"', own)) or "none"
 
 

@@ -12,7 +12,7 @@ from agentdojo.types import ChatToolResultMessage
 from scripted_for_border import RoleModel, Tools, making, results
 
 from agentsys.models.pipeline_elements import default_system_message, tool_loop
-from agentsys.models.providers.wire_parts import result_text
+from agentsys.models.providers.wire_parts import read_result_text
 from agentsys.models.trace import Tracer, use_tracer
 from baselines.tool_boundary.boundary_filter import (
     BoundaryFilter,
@@ -54,7 +54,7 @@ class Marks(BoundaryFilter):
     def filter_results(
         self, turn: FilterTurn, results: Sequence[ChatToolResultMessage]
     ) -> list[ChatToolResultMessage]:
-        return [replace_result_text(result, result_text(result) + self.letter) for result in results]
+        return [replace_result_text(result, read_result_text(result) + self.letter) for result in results]
 
 
 def conversation(filters: Sequence[BoundaryFilter], tools: Tools, *turns: Any) -> list[Any]:

@@ -18,7 +18,7 @@ from fuzz_parsers import mutated
 from scripted_for_border import RoleModel, Tools, decisions, making, minimized, sanitized
 
 from agentsys.models.chat import ChatRequest, text_of, tool_message, user
-from agentsys.models.providers.wire_parts import result_text
+from agentsys.models.providers.wire_parts import read_result_text
 from agentsys.models.trace import Tracer, use_tracer
 from baselines.attriguard import AttriGuard
 from baselines.datafilter import DataFilter
@@ -100,10 +100,10 @@ def test_every_reply_has_a_defined_outcome_and_what_is_withheld_is_counted(role:
             turn = FilterTurn("Tell me when.", tools.runtime, history)
             (ruling,) = one.rule_on_calls(turn, send if acts else read)
             (shown,) = one.filter_results(turn, [result])
-        json.dumps([result_text(shown), str(ruling.call.args), ruling.refusal])
+        json.dumps([read_result_text(shown), str(ruling.call.args), ruling.refusal])
         for found in decisions(tracer.spans, "detector"):
             seen.add(found["outcome"])
-            _nothing_silent(result_text(shown), found)
+            _nothing_silent(read_result_text(shown), found)
         for gate in decisions(tracer.spans, "gate"):
             seen.add(gate["outcome"])
             assert (ruling.refusal is not None) == gate["outcome"].startswith("denied")

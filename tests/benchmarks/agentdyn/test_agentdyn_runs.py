@@ -17,7 +17,7 @@ from tiny_agentdyn import MAILS, tiny_checkout
 
 from agentsys.audit.rescoring.rescore import rescore_records
 from agentsys.benchmarks.agentdyn.agentdyn_benchmark import AgentDyn
-from agentsys.benchmarks.agentdyn.checkout import COMMIT, KNOWN, agentdyn_folder
+from agentsys.benchmarks.agentdyn.checkout import COMMIT, KNOWN, find_agentdyn_folder
 from agentsys.benchmarks.repeatable_tools import (
     DEFAULT_CLOCK,
     CaseRandom,
@@ -290,7 +290,7 @@ def test_nothing_fetched_is_told_with_the_command(tmp_path: Path, monkeypatch: p
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     with pytest.raises(ConfigError, match="run `agentsys fetch agentdyn`"):
         AgentDyn()
-    tiny_checkout(agentdyn_folder() / "AgentDyn-5353cf7")
+    tiny_checkout(find_agentdyn_folder() / "AgentDyn-5353cf7")
     assert AgentDyn().version.startswith("own-")
 
 

@@ -12,9 +12,9 @@ from agentsys.benchmarks.asb.asb_benchmark import ASB
 from agentsys.benchmarks.asb.asb_data import (
     AsbData,
     AttackTool,
-    asb_folder,
+    find_asb_folder,
+    find_sample_folder,
     read_data,
-    sample_folder,
 )
 from agentsys.errors import ConfigError
 
@@ -56,7 +56,7 @@ def test_upstreams_whole_file_is_the_aggressive_one_followed_by_the_other(upstre
 
 def copy_of_sample(tmp_path: Path) -> Path:
     folder = tmp_path / "data"
-    shutil.copytree(sample_folder(), folder)
+    shutil.copytree(find_sample_folder(), folder)
     return folder
 
 
@@ -136,10 +136,10 @@ def test_a_missing_file_and_bytes_that_are_no_text_are_one_line(tmp_path: Path) 
 
 def test_data_that_was_not_fetched_names_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
-    assert asb_folder() == tmp_path / "agentsys" / "asb"
+    assert find_asb_folder() == tmp_path / "agentsys" / "asb"
     with pytest.raises(ConfigError, match=r"benchmark\.data=fetched.*agentsys fetch asb"):
         ASB(data="fetched")
-    shutil.copytree(sample_folder(), asb_folder())
+    shutil.copytree(find_sample_folder(), find_asb_folder())
     assert len(ASB(data="fetched").suite_names()) == 4
 
 

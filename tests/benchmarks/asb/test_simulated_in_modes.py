@@ -14,7 +14,7 @@ from agentdojo.types import ChatMessage
 from small_runs import Silent
 
 from agentsys.base.config_catalog import load_config
-from agentsys.benchmarks.asb.asb_benchmark import ASB, VECTOR, ASBSuite, asb_roles
+from agentsys.benchmarks.asb.asb_benchmark import ASB, VECTOR, ASBSuite, make_asb_roles
 from agentsys.benchmarks.asb.asb_environment import ASBEnvironment, ToolUse
 from agentsys.benchmarks.asb.asb_plan import (
     CLOSING,
@@ -194,7 +194,7 @@ def test_drift_refuses_what_only_the_benchmarks_planner_planned(tmp_path: Path) 
 
 def test_an_unknown_simulated_planner_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"honestly.*Did you mean honest"):
-        asb_roles("honestly")
+        make_asb_roles("honestly")
 
 
 GARDEN = "garden_advisor_agent"

@@ -14,7 +14,7 @@ import pytest
 from hostile_server import Answer, hostile
 
 from agentsys.models.chat import ErrorKind, ModelError
-from agentsys.models.providers.bounded_http import ExchangeLimits, bounded_client
+from agentsys.models.providers.bounded_http import ExchangeLimits, make_bounded_client
 
 BIG = b"x" * 20_000_000
 """More than the system takes for a server that does not read."""
@@ -37,7 +37,7 @@ class Asking:
 
     def __init__(self, family: str, base_url: str, timeout_s: float = 30.0, key: str | None = None) -> None:
         limits = ExchangeLimits(timeout_s, 1_000_000, key)
-        self.http = bounded_client(import_module(family).Client, limits)
+        self.http = make_bounded_client(import_module(family).Client, limits)
         self._url = base_url + "/there"
 
     def ask(self, body: bytes = b"?") -> bytes:

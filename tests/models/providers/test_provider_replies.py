@@ -11,7 +11,7 @@ from agentdojo.functions_runtime import FunctionCall
 from providers_under_test import PROVIDERS, answering, model_at
 
 from agentsys.errors import ConfigError
-from agentsys.models.build_model import reply_identity
+from agentsys.models.build_model import pick_reply_identity
 from agentsys.models.chat import (
     ChatRequest,
     ErrorKind,
@@ -23,11 +23,11 @@ from agentsys.models.chat import (
     text_of,
     user,
 )
-from agentsys.models.providers.anthropic import anthropic_messages
-from agentsys.models.providers.google import GoogleModel, gemini_contents
+from agentsys.models.providers.anthropic import build_anthropic_messages
+from agentsys.models.providers.google import GoogleModel, build_gemini_contents
 from agentsys.models.providers.sdk_errors import (
     classify_error,
-    http_error,
+    make_http_error,
     parse_retry_after_s,
     translate_error,
 )
@@ -138,7 +138,7 @@ def test_anthropic_usage_counts_cached_input_and_thinking_goes_back_signed() -> 
     with answering(200, json.dumps(body).encode()) as server:
         reply = model_at("anthropic", server.base_url).complete(ASK)
     assert reply.usage == Usage(prompt=14, completion=3, cached=7, written=2)
-    assert anthropic_messages([reply.message])[0]["content"] == content
+    assert build_anthropic_messages([reply.message])[0]["content"] == content
 
 
 def test_google_thoughts_count_as_completion_and_signatures_go_back() -> None:
@@ -183,7 +183,7 @@ def test_google_results_of_one_turn_stand_in_one_content() -> None:
         {"role": "tool", "content": [], "tool_call": call, "tool_call_id": call.id, "error": None}
         for call in (first, second)
     ]
-    contents = gemini_contents([user("x"), assistant(None, [first, second]), *results], {})
+    contents = build_gemini_contents([user("x"), assistant(None, [first, second]), *results], {})
     assert [content["role"] for content in contents] == ["user", "model", "user"]
     assert contents[2]["parts"] == [
         {"functionResponse": {"name": name, "response": {"output": ""}}} for name in "ab"
@@ -304,7 +304,7 @@ THINKING: list[tuple[str, list[dict[str, Any]]]] = [
 
 
 def key_of(node: dict[str, Any]) -> str:
-    with RequestKeys(reply_identity(node)).take_key(BRIEF) as (key, _):
+    with RequestKeys(pick_reply_identity(node)).take_key(BRIEF) as (key, _):
         return key
 
 
@@ -392,20 +392,20 @@ def test_retry_after_is_read_in_all_its_forms(headers: dict[str, str] | None, se
 
 
 def test_messages_are_one_bounded_line() -> None:
-    found = http_error(400, {"error": {"message": "a\nb" + "x" * 5000}}, None, None)
+    found = make_http_error(400, {"error": {"message": "a\nb" + "x" * 5000}}, None, None)
     assert "\n" not in str(found)
     assert len(str(found)) < 400
 
 
 def test_a_message_is_fit_to_be_stored_and_names_no_password() -> None:
-    found = str(http_error(400, {"error": "\ud800 see http://me:secret@host/v1"}, None, None))
+    found = str(make_http_error(400, {"error": "\ud800 see http://me:secret@host/v1"}, None, None))
     assert found.encode()
     assert "http://***@host/v1" in found
 
 
 def test_fastapis_errors_keep_what_they_say() -> None:
     body = {"detail": [{"loc": ["body", "tools"], "msg": "Field required"}, 5]}
-    assert "['body', 'tools']: Field required" in str(http_error(422, body, None, None))
+    assert "['body', 'tools']: Field required" in str(make_http_error(422, body, None, None))
 
 
 def test_our_own_error_is_found_below_an_sdks() -> None:

@@ -24,7 +24,7 @@ from agentsys.models.chat import (
     text_of,
     user,
 )
-from agentsys.models.providers.openai import read_responses_reply, responses_items
+from agentsys.models.providers.openai import build_responses_items, read_responses_reply
 from agentsys.models.wrappers.reply_cache import CachingModel, ReplyStore, RequestKeys
 
 TOOLS = (ToolSpec("weather", "Tells.", WEATHER),)
@@ -121,7 +121,7 @@ def test_the_request_is_in_items_keeps_nothing_and_asks_for_the_reasoning() -> N
 
 
 def test_every_reasoning_item_goes_back_right_before_what_it_led_to() -> None:
-    items = responses_items([user("x"), PARALLEL, result_of(FIRST), result_of(SECOND)], "developer")
+    items = build_responses_items([user("x"), PARALLEL, result_of(FIRST), result_of(SECOND)], "developer")
     assert kinds(items) == ["user", "rs_1", "assistant", "rs_2", "call_1", "call_2", "call_1", "call_2"]
     assert items[1] == reasoning(1)
     assert items[2] == {"role": "assistant", "content": "I look.", "phase": "commentary"}
@@ -131,12 +131,12 @@ def test_every_reasoning_item_goes_back_right_before_what_it_led_to() -> None:
 
 def test_reasoning_goes_with_the_call_that_a_defense_takes_away() -> None:
     without_first: Any = {**PARALLEL, "tool_calls": [SECOND]}
-    assert kinds(responses_items([without_first], "system")) == ["rs_1", "assistant", "call_2"]
+    assert kinds(build_responses_items([without_first], "system")) == ["rs_1", "assistant", "call_2"]
     without_calls: Any = {**PARALLEL, "tool_calls": None}
-    assert kinds(responses_items([without_calls], "system")) == ["rs_1", "assistant"]
+    assert kinds(build_responses_items([without_calls], "system")) == ["rs_1", "assistant"]
     thoughts = [block for block in PARALLEL["content"] or () if block["type"] != "text"]
     without_text: Any = {"role": "assistant", "content": thoughts, "tool_calls": None}
-    assert responses_items([without_text], "system") == []
+    assert build_responses_items([without_text], "system") == []
 
 
 def test_thoughts_are_no_part_of_the_answer_and_their_summary_is_kept() -> None:

@@ -115,7 +115,7 @@ HISTORIES = st.lists(
 @given(HISTORIES)
 def test_no_reasoning_item_is_an_orphan(plan: list[tuple[str, str]]) -> None:
     turns = [responses_turn(number, text) for number, (_, text) in enumerate(plan)]
-    items = openai.responses_items(rewritten(turns, [way for way, _ in plan]), "system")
+    items = openai.build_responses_items(rewritten(turns, [way for way, _ in plan]), "system")
     originals = [
         item for number, (_, text) in enumerate(plan) for item in _led_to(responses_turn(number, text))
     ]
@@ -129,7 +129,7 @@ def test_no_reasoning_item_is_an_orphan(plan: list[tuple[str, str]]) -> None:
 
 def _led_to(turn: Any) -> list[tuple[str, str]]:
     """(reasoning item, what stood right behind it) as the reply was."""
-    items = openai.responses_items([turn], "system")
+    items = openai.build_responses_items([turn], "system")
     names = [str(item.get("id") or item.get("call_id") or item.get("role")) for item in items]
     return [(name, after) for name, after in itertools.pairwise(names) if name.startswith("rs_")]
 
@@ -141,7 +141,7 @@ def test_no_thinking_block_is_an_orphan_and_unsigned_calls_are_asked_without_thi
 ) -> None:
     turns = [anthropic_turn(number, text) for number, (_, text) in enumerate(plan)]
     messages = rewritten(turns, [way for way, _ in plan])
-    wired = anthropic.anthropic_messages(messages)
+    wired = anthropic.build_anthropic_messages(messages)
     spoken = [turn["content"] for turn in wired if turn["role"] == "assistant"]
     for content in spoken:
         assert content[-1]["type"] in ("text", "tool_use")
@@ -165,13 +165,13 @@ def test_the_first_call_of_every_turn_has_a_thought_signature_or_googles_stand_i
     known: dict[str, str] = {}
     turns = [google_turn(number, text, known) for number, (_, text) in enumerate(plan)]
     messages = rewritten(turns, [way for way, _ in plan])
-    for content in google.gemini_contents(messages, known, demands_signatures=True):
+    for content in google.build_gemini_contents(messages, known, demands_signatures=True):
         calls = [part for part in content["parts"] if "functionCall" in part]
         for part in calls[:1]:
             own = known.get(part["functionCall"].get("id", ""))
             assert part["thoughtSignature"] == (own or google.UNSIGNED_CALL)
         assert google.UNSIGNED_CALL not in [part.get("thoughtSignature") for part in calls[1:]]
-    unsigned = google.gemini_contents(messages, known)
+    unsigned = google.build_gemini_contents(messages, known)
     assert google.UNSIGNED_CALL not in json.dumps(unsigned)
 
 
@@ -180,7 +180,7 @@ def test_the_first_call_of_every_turn_has_a_thought_signature_or_googles_stand_i
 def test_calls_never_go_back_without_the_field_for_thoughts(plan: list[tuple[str, str]]) -> None:
     turns = [deepseek_turn(number, text) for number, (_, text) in enumerate(plan)]
     messages = rewritten(turns, [way for way, _ in plan])
-    for message in openai_wire.openai_messages(messages, "system", "reasoning_content"):
+    for message in openai_wire.build_openai_messages(messages, "system", "reasoning_content"):
         assert ("reasoning_content" in message) == ("tool_calls" in message)
 
 
@@ -193,14 +193,14 @@ def test_thoughts_of_one_vendor_are_never_sent_to_another() -> None:
         "chat": opaque[:4],
     }
     sent = {
-        "responses": openai.responses_items(messages, "system"),
-        "anthropic": anthropic.anthropic_messages(messages),
-        "chat": openai_wire.openai_messages(messages, "system", "reasoning_content"),
+        "responses": openai.build_responses_items(messages, "system"),
+        "anthropic": anthropic.build_anthropic_messages(messages),
+        "chat": openai_wire.build_openai_messages(messages, "system", "reasoning_content"),
     }
     for vendor, marks in others.items():
         text = json.dumps(sent[vendor])
         assert not [mark for mark in marks if mark in text], vendor
-    assert not [mark for mark in opaque if mark in json.dumps(google.gemini_contents(messages, {}))]
+    assert not [mark for mark in opaque if mark in json.dumps(google.build_gemini_contents(messages, {}))]
 
 
 @pytest.fixture
