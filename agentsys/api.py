@@ -414,10 +414,10 @@ def report(
 def _read_source(source: Source) -> LoadedCases:
     import pandas as pd
 
-    from agentsys.records.case_reader import LoadedCases, case_rows, read_cases
+    from agentsys.records.case_reader import LoadedCases, list_case_rows, read_cases
 
     if isinstance(source, pd.DataFrame):
-        return LoadedCases(tuple(case_rows(source)))
+        return LoadedCases(tuple(list_case_rows(source)))
     several = [source] if isinstance(source, str | os.PathLike) else list(source)
     return read_cases([Path(path) for path in several])
 

@@ -36,7 +36,7 @@ from agentsys.bundles.bundle_archive import (
 )
 from agentsys.errors import ConfigError
 from agentsys.models.wrappers.reply_cache import CacheMode
-from agentsys.records.case import ATTEMPTS, Case, safe_name
+from agentsys.records.case import ATTEMPTS, Case, make_safe_name
 from agentsys.records.runs_source import RECORDS
 from agentsys.records.schema import OWN_KEY
 from agentsys.runs.cell import Cell, CellBuilder
@@ -195,7 +195,7 @@ def _take_file(cell: PortableCell, option: str, folder: Path, digest: str | None
         raise ConfigError(f"{option} names a file in a way that no bundle can follow: {value!r}.")
     path = (folder / Path(value).expanduser()).absolute()
     now = _digest_unchanged(f"{option} {path}", path, digest)
-    top = f"{FILES}/{safe_name(option)}-{now[:8]}/{safe_name(path.name)}"
+    top = f"{FILES}/{make_safe_name(option)}-{now[:8]}/{make_safe_name(path.name)}"
     node[last] = f"{MEMBER_PREFIX}{top}"
     if path.is_file():
         cell.members[top] = path

@@ -23,7 +23,7 @@ from agentsys.contracts import NotInjectable, Suite, UserTask
 from agentsys.errors import ConfigError
 from agentsys.models.chat import Usage
 from agentsys.models.trace import ModelCall, Span
-from agentsys.records.case import safe_name
+from agentsys.records.case import make_safe_name
 from agentsys.records.schema import AttemptFacts, CaseRecord, StoredSpan
 from agentsys.runs.claims import Claims
 from agentsys.runs.plan import Job, stale_message
@@ -90,7 +90,7 @@ def attempt_folders(job: Job) -> list[str]:
     Raises:
         NotInjectable: If there is nothing that it could be made on.
     """
-    keys = [home.case.attempt_key(1) for home in find_search_cases(job)]
+    keys = [home.case.make_attempt_key(1) for home in find_search_cases(job)]
     return list(dict.fromkeys(str(PurePosixPath(key).parent) for key in keys))
 
 
@@ -138,7 +138,7 @@ def load_attempt(store: Store, job: Job, number: int) -> StoredAttempt | None:
     None if nothing is, or nothing of this configuration.
     """
     try:
-        fields = orjson.loads((store.root / job.case.attempt_key(number)).read_bytes())
+        fields = orjson.loads((store.root / job.case.make_attempt_key(number)).read_bytes())
         record = CaseRecord.model_validate(fields.pop("agentsys"))
     except (OSError, orjson.JSONDecodeError, ValidationError, KeyError, AttributeError, TypeError):
         return None
@@ -217,7 +217,7 @@ def _list_attempt_files(job: Job, store: Store) -> list[Path]:
 
 def artefact_path(store: Store, job: Job) -> Path:
     """Path of the artefact of a case's agent and attack."""
-    return store.own / "searches" / job.case.pipeline / f"{safe_name(job.case.attack)}.json"
+    return store.own / "searches" / job.case.pipeline / f"{make_safe_name(job.case.attack)}.json"
 
 
 def add_to_artefact(store: Store, claims: Claims, job: Job, entries: Sequence[ArtefactEntry]) -> None:

@@ -131,7 +131,9 @@ class Store:
         """
         self.check_there()
         attempt = record.attempt
-        path = self.root / (record.case.key if attempt is None else record.case.attempt_key(attempt.number))
+        path = self.root / (
+            record.case.key if attempt is None else record.case.make_attempt_key(attempt.number)
+        )
         block = dict(record)
         block["spans"] = block.pop("spans")  # the longest part last, for people who look into the file
         data = to_json_bytes({**agentdojo, "agentsys": block}, indent=True)

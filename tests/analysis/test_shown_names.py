@@ -88,9 +88,9 @@ def test_whole_names_are_replaced_and_no_other_words() -> None:
 
 def test_a_simulated_model_keeps_its_mark() -> None:
     shown = DisplayNames(models={"gpt-4o": "GPT-4o", "simulated": "Agent"})
-    assert shown.model_name("gpt-4o (simulated)") == "GPT-4o (simulated)"
-    assert shown.model_name("simulated") == "Agent (simulated)"
-    assert shown.model_name("gpt-4o") == "GPT-4o"
+    assert shown.name_model("gpt-4o (simulated)") == "GPT-4o (simulated)"
+    assert shown.name_model("simulated") == "Agent (simulated)"
+    assert shown.name_model("gpt-4o") == "GPT-4o"
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,7 @@ class Telling(Silent):
         os.write(self.log, f"{record.case.key}\n".encode())
 
     def attempted(self, record: Any) -> None:
-        os.write(self.log, f"{record.case.attempt_key(record.attempt.number)}\n".encode())
+        os.write(self.log, f"{record.case.make_attempt_key(record.attempt.number)}\n".encode())
 
     def joined(self, processes: Any) -> None:
         os.write(self.log, b"joined\n")

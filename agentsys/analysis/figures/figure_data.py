@@ -146,7 +146,7 @@ class Selection:
         if not self.lines:
             return [f"No runs for this figure.{hollow}"]
         versions = plain(", ".join(dict.fromkeys(line.version for line in self.lines)))
-        lines = [f"Filled: {plain(self.shown.model_name(self.model))}, benchmark version {versions}.{hollow}"]
+        lines = [f"Filled: {plain(self.shown.name_model(self.model))}, benchmark version {versions}.{hollow}"]
         if is_simulated_name(self.model):
             lines.insert(0, "SIMULATED: filled marks come from a scripted agent, not from a language model.")
         if any(line.is_mixed for line in self.lines):
@@ -160,7 +160,7 @@ class Selection:
 
     def name_series(self, said: str, names: Iterable[str]) -> list[str]:
         """Write a note about some series; none where there are none."""
-        listed = ", ".join(map(self.shown.series_name, names))
+        listed = ", ".join(map(self.shown.name_figure_series, names))
         return [f"{said}: {plain(listed)}."] if listed else []
 
     @property
@@ -169,6 +169,6 @@ class Selection:
         others = plain(", ".join(map(self.shown.model_name, self.others)))
         told = {name: shorten_verdict(*self._verdicts[line]) for name, line in self.series}
         return [
-            *(f"{plain(self.shown.series_name(name))}: {why}." for name, why in told.items() if why),
+            *(f"{plain(self.shown.name_figure_series(name))}: {why}." for name, why in told.items() if why),
             *([f"Also in the runs: {others} (choose with --model)."] if others else []),
         ]

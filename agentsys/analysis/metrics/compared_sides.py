@@ -16,7 +16,7 @@ from agentsys.errors import ConfigError
 from agentsys.records.case_reader import LoadedCases
 from agentsys.records.case_row import IDENTITY, NO_ATTACK, CaseRow
 from agentsys.records.published_facts import NO_DEFENSE
-from agentsys.records.resolve_runs import shortest_distinct_ends
+from agentsys.records.resolve_runs import find_shortest_distinct_ends
 from agentsys.records.runs_source import open_runs
 
 
@@ -216,5 +216,5 @@ def run_names(folders: Sequence[Path]) -> dict[Path, str]:
                 raise ConfigError(
                     f"'{folder}' lies in '{other}': runs to compare are in folders of their own."
                 )
-    ends = shortest_distinct_ends([str(path) for path in whole.values()])
+    ends = find_shortest_distinct_ends([str(path) for path in whole.values()])
     return {folder: ends[str(path)] for folder, path in whole.items()}

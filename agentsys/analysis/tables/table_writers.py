@@ -72,8 +72,8 @@ class Output:
 
 def with_shown_names(output: Output, shown: DisplayNames) -> Output:
     """Put a result's tables under the names shown; its records, for other programs, keep the stored ones."""
-    names = {name: shown.defense_name(name) for name in shown.defenses}
-    names |= {name: shown.model_name(name) for name in shown.models}
+    names = {name: shown.name_defense(name) for name in shown.defenses}
+    names |= {name: shown.name_model(name) for name in shown.models}
     if not names:
         return output
     return replace(output, document=rename_in_document(output.document, names))

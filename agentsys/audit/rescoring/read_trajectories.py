@@ -34,7 +34,7 @@ from agentsys.models.trace import REFUSED_SPAN, Tracer
 from agentsys.records.agentdojo_format import (
     AgentDojoRecord,
     DriftRecord,
-    benchmark_of,
+    find_benchmark_of_suite,
     parse_agentdojo_record,
     parse_drift_record,
 )
@@ -220,7 +220,7 @@ def read_agentdojo_trajectory(stored: Mapping[str, Any], source: str) -> Traject
         Unusable: If its messages or injections cannot be used.
     """
     record = parse_agentdojo_record(stored)
-    last_assistant = takes_last_assistant(benchmark_of(record.suite_name))
+    last_assistant = takes_last_assistant(find_benchmark_of_suite(record.suite_name))
     parsed = parse_messages(record.messages, record.error, last_assistant=last_assistant)
     texts = {vector: text for vector, text in record.injections.items() if isinstance(text, str)}
     if len(texts) < len(record.injections):
@@ -236,7 +236,7 @@ def read_drift_trajectory(stored: Mapping[str, Any], source: str) -> Trajectory:
         Unusable: If its messages cannot be used.
     """
     record = parse_drift_record(stored)
-    last_assistant = takes_last_assistant(benchmark_of(record.suite_name))
+    last_assistant = takes_last_assistant(find_benchmark_of_suite(record.suite_name))
     parsed = parse_messages(record.messages, None, last_assistant=last_assistant)
     return _build_trajectory("drift", record, parsed, source, None if record.injection_task_id else {}, None)
 
@@ -254,7 +254,7 @@ def _build_trajectory(
     return Trajectory(
         source=source,
         form=form,
-        benchmark=benchmark_of(record.suite_name),
+        benchmark=find_benchmark_of_suite(record.suite_name),
         version=record.benchmark_version,
         pipeline=record.pipeline_name,
         suite=record.suite_name,

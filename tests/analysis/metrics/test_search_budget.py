@@ -71,7 +71,7 @@ def store_search(
                 carried_out=tried_on * (number == found_at),
             ),
         )
-        path = logdir / case.attempt_key(number)
+        path = logdir / case.make_attempt_key(number)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps({"agentsys": block.model_dump(mode="json")}))
     if final and not error:
@@ -85,7 +85,7 @@ def store_search(
             fault=fault,
         )
         store_own(logdir, case, simulated=True, security=found_at is not None, search=facts)
-    return (logdir / case.attempt_key(1)).parent
+    return (logdir / case.make_attempt_key(1)).parent
 
 
 def tasks(logdir: Path, suite: str, *found: int | None, **more: Any) -> None:
