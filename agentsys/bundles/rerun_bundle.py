@@ -47,7 +47,7 @@ from agentsys.runs.plan import Job, list_differences
 from agentsys.runs.references import add_contents
 from agentsys.runs.run_totals import Listener
 from agentsys.runs.settings import Settings, validate_settings
-from agentsys.runs.source_files import content_digest
+from agentsys.runs.source_files import compute_content_digest
 from agentsys.runs.store import OWN_FOLDER, Recipe, Store, hash_package_files
 
 CONFIG_GROUPS = ("model", "defense", "attack", "benchmark")
@@ -206,7 +206,7 @@ def _take_file(cell: PortableCell, option: str, folder: Path, digest: str | None
 
 def _digest_unchanged(name: str, path: Path, then: str | None) -> str:
     try:
-        now = content_digest(path)
+        now = compute_content_digest(path)
     except OSError as error:
         raise ConfigError(f"{name} cannot be read: {error.strerror}. {_AGAIN_HINT}") from None
     if then is not None and now != then:

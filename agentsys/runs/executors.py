@@ -139,7 +139,7 @@ class _ThreadRun:
         # Cases are handed over as places become free, so that stopping early is quick and loses nothing.
         self.tally.retry_postponed()
         while len(self.running) < workers:
-            job = self.tally.next_job(self.running.values())
+            job = self.tally.pick_next_job(self.running.values())
             if job is None:
                 return
             key = job.case.key
@@ -149,7 +149,7 @@ class _ThreadRun:
                 self.tally.stop(str(error), len(self.running))
                 return
             # Looked at under the claim: nobody stores it from here on.
-            if self.store.changed_since_planned(job.case):
+            if self.store.has_changed_since_planned(job.case):
                 self.claims.release(key)
                 self.tally.count_stored_elsewhere()
                 continue
@@ -324,7 +324,7 @@ class _NodeWatch:
     def _book_stored(self) -> None:
         store = self._store
         for place, job in enumerate(self._jobs):
-            if self._stored[place] or not store.changed_since_planned(job.case):
+            if self._stored[place] or not store.has_changed_since_planned(job.case):
                 continue
             if (found := store.load_record(job.case)) is not None:
                 self._stored[place] = True

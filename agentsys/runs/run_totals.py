@@ -175,7 +175,7 @@ class RunTally:
         """Whether there is anything that this run still wants to see begun."""
         return not self.is_stopped and (bool(self._others) or self._peek_next() is not None)
 
-    def next_job(self, running: Collection[Job]) -> Job | None:
+    def pick_next_job(self, running: Collection[Job]) -> Job | None:
         """The next case to begin beside the running ones; None: none fits now.
 
         Cases of cells that were given up are passed over.
@@ -221,7 +221,7 @@ class RunTally:
         self.finished += 1
         self.errors += end.record.status == "error"
         if end.record.traceback and len(self._tracebacks) < _MAX_TRACEBACKS:
-            self._tracebacks.setdefault(_bug_location(end.record), end.record.traceback)
+            self._tracebacks.setdefault(_locate_bug(end.record), end.record.traceback)
         self.no_text += end.record.error_kind in ATTACKER_FAULTS
         self.listener.finished(end.record)
         if end.fatal is not None:
@@ -281,16 +281,16 @@ class RunTally:
             return True
         if not self._spent:
             return not running and self._meter.has_room()
-        dearest = [self._highest_cost(one) for one in (*running, job)]
+        dearest = [self._find_highest_cost(one) for one in (*running, job)]
         return self._meter.has_room(sum(usd for usd, _ in dearest), sum(tokens for _, tokens in dearest))
 
-    def _highest_cost(self, job: Job) -> tuple[float, float]:
+    def _find_highest_cost(self, job: Job) -> tuple[float, float]:
         """The most that a case like it cost; not the mean, as the cheapest of those under way end first."""
         known = self._spent.get(id(job.cell)) or [one for some in self._spent.values() for one in some]
         return max(usd for usd, _ in known), max(tokens for _, tokens in known)
 
 
-def _bug_location(record: CaseRecord) -> tuple[str | None, str]:
+def _locate_bug(record: CaseRecord) -> tuple[str | None, str]:
     """What tells one bug from another: the error kind, and the line of code that raised."""
     lines = [line for line in (record.traceback or "").splitlines() if line.lstrip().startswith("File ")]
     return record.error_kind, lines[-1] if lines else ""

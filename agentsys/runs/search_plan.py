@@ -26,7 +26,7 @@ from agentsys.models.trace import ModelCall, Span
 from agentsys.records.case import make_safe_name
 from agentsys.records.schema import AttemptFacts, CaseRecord, StoredSpan
 from agentsys.runs.claims import Claims
-from agentsys.runs.plan import Job, stale_message
+from agentsys.runs.plan import Job, write_stale_message
 from agentsys.runs.store import Store
 
 
@@ -50,14 +50,14 @@ def find_first_of_searches(jobs: Iterable[Job]) -> list[Job]:
     return list(first.values())
 
 
-def searched_attack(job: Job) -> SearchedAttack:
+def get_searched_attack(job: Job) -> SearchedAttack:
     """The attack of a case that needs a search."""
     return cast(SearchedAttack, job.cell.attack)
 
 
 def search_key(job: Job) -> SearchKey:
     """The search of a case that needs one."""
-    case, mode = job.case, searched_attack(job).mode
+    case, mode = job.case, get_searched_attack(job).mode
     own = None if mode == TRANSFER else case.user_task_id
     return SearchKey(case.pipeline, case.attack, case.suite, str(case.injection_task_id), own)
 
@@ -71,7 +71,7 @@ def find_search_cases(job: Job) -> list[Job]:
     Raises:
         NotInjectable: If there is none.
     """
-    attack, case = searched_attack(job), job.case
+    attack, case = get_searched_attack(job), job.case
     if attack.mode != TRANSFER:
         return [job]
     suite = job.cell.benchmark.suite(case.suite)
@@ -84,7 +84,7 @@ def find_search_cases(job: Job) -> list[Job]:
     return [replace(job, case=case.model_copy(update={"user_task_id": home})) for home in homes]
 
 
-def attempt_folders(job: Job) -> list[str]:
+def list_attempt_folders(job: Job) -> list[str]:
     """The folders, under the log folder, that the attempts of a case's search lie in.
 
     Raises:
@@ -194,14 +194,14 @@ def check_searches(jobs: Iterable[Job], store: Store) -> None:
     """
     for job in find_first_of_searches(jobs):
         for path in _list_attempt_files(job, store):
-            stored = store.file_status(path)
+            stored = store.read_file_status(path)
             if stored.status == "ok" and stored.config_hash != job.cell.config_hash:
-                raise ConfigError(stale_message(job, stored.config_hash, store))
+                raise ConfigError(write_stale_message(job, stored.config_hash, store))
 
 
 def _count_queries_left(job: Job, store: Store) -> int:
     try:
-        queries = searched_attack(job).budget * len(find_search_cases(job))
+        queries = get_searched_attack(job).budget * len(find_search_cases(job))
     except NotInjectable:
         return 0
     return max(queries - len(_list_attempt_files(job, store)), 0)
@@ -209,13 +209,13 @@ def _count_queries_left(job: Job, store: Store) -> int:
 
 def _list_attempt_files(job: Job, store: Store) -> list[Path]:
     try:
-        folders = attempt_folders(job)
+        folders = list_attempt_folders(job)
     except NotInjectable:
         return []
     return [path for folder in folders for path in sorted((store.root / folder).glob("*.json"))]
 
 
-def artefact_path(store: Store, job: Job) -> Path:
+def make_artefact_path(store: Store, job: Job) -> Path:
     """Path of the artefact of a case's agent and attack."""
     return store.own / "searches" / job.case.pipeline / f"{make_safe_name(job.case.attack)}.json"
 
@@ -228,14 +228,14 @@ def add_to_artefact(store: Store, claims: Claims, job: Job, entries: Sequence[Ar
     Raises:
         StoreError: If it cannot be written.
     """
-    path = artefact_path(store, job)
+    path = make_artefact_path(store, job)
     with claims.hold(f"artefact {path.relative_to(store.root)}"):
         case, before = job.case, None
         with suppress(ConfigError):  # what cannot be read is written anew from the stored attempts
             before = read_artefact(path) if path.exists() else None
         before = before or Artefact(
             attack=case.attack,
-            mode=searched_attack(job).mode,
+            mode=get_searched_attack(job).mode,
             benchmark=case.benchmark,
             version=case.version,
             model=case.model,
@@ -248,4 +248,4 @@ def add_to_artefact(store: Store, claims: Claims, job: Job, entries: Sequence[Ar
         try:
             write_atomically(path, now.as_json())
         except OSError as error:
-            raise store.unwritable(path, error) from None
+            raise store.make_write_error(path, error) from None

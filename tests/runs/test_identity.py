@@ -185,7 +185,7 @@ def test_another_version_of_the_package_is_another_configuration(
 ) -> None:
     planned(user).execute(Silent())
     monkeypatch.setattr(
-        "agentsys.runs.settings.code_versions", lambda: {"agentsys": "99.0", "agentdojo": "0.1.35"}
+        "agentsys.runs.settings.read_code_versions", lambda: {"agentsys": "99.0", "agentdojo": "0.1.35"}
     )
     assert f"version of agentsys ({agentsys.__version__} there, 99.0 now)" in refusal(user)
 
