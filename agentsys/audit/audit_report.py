@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from agentsys.analysis.tables.table_document import Document, Grid, cells
-from agentsys.analysis.tables.table_writers import Output, grid_records
+from agentsys.analysis.tables.table_document import Document, Grid, make_cells
+from agentsys.analysis.tables.table_writers import Output, make_grid_records
 from agentsys.audit.static.static_audit import StaticAudit, build_static_data
 from agentsys.audit.static.static_document import (
     AuditSection,
@@ -182,7 +182,7 @@ def _build_grid(
     wrapped: int = 0,
 ) -> Grid:
     """A grid whose first `wrapped` columns hold names as long as whoever wrote the files made them."""
-    lines = [cells(*map(str, row)) for row in rows]
+    lines = [make_cells(*map(str, row)) for row in rows]
     return Grid(caption, header, lines, names, wraps=frozenset(range(wrapped)))
 
 
@@ -224,4 +224,4 @@ def build_audit_output(report: AuditReport) -> Output:
         data["runs"] = report.trace.to_json()
     title = f"Audit of {name_benchmark(report.static)}"
     document = Document(sections, notes=(), title=title, quotable=data["sentences"])
-    return Output(title, document, grid_records(document), data)
+    return Output(title, document, make_grid_records(document), data)

@@ -12,7 +12,7 @@ from functools import lru_cache
 from operator import itemgetter
 from typing import Any, NamedTuple
 
-from agentsys.analysis.metrics.task_tags import limits_of
+from agentsys.analysis.metrics.task_tags import load_limits_of
 from agentsys.analysis.statistics.rate_estimates import OVERALL
 from agentsys.audit.rescoring.recorded_trajectory import Trajectory, label_denies_service
 from agentsys.base.grouping import Rows, count_rows
@@ -74,7 +74,7 @@ def _squeeze_lines(texts: tuple[str, ...]) -> frozenset[str]:
 
 def read_attacked_trace(trajectory: Trajectory) -> Trace:
     """Take from an attacked record what is kept of it; `success` and `solved` are the file's, errored or not."""
-    limits = limits_of(trajectory.benchmark, trajectory.version or UNRECORDED)
+    limits = load_limits_of(trajectory.benchmark, trajectory.version or UNRECORDED)
     destroyed = {} if limits is None else limits.destroyed_by_injection
     return build_trace(
         trajectory,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from agentsys.analysis.tables.table_document import Grid, cells
+from agentsys.analysis.tables.table_document import Grid, make_cells
 from agentsys.analysis.tables.write_terminal import GridTables
 from agentsys.base.config_catalog import load_config
 from agentsys.cli.cli_output import print_to_console
@@ -33,7 +33,7 @@ def show_estimate(session: Session, config_dirs: Sequence[Path], console: Consol
         estimates = estimate_costs(session.plan.open_jobs, _load_role_cards(session, config_dirs))
     needs = {job.labels: job.cell.lacks[0].needs for job in session.plan.open_jobs if job.cell.lacks}
     rows = [
-        cells(*key, str(count), *_estimate_columns(estimates[key], needs.get(key)))
+        make_cells(*key, str(count), *_estimate_columns(estimates[key], needs.get(key)))
         for key, count in counts.items()
     ]
     header = ("model", "defense", "attack", "cases", "tokens (estimated)", "cost (estimated)")

@@ -202,8 +202,8 @@ _REPLAY_HINT = (
 
 def _print_results(session: Session, console: Console, seconds: float) -> str:
     """Show what the run's folders hold; what that took is handed back, to be said last."""
-    from agentsys.analysis.tables.results_screen import screen_of_reading, spent_line
-    from agentsys.analysis.tables.write_terminal import terminal_document
+    from agentsys.analysis.tables.results_screen import make_screen_of_reading, write_spent_line
+    from agentsys.analysis.tables.write_terminal import arrange_for_terminal
     from agentsys.records.case_reader import WORTH_AN_INDEX, read_cases
     from agentsys.records.case_row import shorten_names
     from agentsys.records.stored_plan import find_unfinished
@@ -218,8 +218,8 @@ def _print_results(session: Session, console: Console, seconds: float) -> str:
     else:
         read = replace(read_cases(folders), unfinished=find_unfinished(session.folders))
     reading = replace(read, cases=shorten_names(read.cases))
-    console.print(terminal_document(screen_of_reading(reading, console.width)), crop=False)
-    return spent_line(reading.cases, seconds)
+    console.print(arrange_for_terminal(make_screen_of_reading(reading, console.width)), crop=False)
+    return write_spent_line(reading.cases, seconds)
 
 
 def _print_conclusion(session: Session, outcome: RunOutcome, console: Console) -> None:

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from agentsys.analysis.metrics.rates import Number, number_of
-from agentsys.analysis.statistics.outcome_grid import Resampler, Side, tally_outcomes
-from agentsys.analysis.statistics.rate_estimates import pooled_rate
+from agentsys.analysis.statistics.outcome_grid import Resampler, Side, count_outcomes
+from agentsys.analysis.statistics.rate_estimates import estimate_pooled_rate
 from agentsys.base.grouping import group_by
 from agentsys.guards.guard_process import GuardProcess, GuardVerdict
 from agentsys.guards.guard_spec import GuardIdentity, GuardSpec, identify_guard
@@ -154,11 +154,11 @@ def rate_outcomes(outcomes: Sequence[CountedCase]) -> Number:
     """The share of cases that were hit, with a two-way interval, in percent."""
     counted = [one for one in outcomes if one[3] is not None]
     tallies = [
-        tally_outcomes(suite, [(user, injection, False, bool(hit)) for _, user, injection, hit in of])
+        count_outcomes(suite, [(user, injection, False, bool(hit)) for _, user, injection, hit in of])
         for suite, of in sorted(group_by(counted, lambda one: one[0]).items())
     ]
     errors = len(outcomes) - len(counted)
-    return number_of(pooled_rate(tallies, Side.INJECTED, _RESAMPLER))._replace(errors=errors)
+    return number_of(estimate_pooled_rate(tallies, Side.INJECTED, _RESAMPLER))._replace(errors=errors)
 
 
 def share_of(hits: Sequence[bool | None]) -> Number:

@@ -40,7 +40,7 @@ from inspect_ai.model import (
 from inspect_ai.scorer import Score
 from inspect_ai.tool import ToolCall, ToolCallError
 
-from agentsys.analysis.html_report.case_views import as_text, mapping, name, number, objects
+from agentsys.analysis.html_report.case_views import as_text, name, number, take_mapping, take_objects
 from agentsys.records.schema import RoleUsage
 
 
@@ -80,12 +80,12 @@ def sum_usage(used: Iterable[ModelUsage]) -> ModelUsage:
 
 def convert_messages(stored: object) -> list[ChatMessage]:
     """The messages of one context, in order; whatever is no message is passed over."""
-    return [_convert_message(message, number) for number, message in enumerate(objects(stored))]
+    return [_convert_message(message, number) for number, message in enumerate(take_objects(stored))]
 
 
 def convert_arguments(value: object) -> dict[str, Any]:
     """A call's arguments as JSON values."""
-    plain = json.loads(json.dumps(mapping(value), default=str))
+    plain = json.loads(json.dumps(take_mapping(value), default=str))
     return {str(key): item for key, item in plain.items()}
 
 
@@ -101,7 +101,7 @@ def _convert_message(message: Mapping[str, Any], number: int) -> ChatMessage:
     if role == "assistant":
         calls = [
             _convert_call(call, f"{number}-{place}")
-            for place, call in enumerate(objects(message.get("tool_calls")))
+            for place, call in enumerate(take_objects(message.get("tool_calls")))
         ]
         return ChatMessageAssistant(content=text, tool_calls=calls or None)
     if role == "tool":
@@ -109,7 +109,7 @@ def _convert_message(message: Mapping[str, Any], number: int) -> ChatMessage:
         return ChatMessageTool(
             content=text,
             tool_call_id=name(message.get("tool_call_id")) or None,
-            function=name(mapping(message.get("tool_call")).get("function")) or None,
+            function=name(take_mapping(message.get("tool_call")).get("function")) or None,
             error=None if error is None else build_tool_error(error),
         )
     return ChatMessageUser(content=text)
@@ -193,7 +193,7 @@ class CaseEvents:
 
     def _add_span(self, span: Mapping[str, Any]) -> None:
         """A span of any kind."""
-        kind, decision = name(span.get("kind"), "span"), mapping(span.get("decision"))
+        kind, decision = name(span.get("kind"), "span"), take_mapping(span.get("decision"))
         inner = self._children.get(span.get("id"), [])
         if kind in (_RAN, _REFUSED):
             self._add_lone_tool(span)
@@ -214,7 +214,7 @@ class CaseEvents:
     def _add_turns(self, span: Mapping[str, Any]) -> None:
         """An agent's replies in order, each followed by what its tool calls set going."""
         context = convert_messages(span.get("messages"))
-        calls = deque(objects(span.get("calls")))
+        calls = deque(take_objects(span.get("calls")))
         inner = deque(self._children.get(span.get("id"), ()))
         acting = _ACTING_ROLES | {span.get("kind")}
         if not any(call.get("role") in acting for call in calls):
@@ -274,7 +274,7 @@ class CaseEvents:
         error = result.error if result is not None else None
         stopped = next((span for span in about if _is_denial(span)), None)
         if ran is None and stopped is not None:
-            cause = mapping(stopped.get("decision")).get("cause") or "denied by the defense"
+            cause = take_mapping(stopped.get("decision")).get("cause") or "denied by the defense"
             error = ToolCallError("approval", as_text(cause))
         before = [span for span in about if span.get("kind") in _GATE_KINDS]
         after = [span for span in about if span.get("kind") not in (_RAN, _REFUSED, *_GATE_KINDS)]
@@ -298,7 +298,7 @@ class CaseEvents:
 
     def _add_lone_tool(self, span: Mapping[str, Any]) -> None:
         """A tool call that stands in no stored message: a program's, or of an agent whose context is lost."""
-        decision = mapping(span.get("decision"))
+        decision = take_mapping(span.get("decision"))
         error, function = decision.get("error"), name(span.get("name"), "unknown tool")
         failure = None if error is None else build_tool_error(error)
         if span.get("kind") == _REFUSED:
@@ -315,8 +315,8 @@ class CaseEvents:
 
     def _add_verdict(self, span: Mapping[str, Any]) -> None:
         """A verdict, in the lane of the agent that was judged."""
-        decision = mapping(span.get("decision"))
-        call = mapping(decision.get("call"))
+        decision = take_mapping(span.get("decision"))
+        call = take_mapping(decision.get("call"))
         function = name(call.get("tool")) or name(span.get("name"), "unknown tool")
         args = convert_arguments(call.get("args") or decision.get("args"))
         self._append_event(
@@ -376,7 +376,7 @@ def _take_spans(inner: deque[Mapping[str, Any]], function: str) -> list[Mapping[
 
 def _is_denial(span: Mapping[str, Any]) -> bool:
     return span.get("kind") == _REFUSED or (
-        span.get("kind") == "validator" and mapping(span.get("decision")).get("allow") is False
+        span.get("kind") == "validator" and take_mapping(span.get("decision")).get("allow") is False
     )
 
 

@@ -36,7 +36,13 @@ from inspect_ai.scorer import Score
 
 import agentsys
 from agentsys.analysis.html_report.case_list import find_config
-from agentsys.analysis.html_report.case_views import as_text, mapping, name, read_own_block, read_stored_json
+from agentsys.analysis.html_report.case_views import (
+    as_text,
+    name,
+    read_own_block,
+    read_stored_json,
+    take_mapping,
+)
 from agentsys.analysis.metrics.rates import MeasuredCell
 from agentsys.base.grouping import group_by
 from agentsys.errors import ConfigError
@@ -118,7 +124,7 @@ def _sum_usage_by_role(case: CaseRow, block: StoredBlock | None) -> dict[str, Mo
 
 
 def _build_metadata(case: CaseRow, stored: Mapping[str, Any], block: StoredBlock | None) -> dict[str, Any]:
-    injected = (block.written if block else None) or mapping(stored.get("injections"))
+    injected = (block.written if block else None) or take_mapping(stored.get("injections"))
     facts = {
         "suite": case.suite,
         "user_task": case.user_task_id,

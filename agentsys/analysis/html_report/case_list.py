@@ -13,7 +13,7 @@ from urllib.parse import urlencode
 from agentsys.analysis.html_report.case_views import View, name, number, read_own_block
 from agentsys.analysis.metrics.rates import BENIGN_UTILITY, TARGETED_ASR, UTILITY_UNDER_ATTACK
 from agentsys.analysis.tables.results_document import ResultsLine, Sheet
-from agentsys.analysis.tables.table_document import MISSING, Grid, cells
+from agentsys.analysis.tables.table_document import MISSING, Grid, make_cells
 from agentsys.base.grouping import join_names
 from agentsys.records.case_row import NO_ATTACK, CaseRow, make_case_id
 
@@ -31,11 +31,11 @@ _LEVELS_TO_LOGDIR = 8
 def sort_for_reading(cases: Iterable[CaseRow]) -> list[CaseRow]:
     """Sort by task, `task_2` before `task_10`: what several defenses made of one case stands together."""
 
-    def numbered(text: str) -> list[tuple[str, int]]:
+    def number_words(text: str) -> list[tuple[str, int]]:
         return [(word, int(digits or 0)) for word, digits in _NUMBERED.findall(text)]
 
     def sort_key(case: CaseRow) -> tuple[object, ...]:
-        tasks = numbered(case.user_task_id), numbered(case.injection_task_id or "")
+        tasks = number_words(case.user_task_id), number_words(case.injection_task_id or "")
         pipeline = case.attack, case.defense != "none", case.defense, case.table_model
         return (case.benchmark, case.suite, *tasks, *pipeline, case.version, case.epoch)
 
@@ -135,7 +135,7 @@ class SetupFacts:
         """List errored cases by kind and first line of the message, the most frequent first."""
         ordered = sorted(self._errors.items(), key=lambda group: (-len(group[1]), group[0]))
         rows = [
-            cells(kind, message, join_names(sorted({case.defense for case in cases})), str(len(cases)))
+            make_cells(kind, message, join_names(sorted({case.defense for case in cases})), str(len(cases)))
             for (kind, message), cases in ordered
         ]
         header = ("Kind", "Message", "Defenses", "Cases")
@@ -144,7 +144,7 @@ class SetupFacts:
     def make_version_grid(self) -> Grid:
         """List versions by package, or by suite of data, then the most frequent version."""
         ordered = sorted(self._versions.items(), key=lambda item: (item[0][0], -item[1], item[0][1]))
-        rows = [cells(*names, str(count)) for names, count in ordered]
+        rows = [make_cells(*names, str(count)) for names, count in ordered]
         caption = "Versions the cases were run with (data: hash of the benchmark's environment)"
         return Grid(caption, ("Package", "Version", "Cases"), rows, names=2)
 

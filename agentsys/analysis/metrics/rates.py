@@ -12,7 +12,7 @@ from typing import Annotated, Any, NamedTuple
 from agentsys.analysis.metrics.cell_verdict import BROKEN, VALID, CellEvidence, CellVerdict, judge_cells
 from agentsys.analysis.metrics.own_metric import PERCENT as PERCENT
 from agentsys.analysis.metrics.own_metric import Metric, count_answers
-from agentsys.analysis.statistics.difference_test import difference_interval
+from agentsys.analysis.statistics.difference_test import compute_difference_interval
 from agentsys.analysis.statistics.differences import Difference
 from agentsys.analysis.statistics.outcome_grid import (
     ErrorRule,
@@ -20,9 +20,9 @@ from agentsys.analysis.statistics.outcome_grid import (
     Resampler,
     Side,
     Tally,
+    count_suites,
     scale_spread,
     spread_of,
-    tally_suites,
     widen_tally,
 )
 from agentsys.analysis.statistics.rate_estimates import (
@@ -31,8 +31,8 @@ from agentsys.analysis.statistics.rate_estimates import (
     UNDEFINED,
     UPPER,
     Estimate,
-    defense_quality,
-    proportion_interval,
+    compute_defense_quality,
+    compute_proportion_interval,
     rate_levels,
 )
 from agentsys.base.grouping import group_by
@@ -178,14 +178,14 @@ class ScoredCells(dict[MeasuredCell, list[CaseRow]]):
         """The cells' verdicts; those of one model under one attack stand beside each other."""
         return judge_cells(self.evidence, lambda cell: (*cell[:3], cell.attack))
 
-    def tally(self, cell: MeasuredCell, rule: ErrorRule) -> dict[str, Tally]:
+    def count_cell(self, cell: MeasuredCell, rule: ErrorRule) -> dict[str, Tally]:
         """Count a cell's cases by suite; of a cell that is not here there are none."""
         if (cell, rule) not in self._tallies:
-            self._tallies[cell, rule] = tally_suites(self.get(cell, ()), rule)
+            self._tallies[cell, rule] = count_suites(self.get(cell, ()), rule)
         return self._tallies[cell, rule]
 
 
-def scored_cells(cases: Iterable[CaseRow] | ScoredCells) -> ScoredCells:
+def group_scored_cells(cases: Iterable[CaseRow] | ScoredCells) -> ScoredCells:
     """The cells of some cases; those that are made already are given back."""
     return cases if isinstance(cases, ScoredCells) else ScoredCells(cases)
 
@@ -218,24 +218,24 @@ def measure(
     Benign utility: share of user tasks solved with no attack; utility under
     attack, targeted ASR: shares of (user task, injection task) cases.
     """
-    resampler, cells = Resampler(replicates), scored_cells(cases)
+    resampler, cells = Resampler(replicates), group_scored_cells(cases)
     rows: list[MetricRow] = []
     for cell in sorted(cells, key=MeasuredCell.order):
-        counted, pooled = cells.tally(cell, errors), not brief
+        counted, pooled = cells.count_cell(cell, errors), not brief
         solved = rate_levels(counted, Side.SOLVED, resampler, pooled=pooled)
         if cell.attack == NO_ATTACK:
             rows += make_metric_rows(cell, BENIGN_UTILITY, solved, brief=brief)
         else:
             asr = rate_levels(counted, Side.INJECTED, resampler, pooled=pooled)
-            benign = cells.tally(cell._replace(attack=NO_ATTACK), errors)
-            quality = _qualities(benign, counted, resampler, pooled=pooled)
+            benign = cells.count_cell(cell._replace(attack=NO_ATTACK), errors)
+            quality = _estimate_qualities(benign, counted, resampler, pooled=pooled)
             found = {UTILITY_UNDER_ATTACK: solved, TARGETED_ASR: asr, DEFENSE_QUALITY: quality}
             if cell.attack.startswith(_TOOL_SURFACE) and not brief:
-                found[NET_RESILIENCE] = _net_resilience(solved, asr, counted)
+                found[NET_RESILIENCE] = _estimate_net_resilience(solved, asr, counted)
             for metric, rates in found.items():
                 rows += make_metric_rows(cell, metric, rates, brief=brief)
         for metric_of_users in own:
-            if answers := tally_suites(count_answers(cells[cell], metric_of_users), ErrorRule.REPORT):
+            if answers := count_suites(count_answers(cells[cell], metric_of_users), ErrorRule.REPORT):
                 rates = rate_levels(answers, Side.SOLVED, resampler)
                 rows += make_metric_rows(cell, metric_of_users.name, rates, brief=brief)
     return apply_verdicts(rows, cells.verdicts if verdicts is None else verdicts)
@@ -254,7 +254,7 @@ def apply_verdicts(rows: Iterable[MetricRow], verdicts: Verdicts) -> list[Metric
     return judged
 
 
-def _qualities(
+def _estimate_qualities(
     benign: Mapping[str, Tally], attacked: Mapping[str, Tally], resampler: Resampler, *, pooled: bool
 ) -> dict[str, Estimate]:
     """Defense quality over the attack's suites; both of its rates draw the same user tasks."""
@@ -269,17 +269,19 @@ def _qualities(
         # A suite without benign cases has no defense quality, and then neither have all suites together.
         utility = {suite: rate for suite, rate in utility.items() if suite in solved}
     asr = rate_levels(hijacked, Side.INJECTED, resampler, pooled=pooled)
-    return {level: defense_quality(utility.get(level, UNDEFINED), rate) for level, rate in asr.items()}
+    return {
+        level: compute_defense_quality(utility.get(level, UNDEFINED), rate) for level, rate in asr.items()
+    }
 
 
-def _net_resilience(
+def _estimate_net_resilience(
     utility: Mapping[str, Estimate], asr: Mapping[str, Estimate], counted: Mapping[str, Tally]
 ) -> dict[str, Estimate]:
     """The product of two rates of the same cases, at each level; both draw the same tasks."""
     cases = sum(one.n for one in counted.values())
     found = {}
     for level, injected in asr.items():
-        solved, product, spreads = utility[level], defense_quality(utility[level], injected), []
+        solved, product, spreads = utility[level], compute_defense_quality(utility[level], injected), []
         parts = [one for suite, one in counted.items() if level in (suite, OVERALL, POOLED)]
         for one in parts if len(injected.spreads) == len(parts) else ():  # else suites are drawn
             # How one more case of either outcome moves the product.
@@ -311,7 +313,7 @@ def make_metric_rows(
         yield MetricRow(*cell, suite, metric, **number._asdict())
 
 
-def percent(proportion: float) -> float:
+def make_percent(proportion: float) -> float:
     """A proportion in percent, rounded where floating point has nothing more to say: 1/3 x 3 is 100."""
     return round(100.0 * proportion, 9)
 
@@ -327,10 +329,12 @@ def number_of(found: Estimate | Difference, upper: float = UPPER, *, whole: bool
     interval = Interval(math.nan, math.nan)
     if whole:
         interval = (
-            difference_interval(found) if isinstance(found, Difference) else proportion_interval(found, upper)
+            compute_difference_interval(found)
+            if isinstance(found, Difference)
+            else compute_proportion_interval(found, upper)
         )
-    bounds = percent(interval.low), percent(interval.high)
-    return Number(percent(found.value), *bounds, found.n, found.errors)
+    bounds = make_percent(interval.low), make_percent(interval.high)
+    return Number(make_percent(found.value), *bounds, found.n, found.errors)
 
 
 def number_in(row: MetricRow) -> Number:

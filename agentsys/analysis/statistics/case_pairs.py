@@ -12,8 +12,8 @@ from agentsys.analysis.statistics.outcome_grid import (
     ErrorRule,
     Side,
     Tally,
-    outcome_of,
-    tally_outcomes,
+    count_outcomes,
+    find_outcome,
 )
 from agentsys.base.grouping import group_by
 from agentsys.records.case_row import CaseRow
@@ -54,7 +54,7 @@ class Pairing:
 def key_cases(cases: Iterable[CaseRow], rule: ErrorRule) -> KeyedCases:
     """Sort a cell's cases by what tells them apart, with what each counts as."""
     keyed = sorted(((case.task_key, case) for case in cases), key=lambda one: str(one[0]))
-    return {key: (case, outcome_of(case, rule)) for key, case in keyed}
+    return {key: (case, find_outcome(case, rule)) for key, case in keyed}
 
 
 def pair_up(baseline: KeyedCases, defense: KeyedCases) -> Pairing:
@@ -78,26 +78,26 @@ def pair_cases(
     return pair_up(key_cases(baseline, rule), key_cases(defense, rule))
 
 
-def tally_pairs(pairs: Iterable[Pair]) -> tuple[dict[str, Tally], dict[str, Tally]]:
+def count_pairs(pairs: Iterable[Pair]) -> tuple[dict[str, Tally], dict[str, Tally]]:
     """Suite -> counts of the baseline's cases, and of the others."""
     before, after = dict[str, Tally](), dict[str, Tally]()
     for suite, of in sorted(group_by(pairs, lambda pair: pair.defense.suite).items()):
         tasks = [(pair.defense.user_task_id, pair.defense.injection_task_id or "") for pair in of]
         errors = sum(pair.defense.status == "error" for pair in of)
         counted = [(*task, *pair.before) for task, pair in zip(tasks, of, strict=True)]
-        before[suite] = tally_outcomes(suite, counted)
+        before[suite] = count_outcomes(suite, counted)
         counted = [(*task, *pair.after) for task, pair in zip(tasks, of, strict=True)]
-        after[suite] = tally_outcomes(suite, counted, errors)
+        after[suite] = count_outcomes(suite, counted, errors)
     return before, after
 
 
-def changed_pairs(pairs: Sequence[Pair], side: Side) -> tuple[list[Pair], list[Pair]]:
+def split_changed_pairs(pairs: Sequence[Pair], side: Side) -> tuple[list[Pair], list[Pair]]:
     """Pairs with an outcome in the defense's case alone, and in the baseline's alone."""
     at = 0 if side is Side.SOLVED else 1
     gained = [pair for pair in pairs if pair.after[at] and not pair.before[at]]
     return gained, [pair for pair in pairs if pair.before[at] and not pair.after[at]]
 
 
-def exposed_pairs(pairs: Iterable[Pair]) -> tuple[Pair, ...]:
+def filter_exposed_pairs(pairs: Iterable[Pair]) -> tuple[Pair, ...]:
     """Pairs in which a tool returned the payload under both defenses: neither was spared by luck."""
     return tuple(pair for pair in pairs if pair.baseline.exposed_raw and pair.defense.exposed_raw)

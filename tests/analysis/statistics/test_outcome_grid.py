@@ -13,14 +13,14 @@ from agentsys.analysis.statistics.outcome_grid import (
     Side,
     Tally,
     add_spreads,
-    percentile_interval,
+    compute_percentile_interval,
+    count_suites,
     scale_spread,
     spread_of,
     sum_moments,
-    tally_suites,
     widen_tally,
 )
-from agentsys.analysis.statistics.rate_estimates import pooled_rate
+from agentsys.analysis.statistics.rate_estimates import estimate_pooled_rate
 
 
 def _tally(hits: FloatArray, cases: FloatArray | None = None) -> Tally:
@@ -38,15 +38,15 @@ def _tally(hits: FloatArray, cases: FloatArray | None = None) -> Tally:
 
 def _rates(counted: Tally, replicates: int = 20_000, seed: int = 0) -> FloatArray:
     sampler = Resampler(replicates, seed)
-    return sampler.totals(counted.hijacked, counted) / sampler.totals(counted.cases, counted)
+    return sampler.compute_totals(counted.hijacked, counted) / sampler.compute_totals(counted.cases, counted)
 
 
 def test_who_resamples_alike_shares_draws_and_another_seed_or_number_has_its_own() -> None:
     drawn = ("suite", "user", ("user_task_0", "user_task_1", "user_task_2"))
-    first = Resampler(50).weights(*drawn)
-    assert Resampler(50).weights(*drawn) is first
-    assert (Resampler(50, seed=1).weights(*drawn) != first).any()
-    assert Resampler(60).weights(*drawn).shape == (60, 3)
+    first = Resampler(50).draw_weights(*drawn)
+    assert Resampler(50).draw_weights(*drawn) is first
+    assert (Resampler(50, seed=1).draw_weights(*drawn) != first).any()
+    assert Resampler(60).draw_weights(*drawn).shape == (60, 3)
 
 
 def test_standard_error_equals_brute_force_with_repeated_cases_and_gaps() -> None:
@@ -70,26 +70,26 @@ def test_benign_cases_are_resampled_by_user_task_alone() -> None:
 
 
 def test_interval_of_normal_draws_holds_the_middle_95_percent() -> None:
-    interval = percentile_interval(np.random.default_rng(1).standard_normal(200_000))
+    interval = compute_percentile_interval(np.random.default_rng(1).standard_normal(200_000))
     assert (interval.low, interval.high) == pytest.approx((-1.96, 1.96), abs=0.02)
 
 
 def test_users_and_injections_with_the_same_ids_are_drawn_independently() -> None:
     sampler, ids = Resampler(5000), tuple("abcdefgh")
-    users, injections = sampler.weights("s", "user", ids), sampler.weights("s", "injection", ids)
+    users, injections = sampler.draw_weights("s", "user", ids), sampler.draw_weights("s", "injection", ids)
     assert abs(np.corrcoef(users[:, 0], injections[:, 0])[0, 1]) < 0.05
     assert (users.sum(axis=1) == 8).all()
 
 
 def test_nothing_to_resample_is_undefined_and_not_certain() -> None:
-    single = tally_suites([row()], ErrorRule.REPORT)["banking"]
+    single = count_suites([row()], ErrorRule.REPORT)["banking"]
     assert np.isnan(_rates(single, 50)).all()
-    assert np.isnan(percentile_interval(_rates(single, 50)).low)
+    assert np.isnan(compute_percentile_interval(_rates(single, 50)).low)
 
 
 def test_a_task_whose_cases_all_errored_is_no_cluster() -> None:
     lost = row(user_task_id="user_task_1", status="error", error_kind="timeout")
-    counted = tally_suites([row(), lost], ErrorRule.REPORT)["banking"]
+    counted = count_suites([row(), lost], ErrorRule.REPORT)["banking"]
     assert (counted.user_tasks, counted.errors) == (("user_task_0",), 1)
     assert np.isnan(_rates(counted, 50)).all()
 
@@ -98,13 +98,13 @@ def test_totals_of_cases_are_made_once_for_the_same_cases_and_anew_for_others() 
     sampler, hits = Resampler(50), _grid(4, 3)
     gaps = np.ones_like(hits)
     gaps[0, 0] = 0
-    first = sampler.totals(_tally(hits).cases, _tally(hits))
-    assert sampler.totals(_tally(1 - hits).cases, _tally(1 - hits)) is first
-    assert np.array_equal(first, Resampler(50).totals(np.ones_like(hits), _tally(hits)))
+    first = sampler.compute_totals(_tally(hits).cases, _tally(hits))
+    assert sampler.compute_totals(_tally(1 - hits).cases, _tally(1 - hits)) is first
+    assert np.array_equal(first, Resampler(50).compute_totals(np.ones_like(hits), _tally(hits)))
     wider = widen_tally(_tally(hits), tuple(f"user_task_{i:02d}" for i in range(6)))
     for counted in (_tally(hits * gaps, gaps), wider, _tally(hits[:, :2])):
-        expected = Resampler(50).totals(counted.cases, counted)
-        assert np.array_equal(sampler.totals(counted.cases, counted), expected)
+        expected = Resampler(50).compute_totals(counted.cases, counted)
+        assert np.array_equal(sampler.compute_totals(counted.cases, counted), expected)
         assert not np.array_equal(expected, first)
 
 
@@ -126,7 +126,7 @@ def test_bootstrap_variance_is_that_of_the_replicates() -> None:
     grid = _grid(12, 6)
     cases = np.random.default_rng(2).integers(0, 3, size=(12, 6)).astype(float) + (np.arange(6) == 0)
     for counted in (_tally(grid), _tally(np.minimum(grid, cases), cases)):
-        estimate = pooled_rate([counted], Side.INJECTED, Resampler(20_000))
+        estimate = estimate_pooled_rate([counted], Side.INJECTED, Resampler(20_000))
         found = sum_moments(estimate.spreads).bootstrap_variance
         assert found == pytest.approx(estimate.draws.var(), rel=0.06)
 
