@@ -201,7 +201,7 @@ def run(
         skip_unavailable=skip_unavailable,
     )
     session = planned.preflight(skip_unavailable=skip_unavailable)
-    listener = _progress_listener(len(session.plan.open_jobs), progress)
+    listener = _make_progress_listener(len(session.plan.open_jobs), progress)
     with redirect_stdout(io.StringIO()):  # some of AgentDojo's checks print
         outcome = session.execute(listener)
     ended = outcome.fatal or outcome.budget or ("interrupted" if outcome.interrupted else None)
@@ -424,19 +424,19 @@ def _read_source(source: Source) -> LoadedCases:
     return read_cases([Path(path) for path in several])
 
 
-def _progress_listener(planned: int, wanted: bool) -> Listener:
+def _make_progress_listener(planned: int, wanted: bool) -> Listener:
     """A listener that prints a line for every tenth of a run, or nothing."""
     from agentsys.runs.run_totals import Listener
 
     class Lines(Listener):
         done = 0
 
-        def finished(self, record: CaseRecord) -> None:
+        def on_case_stored(self, record: CaseRecord) -> None:
             self.done += 1
             if wanted and (self.done % max(1, planned // 10) == 0 or self.done == planned):
                 sys.stderr.write(f"{self.done}/{planned} cases\n")
 
-        def elsewhere(self) -> None:
+        def on_case_stored_elsewhere(self) -> None:
             self.done += 1
 
     return Lines()

@@ -23,7 +23,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
 
-from agentsys.base.object_import import by_registered_names, with_todays_paths
+from agentsys.base.object_import import replace_by_registered_names, replace_by_todays_paths
 from agentsys.errors import ConfigError
 from agentsys.extensions import read_requirements
 from agentsys.records.runs_source import BUNDLE_LIST, MAX_MEMBER_BYTES, MAX_TOTAL_BYTES, is_safe_member
@@ -51,9 +51,9 @@ class _ManifestPart(BaseModel):
 class BundledCell(_ManifestPart):
     """One cell of the run."""
 
-    settings: Annotated[dict[str, Any], AfterValidator(with_todays_paths)]
+    settings: Annotated[dict[str, Any], AfterValidator(replace_by_todays_paths)]
     """As its recipe has them, with `bundle:` in place of paths."""
-    identity: Annotated[dict[str, Any], AfterValidator(by_registered_names)]
+    identity: Annotated[dict[str, Any], AfterValidator(replace_by_registered_names)]
     """Everything that a case's outcome depends on, likewise."""
 
 

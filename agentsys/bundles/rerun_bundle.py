@@ -142,7 +142,7 @@ def insert_paths(settings: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     """
     _check_paths(settings)
 
-    def path_of(value: str) -> str:
+    def resolve_member_path(value: str) -> str:
         if not value.startswith(MEMBER_PREFIX):
             return value
         path = (folder / value.removeprefix(MEMBER_PREFIX)).resolve()
@@ -150,7 +150,7 @@ def insert_paths(settings: Mapping[str, Any], folder: Path) -> dict[str, Any]:
             raise ConfigError(f"The bundle is refused: a setting names {value[:100]!a}.")
         return str(path)
 
-    inserted: dict[str, Any] = map_texts(settings, path_of)
+    inserted: dict[str, Any] = map_texts(settings, resolve_member_path)
     for option, path in _iterate_existing(inserted):
         # Of weights or a checkout a folder could hold code.
         if path.is_relative_to(folder.resolve()) and path.is_dir() and option not in _FOLDER_OPTIONS:
@@ -278,7 +278,7 @@ class RerunPlan:
 
 
 @contextmanager
-def importable_folder(folder: Path) -> Iterator[None]:
+def make_folder_importable(folder: Path) -> Iterator[None]:
     """Inside the block a bundle's own modules can be imported."""
     place = str(folder / CODE)
     sys.path.insert(0, place)

@@ -22,7 +22,7 @@ from agentsys.base import config_catalog
 from agentsys.cli.cli_output import print_line
 from agentsys.cli.terminal import escape_to_line
 from agentsys.errors import DISTRIBUTION, ConfigError, install_command
-from agentsys.extensions import read_requirements, shipped_config_dir
+from agentsys.extensions import find_shipped_config_dir, read_requirements
 
 if TYPE_CHECKING:
     from agentsys.records.schema import CaseRecord
@@ -45,9 +45,13 @@ def collect_versions() -> dict[str, str | None]:
     required = read_requirements()
     needed = [package for extra in required if extra is None for package in required[extra]]
     optional = [
-        package for extra in required if extra for package in required[extra] if _installed_version(package)
+        package
+        for extra in required
+        if extra
+        for package in required[extra]
+        if _find_installed_version(package)
     ]
-    return found | {name: _installed_version(name) for name in dict.fromkeys([*needed, *optional])}
+    return found | {name: _find_installed_version(name) for name in dict.fromkeys([*needed, *optional])}
 
 
 _UNUSED_KEYS = {True: frozenset({"api_key_env"}), False: frozenset({"project_env", "location_env"})}
@@ -107,14 +111,14 @@ def check_extras() -> list[CheckResult]:
         return [CheckResult(DISTRIBUTION, False, "is not installed as a package: pip install .")]
     found = []
     for name, packages in required.items():
-        missing = [package for package in packages if _installed_version(package) is None]
+        missing = [package for package in packages if _find_installed_version(package) is None]
         told = f"{', '.join(missing)} missing: {install_command(str(name))}" if missing else "installed"
         if name is not None:
             found.append(CheckResult(name, not missing, told))
     return found
 
 
-def _installed_version(package: str) -> str | None:
+def _find_installed_version(package: str) -> str | None:
     try:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
@@ -159,7 +163,7 @@ def _run_one_case() -> list[CaseRecord]:
     records: list[CaseRecord] = []
 
     class Collector(Listener):
-        def finished(self, record: CaseRecord) -> None:
+        def on_case_stored(self, record: CaseRecord) -> None:
             records.append(record)
 
     with tempfile.TemporaryDirectory() as folder:
@@ -171,7 +175,7 @@ def _run_one_case() -> list[CaseRecord]:
 
 def print_checks(config_dirs: Sequence[Path], *, ping: bool, as_json: bool) -> None:
     """Check versions, keys, extras and folders, and run one case. Exits with 1 if the case fails."""
-    folder = shipped_config_dir()
+    folder = find_shipped_config_dir()
     has_configs = (folder / "config.yaml").is_file()
     configs = str(folder) if has_configs else f"no config.yaml in {folder}: install agentsys again"
     versions, self_check = collect_versions(), run_self_check()

@@ -33,16 +33,16 @@ from agentsys.cli.cli_output import (
     FormatOption,
     OutOption,
     PluginPathOption,
-    next_step_line,
+    find_table_width,
     print_line,
-    table_width,
+    write_next_step,
     write_output,
 )
 from agentsys.cli.stored_runs import (
     ErrorsOption,
     MetricOption,
     NamesOption,
-    ledger_lines,
+    list_ledger_lines,
     load_own_metrics,
     print_unfinished,
     read_stored_runs,
@@ -105,7 +105,7 @@ def results_command(
         print_unfinished(reading)
     if as_one is not None:
         reading = replace(reading, cases=pool_attacks(reading.cases, as_one))
-    width, called = table_width() if out is None else FILE_WIDTH, RunNames(names).display_names
+    width, called = find_table_width() if out is None else FILE_WIDTH, RunNames(names).display_names
     on_screen, varied = form is OutputFormat.TABLE and not full, fixed or by is not None
     if on_screen and not varied:
         shown = make_screen_of_reading(reading, width, errors, own=own)
@@ -156,7 +156,7 @@ def _write_screen(
 
 
 def _print_below(cases: Sequence[CaseRow], folders: Sequence[Path], *, full: bool) -> None:
-    for line in (write_spent_line(cases), *ledger_lines(folders), next_step_line(folders, full=full)):
+    for line in (write_spent_line(cases), *list_ledger_lines(folders), write_next_step(folders, full=full)):
         print_line(line)
 
 
@@ -167,7 +167,7 @@ def _write_costs(folders: list[Path], names: Path | None, form: OutputFormat, ou
     print_unfinished(reading)
     write_output(make_cost_output(reading.cases), form, out, RunNames(names).display_names)
     if form is OutputFormat.TABLE:
-        for line in ledger_lines(folders):
+        for line in list_ledger_lines(folders):
             print_line(line)
 
 

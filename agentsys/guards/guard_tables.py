@@ -12,8 +12,8 @@ from agentsys.analysis.tables.table_document import (
     Grid,
     GridCell,
     make_cells,
-    number_text,
     write_interval,
+    write_number,
 )
 from agentsys.analysis.tables.table_writers import Output, make_long_form
 from agentsys.guards.guard_process import find_namespace
@@ -60,7 +60,7 @@ def build_score_output(scores: Sequence[GuardScore], corpus: TextCorpus) -> Outp
     edits = _build_grid("Outputs flagged before and after an edit, %", scores[1:], edited)
     # No row where there is no column.
     worst = [
-        make_cells(*row, number_text(of.worst("asr"), ".0f"))
+        make_cells(*row, write_number(of.find_worst("asr"), ".0f"))
         for row, of in zip(edits.rows, scores[1:], strict=False)
     ]
     grids = [
@@ -165,8 +165,8 @@ def _build_cell(score: GuardScore, key: NumberKey, usual: int) -> GridCell:
     detail = [write_interval(number, 0)]
     detail += [f"n={number.n}"] if number.n != usual else []
     detail += [f"{number.errors} errors"] if number.errors else []
-    text = number_text(number.value, ".0f") if number.n else "-"
-    text = f"{number_text(before.value, '.0f')} to {text}" if before else text
+    text = write_number(number.value, ".0f") if number.n else "-"
+    text = f"{write_number(before.value, '.0f')} to {text}" if before else text
     return GridCell(text, ", ".join(filter(None, detail)))
 
 
@@ -181,7 +181,7 @@ def _build_identity_grid(scores: Sequence[GuardScore]) -> Grid:
         did = "; ".join(filter(None, [spec.note, *score.acts[:6]])) or "nothing seen"
         failed = f"{failed} ({spec.on_error})"
         rows.append(
-            make_cells(*texts, number_text(score.ms, ".1f"), failed, score.at_one_percent or "-", did)
+            make_cells(*texts, write_number(score.ms, ".1f"), failed, score.at_one_percent or "-", did)
         )
     header = "Guard", "Package", "Files", "Python", *measured
     return Grid("What was measured", header, rows, names=8, wraps=frozenset({6, 7}))

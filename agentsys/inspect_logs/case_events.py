@@ -40,7 +40,13 @@ from inspect_ai.model import (
 from inspect_ai.scorer import Score
 from inspect_ai.tool import ToolCall, ToolCallError
 
-from agentsys.analysis.html_report.case_views import as_text, name, number, take_mapping, take_objects
+from agentsys.analysis.html_report.case_views import (
+    as_text,
+    take_mapping,
+    take_name,
+    take_number,
+    take_objects,
+)
 from agentsys.records.schema import RoleUsage
 
 
@@ -52,8 +58,8 @@ def convert_role_usage(used: RoleUsage) -> ModelUsage:
 def convert_call_usage(call: Mapping[str, Any]) -> ModelUsage:
     """Convert what one stored call used; nothing in it is trusted."""
     keys = ("prompt", "completion", "cached", "reasoning")
-    prompt, completion, cached, reasoning = (int(number(call.get(key)) or 0) for key in keys)
-    return _build_usage(prompt, completion, cached, reasoning, number(call.get("cost_usd")))
+    prompt, completion, cached, reasoning = (int(take_number(call.get(key)) or 0) for key in keys)
+    return _build_usage(prompt, completion, cached, reasoning, take_number(call.get("cost_usd")))
 
 
 def _build_usage(prompt: int, completion: int, cached: int, reasoning: int, cost: float | None) -> ModelUsage:
@@ -95,7 +101,7 @@ def build_tool_error(error: object) -> ToolCallError:
 
 
 def _convert_message(message: Mapping[str, Any], number: int) -> ChatMessage:
-    text, role = _join_text(message.get("content")), name(message.get("role"))
+    text, role = _join_text(message.get("content")), take_name(message.get("role"))
     if role == "system":
         return ChatMessageSystem(content=text)
     if role == "assistant":
@@ -108,8 +114,8 @@ def _convert_message(message: Mapping[str, Any], number: int) -> ChatMessage:
         error = message.get("error")
         return ChatMessageTool(
             content=text,
-            tool_call_id=name(message.get("tool_call_id")) or None,
-            function=name(take_mapping(message.get("tool_call")).get("function")) or None,
+            tool_call_id=take_name(message.get("tool_call_id")) or None,
+            function=take_name(take_mapping(message.get("tool_call")).get("function")) or None,
             error=None if error is None else build_tool_error(error),
         )
     return ChatMessageUser(content=text)
@@ -117,8 +123,8 @@ def _convert_message(message: Mapping[str, Any], number: int) -> ChatMessage:
 
 def _convert_call(call: Mapping[str, Any], place: str) -> ToolCall:
     return ToolCall(
-        id=name(call.get("id")) or f"call-{place}",
-        function=name(call.get("function"), "unknown tool"),
+        id=take_name(call.get("id")) or f"call-{place}",
+        function=take_name(call.get("function"), "unknown tool"),
         arguments=convert_arguments(call.get("args")),
     )
 
@@ -168,7 +174,9 @@ class CaseEvents:
         for span in spans:
             parent = span.get("parent_id")
             # A parent that opens later would be a loop.
-            earlier = isinstance(parent, int) and parent in known and parent < (number(span.get("id")) or 0)
+            earlier = (
+                isinstance(parent, int) and parent in known and parent < (take_number(span.get("id")) or 0)
+            )
             self._children.setdefault(parent if earlier else None, []).append(span)
         roots = self._children.get(None, [])
         with self._open_lane("solvers", "solvers"):
@@ -193,7 +201,7 @@ class CaseEvents:
 
     def _add_span(self, span: Mapping[str, Any]) -> None:
         """A span of any kind."""
-        kind, decision = name(span.get("kind"), "span"), take_mapping(span.get("decision"))
+        kind, decision = take_name(span.get("kind"), "span"), take_mapping(span.get("decision"))
         inner = self._children.get(span.get("id"), [])
         if kind in (_RAN, _REFUSED):
             self._add_lone_tool(span)
@@ -209,7 +217,7 @@ class CaseEvents:
         began = self._clock
         with self._open_lane(label, "agent"):
             self._add_turns(span)
-        self._clock = max(self._clock, began + (number(span.get("duration_s")) or 0.0))
+        self._clock = max(self._clock, began + (take_number(span.get("duration_s")) or 0.0))
 
     def _add_turns(self, span: Mapping[str, Any]) -> None:
         """An agent's replies in order, each followed by what its tool calls set going."""
@@ -242,8 +250,8 @@ class CaseEvents:
         self, call: Mapping[str, Any], context: Sequence[ChatMessage], reply: ChatMessageAssistant | None
     ) -> None:
         """A question to a model; with no reply where it failed, or where its context is not stored."""
-        model, role = name(call.get("model_id")) or self._model, name(call.get("role")) or "agent"
-        took, began = number(call.get("latency_s")) or 0.0, self._clock
+        model, role = take_name(call.get("model_id")) or self._model, take_name(call.get("role")) or "agent"
+        took, began = take_number(call.get("latency_s")) or 0.0, self._clock
         self._clock += took
         ended: Any = "tool_calls" if reply is not None and reply.tool_calls else "stop"
         choices = [] if reply is None else [ChatCompletionChoice(message=reply, stop_reason=ended)]
@@ -299,7 +307,7 @@ class CaseEvents:
     def _add_lone_tool(self, span: Mapping[str, Any]) -> None:
         """A tool call that stands in no stored message: a program's, or of an agent whose context is lost."""
         decision = take_mapping(span.get("decision"))
-        error, function = decision.get("error"), name(span.get("name"), "unknown tool")
+        error, function = decision.get("error"), take_name(span.get("name"), "unknown tool")
         failure = None if error is None else build_tool_error(error)
         if span.get("kind") == _REFUSED:
             self._add_verdict(span)
@@ -317,13 +325,13 @@ class CaseEvents:
         """A verdict, in the lane of the agent that was judged."""
         decision = take_mapping(span.get("decision"))
         call = take_mapping(decision.get("call"))
-        function = name(call.get("tool")) or name(span.get("name"), "unknown tool")
+        function = take_name(call.get("tool")) or take_name(span.get("name"), "unknown tool")
         args = convert_arguments(call.get("args") or decision.get("args"))
         self._append_event(
             ApprovalEvent,
             message="",
             call=ToolCall(id=f"span-{as_text(span.get('id'))}", function=function, arguments=args),
-            approver=name(span.get("kind"), "defense"),
+            approver=take_name(span.get("kind"), "defense"),
             decision="approve" if decision.get("allow") else "reject",
             explanation=as_text(convert_arguments(decision)),
         )

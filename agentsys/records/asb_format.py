@@ -302,7 +302,10 @@ def _build_case(run: _AsbRun, values: Mapping[str, Any], place: str) -> CaseRow:
         _read_text_cell(values, "Agent Name").rpartition("/")[2],
     )
     benign = run.method == "clean" or (bool(found.offered_tools) and tool not in found.offered_tools)
-    utility, success = _flag_cell(values, "Original Task Successful"), _flag_cell(values, "Attack Successful")
+    utility, success = (
+        _read_flag_cell(values, "Original Task Successful"),
+        _read_flag_cell(values, "Attack Successful"),
+    )
     user_task = run.number_user_task(suite, found.task)
     facts = _collect_facts(values, found, utility) | (
         {} if benign else _fill_attack_facts(values, found, tool, success, run.planned_tools)
@@ -341,7 +344,9 @@ def _collect_facts(values: Mapping[str, Any], found: AsbTranscript, utility: boo
         "normal_tools_called": sum(found.count_runs(name) > 0 for name in normal),
         "steps": found.steps,
         "workflow_failure": not found.steps,
-        "refused": _flag_cell(values, "Refuse Result") if values.get("Refuse Result") in ("0", "1") else None,
+        "refused": _read_flag_cell(values, "Refuse Result")
+        if values.get("Refuse Result") in ("0", "1")
+        else None,
     }
 
 
@@ -353,7 +358,7 @@ def _fill_attack_facts(
     chose = None if planned is None else tool in planned
     return {
         "attack_tool": tool,
-        "aggressive": _flag_cell(values, "Aggressive"),
+        "aggressive": _read_flag_cell(values, "Aggressive"),
         "planner_chose_attack_tool": chose,
         "payloads_delivered": found.payloads,
         "attack_tool_calls": found.count_runs(tool),
@@ -372,7 +377,7 @@ def _read_text_cell(values: Mapping[str, Any], column: str) -> str:
     return value
 
 
-def _flag_cell(values: Mapping[str, Any], column: str) -> bool:
+def _read_flag_cell(values: Mapping[str, Any], column: str) -> bool:
     value = values.get(column)
     if value not in ("0", "1"):
         raise UnreadableRecord(f"`{column}` is {str(value)[:40]!r}, not 0 or 1")

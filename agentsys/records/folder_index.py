@@ -142,7 +142,7 @@ def list_files(root: Path) -> Listing:
             return Listing(str(root), {}, [], alone, {})
         return Listing(str(root), alone, [], {}, {})
     indexes = (
-        _read_index(place) for place in dict.fromkeys((make_logdir_index_path(root), index_path(root)))
+        _read_index(place) for place in dict.fromkeys((make_logdir_index_path(root), find_index_path(root)))
     )
     found = Listing(str(root), {}, [], {}, {}, next(filter(None, indexes), _NO_INDEX))
     before_ns, prefix = time.time_ns() - _TOO_YOUNG_NS, os.path.join(root, "")  # noqa: PTH118
@@ -362,7 +362,7 @@ def _write_index(
         "rows": rows,
     }
     text = orjson.dumps(stored)
-    place = index_path(Path(listing.root))
+    place = find_index_path(Path(listing.root))
     try:
         write_atomically(place, b"%08x\n%b" % (zlib.crc32(text), text), durable=False)
         place.with_name(_OLD_NAME).unlink(missing_ok=True)
@@ -379,7 +379,7 @@ def _is_text(*names: str) -> bool:
     return True
 
 
-def index_path(root: Path) -> Path:
+def find_index_path(root: Path) -> Path:
     """The place where a folder's index is written.
 
     A folder that is not ours is never written to.

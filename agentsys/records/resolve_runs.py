@@ -256,16 +256,18 @@ def _infer_versions(
 def _mark_silent_errors(cases: Sequence[CaseRow], places: Sequence[RunFolders]) -> list[CaseRow]:
     """Errored cases of ours that got no reply, marked as simulated where the others of their run are."""
 
-    def run(case: CaseRow, place: RunFolders) -> tuple[str, ...]:
+    def make_run_key(case: CaseRow, place: RunFolders) -> tuple[str, ...]:
         return place.logdir, case.benchmark, case.version, case.model, case.defense
 
     pairs = [*zip(cases, places, strict=True)]
     silent = [
         not (case.foreign or case.status != "error" or case.model_ids or case.simulated) for case in cases
     ]
-    replied = {run(*pair): pair[0].simulated for pair in pairs if pair[0].model_ids} if any(silent) else {}
+    replied = (
+        {make_run_key(*pair): pair[0].simulated for pair in pairs if pair[0].model_ids} if any(silent) else {}
+    )
     return [
-        replace(case, simulated=True) if open_ and replied.get(run(case, place), False) else case
+        replace(case, simulated=True) if open_ and replied.get(make_run_key(case, place), False) else case
         for (case, place), open_ in zip(pairs, silent, strict=True)
     ]
 

@@ -111,7 +111,7 @@ class Claims:
         """The processes that are at work in the same folder."""
         beats = [path for path in self._folder.glob(f"*{_HEARTBEAT_SUFFIX}") if path != self._heartbeat]
         found = [
-            Process.from_mark(_process_mark(path.name)) for path in beats if not self._is_dead(path.stem)
+            Process.from_mark(_cut_process_mark(path.name)) for path in beats if not self._is_dead(path.stem)
         ]
         return sorted({process for process in found if process is not None})
 
@@ -166,7 +166,7 @@ class Claims:
         heartbeat = self._folder / f"{owner}{_HEARTBEAT_SUFFIX}"
         if not heartbeat.exists():
             return True  # made before its first claim, removed after its last
-        process = Process.from_mark(_process_mark(owner))
+        process = Process.from_mark(_cut_process_mark(owner))
         dead = process.is_dead if process is not None else None
         return self._is_silent(heartbeat) if dead is None else dead
 
@@ -198,5 +198,5 @@ class Claims:
                 self._remove_if_dead(claim)
 
 
-def _process_mark(owner: str) -> str:
+def _cut_process_mark(owner: str) -> str:
     return "-".join(owner.removesuffix(_HEARTBEAT_SUFFIX).split("-")[:3])

@@ -25,7 +25,7 @@ from agentsys.runs.search_plan import (
     find_search_cases,
     get_searched_attack,
     load_attempt,
-    search_key,
+    make_search_key,
 )
 from agentsys.runs.search_target import RunTarget, build_quest
 from agentsys.runs.store import Store
@@ -95,7 +95,7 @@ class RunSearches:
             NotInjectable: If no vector can carry an injection.
             StoreError: If an attempt cannot be written.
         """
-        key = search_key(job)
+        key = make_search_key(job)
         with self._lock:
             begun = self._found.get(key)
             future = self._found.setdefault(key, Future())

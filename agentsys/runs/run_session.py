@@ -13,7 +13,7 @@ from pathlib import Path
 from agentsys.base.ledger import LEDGER_FILE, Ledger
 from agentsys.base.object_import import add_plugin_paths
 from agentsys.contracts import NotInjectable
-from agentsys.errors import ConfigError, Unavailable, find_missing_packages, not_installed_error
+from agentsys.errors import ConfigError, Unavailable, find_missing_packages, make_not_installed_error
 from agentsys.models.budget import BUDGET_FILE_NAME as BUDGET_FILE
 from agentsys.models.budget import Meter, UsageLog
 from agentsys.records.schema import CaseRecord
@@ -87,7 +87,7 @@ class Session:
             todo = self.plan.open_jobs
             others = claims.find_living_processes() if self.again else claims.list_other_processes()
             if others:
-                listener.joined([process.pid for process in others])
+                listener.on_processes_joined([process.pid for process in others])
             if self.again:
                 if others:
                     raise ConfigError(
@@ -119,7 +119,7 @@ class Session:
             jobs, workers=workers, store=store, claims=claims, listener=listener, meter=meter
         )
 
-    def without_cells(self, obstacles: Sequence[BlockedCell]) -> Session:
+    def drop_cells(self, obstacles: Sequence[BlockedCell]) -> Session:
         """The same run less some cells."""
         gone = {id(obstacle.settings) for obstacle in obstacles}
         plan = self.plan.replace_cells(lambda cell: None if id(cell.settings) in gone else cell)
@@ -141,7 +141,7 @@ class Session:
         obstacles, oddities = find_unreachable_cells(asked, self.books)
         if obstacles and (not skip_unavailable or len(obstacles) == len(self.cells)):
             raise make_refusal_error(obstacles, len(self.settings))
-        looked = self.without_cells([*self.obstacles, *obstacles]) if obstacles else self
+        looked = self.drop_cells([*self.obstacles, *obstacles]) if obstacles else self
         return replace(looked, oddities=tuple(oddities))._note_readings()
 
     def _note_readings(self) -> Session:
@@ -210,11 +210,11 @@ def prepare_session(
         return session
     if not skip_unavailable:
         raise make_refusal_error(obstacles, len(settings))
-    return session.without_cells(obstacles)
+    return session.drop_cells(obstacles)
 
 
 class _SilentListener(Listener):
-    def finished(self, record: CaseRecord) -> None:
+    def on_case_stored(self, record: CaseRecord) -> None:
         """Nothing: what is stored is seen from the log folder."""
 
 
@@ -248,7 +248,7 @@ def _check_run(settings: Sequence[Settings]) -> None:
     if len({(s.budget, s.preflight, s.cache) for s in settings}) > 1:
         raise ConfigError("budget, preflight and cache hold for a whole run; give each one value.")
     if settings[0].executor.kind is ExecutorKind.RAY and (absent := find_missing_packages(["ray"])):
-        raise not_installed_error("executor=ray", absent, "distributed")
+        raise make_not_installed_error("executor=ray", absent, "distributed")
 
 
 def _check_prices(cells: Sequence[Cell]) -> None:

@@ -46,7 +46,7 @@ def find_first_of_searches(jobs: Iterable[Job]) -> list[Job]:
     """The first case of each search that some cases need."""
     first: dict[SearchKey, Job] = {}
     for job in (job for job in jobs if job.needs_search):
-        first.setdefault(search_key(job), job)
+        first.setdefault(make_search_key(job), job)
     return list(first.values())
 
 
@@ -55,7 +55,7 @@ def get_searched_attack(job: Job) -> SearchedAttack:
     return cast(SearchedAttack, job.cell.attack)
 
 
-def search_key(job: Job) -> SearchKey:
+def make_search_key(job: Job) -> SearchKey:
     """The search of a case that needs one."""
     case, mode = job.case, get_searched_attack(job).mode
     own = None if mode == TRANSFER else case.user_task_id

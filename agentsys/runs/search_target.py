@@ -61,14 +61,14 @@ def build_quest(jobs: Sequence[Job]) -> SearchTask:
         goal_calls=calls,
         start_text=next(iter(first.values())),
         defense=describe_defense(cell.defense),
-        id=search_id(jobs[0]),
+        id=make_search_id(jobs[0]),
         tool=str(getattr(injection_task, "attack_tool", None) or ""),
         make_injectable=None if cell.injection_mode == "exact" else mend_text,
         case_knowledge=_build_surroundings(suite, jobs, calls),
     )
 
 
-def search_id(lead: Job) -> str:
+def make_search_id(lead: Job) -> str:
     """Eight digits that no other search has; they say nothing of it."""
     case = lead.case
     key = "\n".join([case.pipeline, case.attack, case.key, str(lead.cell.settings.seed)])

@@ -23,7 +23,11 @@ from pydantic import (
 )
 
 import agentsys
-from agentsys.base.object_import import by_registered_names, registered, with_texts
+from agentsys.base.object_import import (
+    find_registered_class,
+    replace_by_registered_names,
+    replace_texts_of_option,
+)
 from agentsys.benchmarks.fixes.fix_catalog import expand_fixes
 from agentsys.errors import ConfigError
 from agentsys.models.budget import Budget
@@ -185,9 +189,9 @@ class Settings(BaseModel):
         if self.attack.get("attacker") and not (self.scripted_attacker or self.attack.get("artefact")):
             # Once the scripted model played these too: what it found is not what the one named would.
             given |= {"attacker": "asked"} if is_scripted_model(self.model) else {}
-        values = mask_credentials(with_texts({**groups, **given}, "base_url", strip_address))
+        values = mask_credentials(replace_texts_of_option({**groups, **given}, "base_url", strip_address))
         return dict(
-            by_registered_names({**values, "seed": self.seed, "versions": dict(read_code_versions())})
+            replace_by_registered_names({**values, "seed": self.seed, "versions": dict(read_code_versions())})
         )
 
     @property
@@ -199,7 +203,7 @@ class Settings(BaseModel):
 
 def is_scripted_model(model: Mapping[str, Any]) -> bool:
     """Whether a model's config is the worst-case scripted agent's."""
-    return registered(model.get("_target_")).name == "agentsys:model.simulated"
+    return find_registered_class(model.get("_target_")).name == "agentsys:model.simulated"
 
 
 def _drop_default_options(value: Any, defaults: Mapping[str, Any]) -> Any:

@@ -21,7 +21,11 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
 import agentsys
 from agentsys.base.atomic_file import write_atomically
 from agentsys.base.json_values import to_json_bytes
-from agentsys.base.object_import import by_registered_names, with_texts, with_todays_paths
+from agentsys.base.object_import import (
+    replace_by_registered_names,
+    replace_by_todays_paths,
+    replace_texts_of_option,
+)
 from agentsys.errors import ConfigError
 from agentsys.models.secrets import mask_credentials
 from agentsys.records.case import Case
@@ -187,7 +191,7 @@ class Store:
             found = json.loads((self.own / "configs" / f"{config_hash}.config").read_bytes())
         except (OSError, ValueError):
             return None
-        return by_registered_names(found) if isinstance(found, dict) else None
+        return replace_by_registered_names(found) if isinstance(found, dict) else None
 
     def _stat_version(self, key: str) -> tuple[int, int, int] | None:
         """Mark of one writing of a record's file."""
@@ -254,7 +258,7 @@ class Recipe(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    settings: Annotated[dict[str, Any], AfterValidator(with_todays_paths)]
+    settings: Annotated[dict[str, Any], AfterValidator(replace_by_todays_paths)]
     """As `Settings` has them, less what only says which cases were run; credentials in addresses masked."""
     folder: str
     """Folder that relative paths in them start from."""
@@ -276,7 +280,7 @@ def store_recipe(store: Store, settings: Settings) -> None:
         nodes = [settings.model, settings.defense, settings.attack, settings.benchmark]
         names = SourceCollector([*nodes, *settings.others.values()]).names
         code = {name: str(path) for path, name in names.items() if name in settings.code}
-    shown = with_texts(
+    shown = replace_texts_of_option(
         mask_credentials(plain), "base_url", lambda address: _URL_QUERY.sub(r"\1?***", address)
     )
     recipe = Recipe(settings=shown, folder=str(Path.cwd()), code=code)

@@ -86,7 +86,7 @@ def test_without_a_terminal_a_line_says_all_that_a_terminal_shows() -> None:
     cells = {CellLabels("simulated", "none", "direct"): CellTotals(4, 2, rated=2, hit=1)}
     with PlainProgress(RunningTotals(4, cells=cells, done=2), console, Meter(retries=1)) as progress:
         progress._last -= 61
-        progress.tick()
+        progress.on_tick()
     assert isinstance(console.file, io.StringIO)
     said = console.file.getvalue()
     assert said.startswith("2/4 cases, ") and "1 retry, 0 waiting; ASR none 50.0%, errors 0" in said
@@ -95,7 +95,7 @@ def test_without_a_terminal_a_line_says_all_that_a_terminal_shows() -> None:
 def test_the_live_display_opens_and_says_why_a_run_stops() -> None:
     console = Console(file=io.StringIO(), force_terminal=True, width=80)
     with LiveProgress(RunningTotals(3), console) as progress:
-        progress.tick()
-        progress.stopping("Ctrl-C", 2)
+        progress.on_tick()
+        progress.on_stop("Ctrl-C", 2)
     assert isinstance(console.file, io.StringIO)
     assert "finishing 2 cases" in console.file.getvalue()

@@ -11,9 +11,9 @@ import yaml
 from scripted_for_serving import Scripted, says
 from served_faults import serve
 
-from agentsys.base.object_import import _warn_moved, registered, registered_classes
+from agentsys.base.object_import import _warn_moved, find_registered_class, load_registered_classes
 from agentsys.errors import ConfigError
-from agentsys.extensions import shipped_config_dir
+from agentsys.extensions import find_shipped_config_dir
 from agentsys.models.build_model import ModelStack, build_stack, find_model_class, parse_card, reply_identity
 from agentsys.models.chat import ChatModel, ChatReply, ChatRequest, Scene, assistant, text_of, user
 from agentsys.models.trace import Tracer, use_tracer
@@ -62,12 +62,12 @@ def stack(fields: Mapping[str, Any], cache_dir: Path | None = None) -> ModelStac
 
 
 def shipped(name: str) -> dict[str, Any]:
-    found = yaml.safe_load((shipped_config_dir() / "model" / f"{name}.yaml").read_text())
+    found = yaml.safe_load((find_shipped_config_dir() / "model" / f"{name}.yaml").read_text())
     assert isinstance(found, dict)
     return found
 
 
-NAMES = sorted(path.stem for path in (shipped_config_dir() / "model").glob("*.yaml"))
+NAMES = sorted(path.stem for path in (find_shipped_config_dir() / "model").glob("*.yaml"))
 PAPER = ["gpt-4o-mini", "gpt-4o", "gpt-5.1", "claude-3.7-sonnet", "gemini-2.5-pro", "qwen2.5-7b-instruct"]
 
 
@@ -200,13 +200,15 @@ def test_scripted_model_is_played_by_scene_never_cached_and_never_asked_twice(tm
 
 
 @pytest.mark.parametrize(
-    "now", sorted({c.today for c in registered_classes().values() if c.first != c.in_0_1})
+    "now", sorted({c.today for c in load_registered_classes().values() if c.first != c.in_0_1})
 )
 def test_a_class_that_moved_is_found_under_its_first_name_and_keeps_its_kept_replies(
     now: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    first = registered(now).first
-    earlier = registered(now).in_0_1 if first == now else first  # replay is back where it was first
+    first = find_registered_class(now).first
+    earlier = (
+        find_registered_class(now).in_0_1 if first == now else first
+    )  # replay is back where it was first
     _warn_moved.cache_clear()
     found = find_model_class("m", earlier)
     assert f"{earlier} has moved" in caplog.text and f"write _target_: {now}" in caplog.text

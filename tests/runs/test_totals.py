@@ -85,7 +85,7 @@ def test_each_cell_has_counts_of_its_own_and_rates_are_not_pooled_over_defenses(
     totals.add(record(attacked=True, utility=False, security=True))
     totals.add(record(attacked=True, utility=True, defense="agentsys"))
     totals.add(record(attacked=False, utility=True, defense="agentsys"))
-    assert totals.asr_by_defense() == {"none": "100.0%", "agentsys": "0.0%"}
+    assert totals.compute_asr_by_defense() == {"none": "100.0%", "agentsys": "0.0%"}
     assert [cell.done for cell in totals.cells.values()] == [1, 1, 1]
 
 

@@ -23,7 +23,7 @@ from agentsys.analysis.figures.figure_data import (
     list_series,
 )
 from agentsys.analysis.metrics.cell_verdict import IS_CONTROL
-from agentsys.analysis.metrics.rates import TARGETED_ASR, measure, number_in
+from agentsys.analysis.metrics.rates import TARGETED_ASR, measure, read_number
 from agentsys.analysis.metrics.rates_by_length import (
     TokensOf,
     compute_asr_by_round,
@@ -103,7 +103,7 @@ def _measure_line(about: Mark, line: RunLine, errors: ErrorRule) -> Iterator[Mar
         for row in measure(cases, errors):
             if (row.metric, row.suite) == (TARGETED_ASR, OVERALL):
                 panel = mode + (CONTROL_SUFFIX if row.attack == CONTROL else "")
-                yield replace(about.with_x(number_in(row)), panel=panel, n=row.n)
+                yield replace(about.with_x(read_number(row)), panel=panel, n=row.n)
 
 
 def list_modes(marks: Iterable[Mark]) -> dict[str, str]:

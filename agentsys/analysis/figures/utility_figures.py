@@ -87,7 +87,7 @@ def draw_figure3(axes: Axes, panel: str, marks: Sequence[Mark], looks: Mapping[s
 def _measure_trade(about: Mark, line: RunLine, errors: ErrorRule) -> Iterator[Mark]:
     attacks = (ATTACK, NO_ATTACK)
     overall = {
-        row.metric: rates.number_in(row)
+        row.metric: rates.read_number(row)
         for row in rates.measure(line.cases, errors)
         if row.suite == OVERALL and row.attack in attacks
     }
@@ -248,8 +248,8 @@ def _measure_guarantee(about: Mark, line: RunLine, errors: ErrorRule) -> Iterato
     if _CLOSED not in {case.attack for case in line.cases}:
         return
     rows = [row for row in rates.measure(line.cases, errors, own=[PlantedTarget()]) if row.suite == OVERALL]
-    planted = [rates.number_in(row) for row in rows if row.metric == PlantedTarget.name]
-    utility = next((rates.number_in(row) for row in rows if row.metric == rates.BENIGN_UTILITY), None)
+    planted = [rates.read_number(row) for row in rows if row.metric == PlantedTarget.name]
+    utility = next((rates.read_number(row) for row in rows if row.metric == rates.BENIGN_UTILITY), None)
     if utility is None or not planted:
         return
     worst = max(planted, key=attrgetter("value"))

@@ -12,7 +12,12 @@ from typing import NamedTuple
 from markupsafe import Markup
 
 from agentsys import __version__
-from agentsys.analysis.html_report.case_list import SetupFacts, link_to_cases, make_list_row, sort_for_reading
+from agentsys.analysis.html_report.case_list import (
+    SetupFacts,
+    make_link_to_cases,
+    make_list_row,
+    sort_for_reading,
+)
 from agentsys.analysis.html_report.case_views import TextStore, View, make_case_view, read_stored_json
 from agentsys.analysis.tables.cost_documents import make_cost_output
 from agentsys.analysis.tables.results_document import Report, make_results_document
@@ -80,7 +85,7 @@ def make_html_report(
         counts=_count_things(reading, inside),
         simulated_cases=sum(case.simulated for case in cases),
         all_cases=len(cases),
-        sheets=make_results_document(measured, link_to_cases).sections,
+        sheets=make_results_document(measured, make_link_to_cases).sections,
         notes=measured.notes,
         costs=make_cost_output(cases).document,
         errors=facts.make_error_grid(),

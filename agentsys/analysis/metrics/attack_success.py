@@ -36,7 +36,7 @@ from agentsys.analysis.statistics.outcome_grid import (
     count_suites,
     find_outcome,
 )
-from agentsys.analysis.statistics.rate_estimates import OVERALL, rate_levels
+from agentsys.analysis.statistics.rate_estimates import OVERALL, estimate_rate_levels
 from agentsys.base.grouping import group_by
 from agentsys.records.case_row import NO_ATTACK, CaseRow
 
@@ -199,7 +199,7 @@ def find_paired_denials(
     resampler = Resampler(replicates)
     found = [
         _measure_denial(cell, cells.get(cell._replace(attack=NO_ATTACK), []), cells[cell], resampler, rule)
-        for cell in sorted(cells, key=MeasuredCell.order)
+        for cell in sorted(cells, key=MeasuredCell.make_sort_key)
         if is_denial_of_service(cell.attack)
     ]
     return [denial for denial in found if denial.pairs]
@@ -238,7 +238,7 @@ def _measure_denial(
     pairs = pair_cases(before, after, rule).pairs
     rows: list[MetricRow] = []
     if able := [pair.defense for pair in pairs if pair.before.utility]:
-        rates = rate_levels(count_suites(able, rule), Side.INJECTED, resampler)
+        rates = estimate_rate_levels(count_suites(able, rule), Side.INJECTED, resampler)
         rows += make_metric_rows(cell, ASR_WHERE_SOLVED, rates)
     if pairs:
         rows += make_metric_rows(cell, UTILITY_CHANGE, compare_pairs(pairs, Side.SOLVED, SignDraws()))

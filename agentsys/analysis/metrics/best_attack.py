@@ -18,7 +18,7 @@ import numpy as np
 import scipy
 
 from agentsys.analysis.metrics.cell_verdict import IS_CONTROL
-from agentsys.analysis.metrics.rates import MeasuredCell, Number, number_of
+from agentsys.analysis.metrics.rates import MeasuredCell, Number, make_number
 from agentsys.analysis.statistics.outcome_grid import (
     ErrorRule,
     FloatArray,
@@ -75,7 +75,7 @@ def find_best_attack(
     if best is None or not counted:
         return None
     asr = estimate_mean_rate(count_suites(counted, rule).values(), Side.INJECTED, resampler)
-    return BestAttack(best, len(attacks), number_of(asr, 1 - (1 - UPPER) / len(attacks)))
+    return BestAttack(best, len(attacks), make_number(asr, 1 - (1 - UPPER) / len(attacks)))
 
 
 def _find_best(
@@ -157,7 +157,7 @@ def compute_pass_at_k(counted: Mapping[str, Tally], side: Side, k: int, resample
     Source: M. Chen et al., "Evaluating Large Language Models Trained on Code", arXiv 2107.03374, 2021: the
     mean over all ways to choose k of a case's tries.
     """
-    return number_of(
+    return make_number(
         estimate_mean_rate((_compute_chances(found, k) for found in counted.values()), side, resampler)
     )
 

@@ -36,8 +36,8 @@ from agentsys.analysis.metrics.rates import (
     ScoredCells,
     group_scored_cells,
     make_metric_rows,
+    make_number,
     make_percent,
-    number_of,
 )
 from agentsys.analysis.statistics.case_pairs import pair_cases
 from agentsys.analysis.statistics.differences import SignDraws, compare_pairs
@@ -46,7 +46,7 @@ from agentsys.analysis.statistics.rate_estimates import (
     OVERALL,
     POOLED,
     estimate_pooled_rate,
-    rate_levels,
+    estimate_rate_levels,
 )
 from agentsys.base.declared_facts import ASB_FACTS, DeclaredFact
 from agentsys.base.grouping import group_by
@@ -189,7 +189,7 @@ def _measure_values(cases: Sequence[CaseRow], verdict: CellVerdict) -> Iterator[
         gates.update(case.gates if case.status == "ok" else {})
     for ruling, calls in sorted(gates.items()):
         yield f"gate_calls:{ruling}", _make_exact_number(calls, len(cases))
-    yield from guard_measures(cases)
+    yield from measure_guards(cases)
 
 
 def _make_exact_number(value: float, n: int) -> Number:
@@ -226,7 +226,7 @@ _GUARD_EVENTS = {
 """Measure -> the kind of verdict that it counts, and the others that it is a share of."""
 
 
-def guard_measures(cases: Sequence[CaseRow], *, replicates: int = 2000) -> Iterator[tuple[str, Number]]:
+def measure_guards(cases: Sequence[CaseRow], *, replicates: int = 2000) -> Iterator[tuple[str, Number]]:
     """Every measure, in percent, of every guard that judged results in cases without an error."""
     counted = [case for case in cases if case.status == "ok" and case.guards]
     resampler = Resampler(replicates)
@@ -234,16 +234,16 @@ def guard_measures(cases: Sequence[CaseRow], *, replicates: int = 2000) -> Itera
         verdicts = [(case, case.guards[guard]) for case in counted if guard in case.guards]
         for name, (hit, *others) in _GUARD_EVENTS.items():
             results = [(case, of[hit], of[hit] + sum(of[kind] for kind in others)) for case, of in verdicts]
-            yield f"{name}:{guard}", _share_of_events(results, resampler)
+            yield f"{name}:{guard}", _compute_share_of_events(results, resampler)
             if f"{name}_cases" in GUARD_TITLES:
                 at_least_once = [(case, min(hits, 1), min(events, 1)) for case, hits, events in results]
-                yield f"{name}_cases:{guard}", _share_of_events(at_least_once, resampler)
+                yield f"{name}_cases:{guard}", _compute_share_of_events(at_least_once, resampler)
         chars, cut = (sum(of[key] for _, of in verdicts) for key in ("chars", "cut"))
         share = make_percent(cut / chars) if chars else math.nan
         yield f"guard_clean_cut:{guard}", Number(share, math.nan, math.nan, chars)
 
 
-def _share_of_events(counted: Sequence[tuple[CaseRow, int, int]], resampler: Resampler) -> Number:
+def _compute_share_of_events(counted: Sequence[tuple[CaseRow, int, int]], resampler: Resampler) -> Number:
     """A share of events with its interval.
 
     Args:
@@ -252,7 +252,7 @@ def _share_of_events(counted: Sequence[tuple[CaseRow, int, int]], resampler: Res
         resampler: Draws the tasks.
     """
     rows = [replace(case, utility=n < hits) for case, hits, events in counted for n in range(events)]
-    return number_of(
+    return make_number(
         estimate_pooled_rate(count_suites(rows, ErrorRule.REPORT).values(), Side.SOLVED, resampler)
     )
 
@@ -315,7 +315,7 @@ def measure_facts(cases: Iterable[CaseRow] | ScoredCells, *, replicates: int = 2
     resampler = Resampler(replicates)
     cells = {cell: found for cell, found in scored.items() if any(map(_has_facts, found))}
     rows: list[MetricRow] = []
-    for cell in sorted(cells, key=MeasuredCell.order):
+    for cell in sorted(cells, key=MeasuredCell.make_sort_key):
         rows += _measure_facts_of_cell(cell, cells[cell], resampler)
         if cell.attack == NO_ATTACK or is_control(cells[cell]):
             continue
@@ -365,11 +365,13 @@ def _measure_facts_of_cell(
         if fact.kind == "mean":
             yield from _make_mean_rows(cell, name_metric_of_fact(name, fact), counted, name, errors)
         else:
-            yield from _share_rows(cell, name_metric_of_fact(name, fact), counted, name, errors, resampler)
+            yield from _make_share_rows(
+                cell, name_metric_of_fact(name, fact), counted, name, errors, resampler
+            )
     for name, fact in found.items():
         if fact.errors_failed and errors and all(case.measured.get(name) is not None for case in cases):
             whole = [replace(case, status="ok") for case in cases]
-            yield from _share_rows(cell, fact.errors_failed, whole, name, errors, resampler)
+            yield from _make_share_rows(cell, fact.errors_failed, whole, name, errors, resampler)
 
 
 def _make_mean_rows(
@@ -389,11 +391,11 @@ def _make_mean_rows(
         yield MetricRow(*cell, suite, metric, math.nan, math.nan, math.nan, n, errors, mean=value)
 
 
-def _share_rows(
+def _make_share_rows(
     cell: MeasuredCell, metric: str, cases: Sequence[CaseRow], fact: str, errors: int, resampler: Resampler
 ) -> Iterator[MetricRow]:
     counted = [replace(case, utility=bool(case.measured[fact])) for case in cases]
-    found = rate_levels(count_suites(counted, ErrorRule.REPORT), Side.SOLVED, resampler)
+    found = estimate_rate_levels(count_suites(counted, ErrorRule.REPORT), Side.SOLVED, resampler)
     yield from (replace(row, errors=errors) for row in make_metric_rows(cell, metric, found))
 
 
@@ -404,7 +406,7 @@ def _make_control_rows(
     pairing = pair_cases(control, attacked)
     levels = compare_pairs(pairing.pairs, Side.INJECTED, SignDraws()) if pairing.pairs else {}
     for suite, found in levels.items():
-        less = number_of(found)._replace(errors=pairing.errored)
+        less = make_number(found)._replace(errors=pairing.errored)
         alone = less._replace(value=make_percent(found.rate_before), ci_low=math.nan, ci_high=math.nan)
         yield MetricRow(*cell, suite, CONTROL_ASR, **alone._asdict())
         yield MetricRow(*cell, suite, ASR_LESS_CONTROL, **less._asdict())

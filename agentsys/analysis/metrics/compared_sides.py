@@ -198,14 +198,14 @@ def _find_axis_between(cases: Sequence[CaseRow], folder_of: Callable[[str], str]
 def _load_sides_of_folders(
     folders: Sequence[Path], read: ReadFolders, notes: tuple[str, ...] = ()
 ) -> ChosenSides:
-    names = run_names(folders)
+    names = shorten_run_names(folders)
     readings = {names[folder]: read([folder]) for folder in folders}
     return ChosenSides(
         make_sides_of_runs({name: one.cases for name, one in readings.items()}, notes), readings
     )
 
 
-def run_names(folders: Sequence[Path]) -> dict[Path, str]:
+def shorten_run_names(folders: Sequence[Path]) -> dict[Path, str]:
     """Folder -> the shortest end of its path that no other one has.
 
     Raises:

@@ -21,8 +21,8 @@ from agentsys.analysis.statistics.outcome_grid import (
     Side,
     Tally,
     count_suites,
+    make_spread,
     scale_spread,
-    spread_of,
     widen_tally,
 )
 from agentsys.analysis.statistics.rate_estimates import (
@@ -33,7 +33,7 @@ from agentsys.analysis.statistics.rate_estimates import (
     Estimate,
     compute_defense_quality,
     compute_proportion_interval,
-    rate_levels,
+    estimate_rate_levels,
 )
 from agentsys.base.grouping import group_by
 from agentsys.records.case_row import NO_ATTACK, CaseRow
@@ -143,7 +143,7 @@ class MeasuredCell(NamedTuple):
         named = [name for name in (attack, self.defense, self.model) if name]
         return f"{', '.join(named)} on {self.benchmark} {self.version}"
 
-    def order(self) -> tuple[str, str, str, bool, str, bool, str]:
+    def make_sort_key(self) -> tuple[str, str, str, bool, str, bool, str]:
         """Key to sort cells by: `none` before other defenses, and before attacks."""
         return (*self[:3], self.defense != NO_DEFENSE, self.defense, self.attack != NO_ATTACK, self.attack)
 
@@ -220,13 +220,13 @@ def measure(
     """
     resampler, cells = Resampler(replicates), group_scored_cells(cases)
     rows: list[MetricRow] = []
-    for cell in sorted(cells, key=MeasuredCell.order):
+    for cell in sorted(cells, key=MeasuredCell.make_sort_key):
         counted, pooled = cells.count_cell(cell, errors), not brief
-        solved = rate_levels(counted, Side.SOLVED, resampler, pooled=pooled)
+        solved = estimate_rate_levels(counted, Side.SOLVED, resampler, pooled=pooled)
         if cell.attack == NO_ATTACK:
             rows += make_metric_rows(cell, BENIGN_UTILITY, solved, brief=brief)
         else:
-            asr = rate_levels(counted, Side.INJECTED, resampler, pooled=pooled)
+            asr = estimate_rate_levels(counted, Side.INJECTED, resampler, pooled=pooled)
             benign = cells.count_cell(cell._replace(attack=NO_ATTACK), errors)
             quality = _estimate_qualities(benign, counted, resampler, pooled=pooled)
             found = {UTILITY_UNDER_ATTACK: solved, TARGETED_ASR: asr, DEFENSE_QUALITY: quality}
@@ -236,7 +236,7 @@ def measure(
                 rows += make_metric_rows(cell, metric, rates, brief=brief)
         for metric_of_users in own:
             if answers := count_suites(count_answers(cells[cell], metric_of_users), ErrorRule.REPORT):
-                rates = rate_levels(answers, Side.SOLVED, resampler)
+                rates = estimate_rate_levels(answers, Side.SOLVED, resampler)
                 rows += make_metric_rows(cell, metric_of_users.name, rates, brief=brief)
     return apply_verdicts(rows, cells.verdicts if verdicts is None else verdicts)
 
@@ -250,7 +250,7 @@ def apply_verdicts(rows: Iterable[MetricRow], verdicts: Verdicts) -> list[Metric
         if row.metric == DEFENSE_QUALITY:
             found = found.join(verdicts.get(cell._replace(attack=NO_ATTACK), CellVerdict()))
         valid = found.verdict == VALID
-        judged.append(row if valid else replace(row, **number_in(row).judge(found)._asdict()))
+        judged.append(row if valid else replace(row, **read_number(row).judge(found)._asdict()))
     return judged
 
 
@@ -264,11 +264,11 @@ def _estimate_qualities(
         solved[suite], hijacked[suite] = (widen_tally(one[suite], tasks) for one in (benign, attacked))
     utility = dict[str, Estimate]()
     if solved:
-        utility = rate_levels(dict(sorted(solved.items())), Side.SOLVED, resampler, pooled=pooled)
+        utility = estimate_rate_levels(dict(sorted(solved.items())), Side.SOLVED, resampler, pooled=pooled)
     if len(solved) < len(attacked):
         # A suite without benign cases has no defense quality, and then neither have all suites together.
         utility = {suite: rate for suite, rate in utility.items() if suite in solved}
-    asr = rate_levels(hijacked, Side.INJECTED, resampler, pooled=pooled)
+    asr = estimate_rate_levels(hijacked, Side.INJECTED, resampler, pooled=pooled)
     return {
         level: compute_defense_quality(utility.get(level, UNDEFINED), rate) for level, rate in asr.items()
     }
@@ -287,7 +287,7 @@ def _estimate_net_resilience(
             # How one more case of either outcome moves the product.
             grid = (1 - injected.value) * one.solved - solved.value * one.hijacked
             share = one.n / cases if level == POOLED else 1 / len(parts)
-            spreads.append(scale_spread(spread_of(grid, one), share))
+            spreads.append(scale_spread(make_spread(grid, one), share))
         whole = tuple(spreads) or product.spreads
         found[level] = replace(product, n=solved.n, errors=solved.errors, spreads=whole)
     return found
@@ -309,7 +309,7 @@ def make_metric_rows(
         brief: Whether intervals are left out of all levels but `overall`.
     """
     for suite, estimate in found.items():
-        number = number_of(estimate, whole=suite == OVERALL or not brief)
+        number = make_number(estimate, whole=suite == OVERALL or not brief)
         yield MetricRow(*cell, suite, metric, **number._asdict())
 
 
@@ -318,7 +318,7 @@ def make_percent(proportion: float) -> float:
     return round(100.0 * proportion, 9)
 
 
-def number_of(found: Estimate | Difference, upper: float = UPPER, *, whole: bool = True) -> Number:
+def make_number(found: Estimate | Difference, upper: float = UPPER, *, whole: bool = True) -> Number:
     """A proportion, or a difference of two, -> percent (percentage points) with the interval.
 
     Args:
@@ -337,6 +337,6 @@ def number_of(found: Estimate | Difference, upper: float = UPPER, *, whole: bool
     return Number(make_percent(found.value), *bounds, found.n, found.errors)
 
 
-def number_in(row: MetricRow) -> Number:
+def read_number(row: MetricRow) -> Number:
     """The number of a row of the long form."""
     return Number(*(getattr(row, name) for name in Number._fields))

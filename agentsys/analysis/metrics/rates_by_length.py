@@ -14,7 +14,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from agentsys.analysis.metrics.rates import Number, number_of
+from agentsys.analysis.metrics.rates import Number, make_number
 from agentsys.analysis.statistics.outcome_grid import (
     ErrorRule,
     Resampler,
@@ -55,7 +55,7 @@ def compute_asr_by_round(
         lambda case: (case.trajectory_length, case.injection_round),
     )
     return {
-        (length, place): number_of(
+        (length, place): make_number(
             estimate_pooled_rate(_put_on_one_grid(group, errors), Side.INJECTED, resampler)
         )
         for (length, place), group in groups.items()
@@ -78,7 +78,7 @@ def compute_utility_by_length(
     names = ("short", "long")
     parts = _split_by_length(benign, names, lambda length: names[length > LONGEST_SHORT], errors)
     return {
-        name: number_of(estimate_mean_rate(found, Side.SOLVED, resampler)) for name, found in parts.items()
+        name: make_number(estimate_mean_rate(found, Side.SOLVED, resampler)) for name, found in parts.items()
     }
 
 
@@ -95,7 +95,7 @@ def compute_asr_by_length(
     buckets = range(1, LAST_BUCKET + 1)
     parts = _split_by_length(attacked, buckets, lambda length: min(length, LAST_BUCKET), errors)
     return {
-        bucket: number_of(estimate_pooled_rate(found, Side.INJECTED, resampler))
+        bucket: make_number(estimate_pooled_rate(found, Side.INJECTED, resampler))
         for bucket, found in parts.items()
     }
 

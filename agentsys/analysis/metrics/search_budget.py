@@ -16,9 +16,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
-from agentsys.analysis.metrics.rates import PERCENT, CellRow, MeasuredCell, number_of
+from agentsys.analysis.metrics.rates import PERCENT, CellRow, MeasuredCell, make_number
 from agentsys.analysis.statistics.outcome_grid import Resampler, Side, Tally, count_outcomes
-from agentsys.analysis.statistics.rate_estimates import OVERALL, rate_levels
+from agentsys.analysis.statistics.rate_estimates import OVERALL, estimate_rate_levels
 from agentsys.base.grouping import group_by
 from agentsys.errors import ConfigError
 from agentsys.records.agentsys_format import is_simulated_block, parse_stored_block
@@ -127,7 +127,7 @@ def read_searches(paths: Iterable[str | os.PathLike[str]]) -> StoredSearches:
             elsewhere[case].append(_sum_spending(blocks, of_attacker=False))
         elif attempts:
             final = attempts[-1][1].search or _read_end(folder, skipped)
-            search = _search_of(attempts, final, lost=lost)
+            search = _make_search(attempts, final, lost=lost)
             repeated += search.case in found
             found.setdefault(search.case, search)
     found = {
@@ -179,7 +179,7 @@ def _read_attempts(folder: Path, skipped: list[SkippedFile]) -> tuple[list[_Atte
     return [attempts[number] for number in sorted(attempts)], len(skipped) > bad
 
 
-def _search_of(attempts: Sequence[_Attempt], final: SearchFacts | None, *, lost: bool) -> Search:
+def _make_search(attempts: Sequence[_Attempt], final: SearchFacts | None, *, lost: bool) -> Search:
     """A search from its attempts in order.
 
     Args:
@@ -356,8 +356,8 @@ def _measure_budgets_of_cell(
     for measure, most in axes.items():
         for budget in (budget for budget in budgets if budget <= most):
             counted = {suite: _count_searches(suite, found[suite], measure, budget) for suite in suites}
-            for suite, rate in rate_levels(counted, Side.INJECTED, resampler, pooled=False).items():
-                number = number_of(rate)[:4]
+            for suite, rate in estimate_rate_levels(counted, Side.INJECTED, resampler, pooled=False).items():
+                number = make_number(rate)[:4]
                 omitted = _count_omissions(parts[suite])
                 yield BudgetRow(*cell, suite, measure, budget, PERCENT, *number, *omitted)
     for suite, part in parts.items():

@@ -26,7 +26,7 @@ from agentsys.analysis.paper.paper_tables import (
 )
 from agentsys.analysis.statistics.outcome_grid import CONFIDENCE, ErrorRule
 from agentsys.analysis.statistics.rate_estimates import OVERALL
-from agentsys.analysis.tables.result_notes import SIMULATED_NOTE, replay_notes, write_honesty_notes
+from agentsys.analysis.tables.result_notes import SIMULATED_NOTE, write_honesty_notes, write_replay_notes
 from agentsys.analysis.tables.results_report import Variants, write_errored_notes
 from agentsys.analysis.tables.table_document import (
     Document,
@@ -38,7 +38,7 @@ from agentsys.analysis.tables.table_document import (
 )
 from agentsys.analysis.tables.table_writers import Output, make_long_form
 from agentsys.base.grouping import format_count, group_by
-from agentsys.extensions import shipped_config_dirs
+from agentsys.extensions import list_shipped_config_dirs
 from agentsys.records.case_reader import LoadedCases
 from agentsys.records.case_row import CaseRow
 from agentsys.records.stored_plan import describe_unfinished
@@ -217,7 +217,7 @@ def write_paper_notes(
         f"injection tasks resampled, {replicates} times. {_explain_numbers(filled)}",
         *describe_unfinished(reading.unfinished),
         *([f"{SIMULATED} {SIMULATED_NOTE}"] if simulated else []),
-        *replay_notes(cases),
+        *write_replay_notes(cases),
         *_note_searches(filled),
         *([_CHOSEN_ROUNDS.format(chosen)] if chosen else []),
         *([_PAPER_MIXES] if filled.table.mixes_versions else []),
@@ -371,4 +371,4 @@ def _list_missing(filled: FilledTable) -> dict[tuple[str, str], dict[str, None]]
 
 
 def _has_config(group: str, name: str) -> bool:
-    return any((folder / group / f"{name}.yaml").is_file() for folder in shipped_config_dirs())
+    return any((folder / group / f"{name}.yaml").is_file() for folder in list_shipped_config_dirs())

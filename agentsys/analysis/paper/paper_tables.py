@@ -332,11 +332,11 @@ def _sort_keys(table: PaperTable, keys: Sequence[tuple[str, str]]) -> list[tuple
     models = list(dict.fromkeys(model for model, _ in keys))
     defenses = list(dict.fromkeys(defense for _, defense in keys))
 
-    def sort_key(key: tuple[str, str]) -> tuple[int, int]:
+    def make_sort_key(key: tuple[str, str]) -> tuple[int, int]:
         by_model, by_defense = models.index(key[0]), defenses.index(key[1])
         return (by_model, by_defense) if table.models_first else (by_defense, by_model)
 
-    return sorted(dict.fromkeys(keys), key=sort_key)
+    return sorted(dict.fromkeys(keys), key=make_sort_key)
 
 
 def _measure_line(
@@ -348,4 +348,4 @@ def _measure_line(
         found = verdicts[rates.MeasuredCell.of(attacked[0])] if attacked else CellVerdict()
         return {make_round_spot(*pair): number.judge(found) for pair, number in by_round.items()}
     rows = rates.measure(line.cases, errors, replicates=resampler.replicates, verdicts=verdicts)
-    return {Spot(row.attack, row.suite, row.metric): rates.number_in(row) for row in rows}
+    return {Spot(row.attack, row.suite, row.metric): rates.read_number(row) for row in rows}

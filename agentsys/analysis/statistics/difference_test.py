@@ -22,8 +22,8 @@ from agentsys.analysis.statistics.outcome_grid import (
     CONFIDENCE,
     Interval,
     Moments,
+    make_spread,
     scale_spread,
-    spread_of,
     sum_moments,
 )
 from agentsys.analysis.statistics.rate_estimates import compute_lone_bound, compute_t_quantile
@@ -138,7 +138,7 @@ class _Rate(NamedTuple):
 
 def _square_and_add(difference: Difference, side: int) -> float:
     """End of an interval made of the intervals of both rates and of their correlation."""
-    before, after = (_rate(difference, after=after) for after in (False, True))
+    before, after = (_make_rate(difference, after=after) for after in (False, True))
     variances = [rate.moments.variance for rate in (before, after)]
     shared = sum(variances) - difference.error.value**2
     scale = 2 * math.sqrt(math.prod(variances))
@@ -151,14 +151,14 @@ def _square_and_add(difference: Difference, side: int) -> float:
     return difference.value + side * math.sqrt(max(square, 0.0))
 
 
-def _rate(difference: Difference, *, after: bool) -> _Rate:
+def _make_rate(difference: Difference, *, after: bool) -> _Rate:
     """A rate with Wilson's interval on as many cases as would be worth these, were they independent."""
     sides = [(grid.after if after else grid.before) for grid in difference.grids]
     hits = [side.get_hits(grid.side) for side, grid in zip(sides, difference.grids, strict=True)]
     value = difference.weigh(hits)
     parts = list(zip(hits, sides, difference.shares, strict=True))
     found = sum_moments(
-        [scale_spread(spread_of(one, side), share) for one, side, share in parts], cautious=True
+        [scale_spread(make_spread(one, side), share) for one, side, share in parts], cautious=True
     )
     if not _EQUAL < value < 1 - _EQUAL:
         return _Rate(value, found, Interval(value, value))

@@ -27,8 +27,8 @@ from agentsys.analysis.statistics.outcome_grid import (
     Spread,
     Tally,
     make_generator,
+    make_spread,
     scale_spread,
-    spread_of,
     stack_suites,
     sum_moments,
 )
@@ -186,7 +186,7 @@ class PairedGrid:
     @cached_property
     def spread(self) -> Spread:
         """Spread of the difference over tasks; the same at every level, but for its share."""
-        return spread_of(self.change, self.after)
+        return make_spread(self.change, self.after)
 
     @cached_property
     def flips(self) -> Mapping[str, FlippedSums]:

@@ -312,7 +312,7 @@ class Moments(NamedTuple):
     """Degrees of freedom of `variance` (Satterthwaite's approximation), at least 1."""
 
 
-def spread_of(grid: FloatArray, counted: Tally) -> Spread:
+def make_spread(grid: FloatArray, counted: Tally) -> Spread:
     """Spread one suite's rate over its cases: `grid.sum() / cases.sum()`.
 
     Args:

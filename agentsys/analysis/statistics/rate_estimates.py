@@ -31,8 +31,8 @@ from agentsys.analysis.statistics.outcome_grid import (
     Tally,
     add_spreads,
     compute_lone_moments,
+    make_spread,
     scale_spread,
-    spread_of,
     stack_suites,
     sum_moments,
 )
@@ -72,7 +72,7 @@ class _SuiteTotals:
 
     @cached_property
     def spread(self) -> Spread:
-        return spread_of(self.counted.get_hits(self.side), self.counted)
+        return make_spread(self.counted.get_hits(self.side), self.counted)
 
     @cached_property
     def draws(self) -> tuple[FloatArray, FloatArray]:
@@ -82,7 +82,7 @@ class _SuiteTotals:
         return hits, cases
 
 
-def rate_levels(
+def estimate_rate_levels(
     suites: Mapping[str, Tally], side: Side, resampler: Resampler, *, pooled: bool = True
 ) -> dict[str, Estimate]:
     """The rate of each suite, then `overall`, then, if wanted, `pooled`."""

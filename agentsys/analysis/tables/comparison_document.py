@@ -33,7 +33,7 @@ from agentsys.analysis.statistics.outcome_grid import CONFIDENCE
 from agentsys.analysis.statistics.rate_estimates import OVERALL, POOLED
 from agentsys.analysis.tables.result_notes import SIMULATED_NOTE, write_provenance_notes
 from agentsys.analysis.tables.results_document import MOST_ACROSS
-from agentsys.analysis.tables.table_document import Document, Grid, GridCell, make_cells, number_text
+from agentsys.analysis.tables.table_document import Document, Grid, GridCell, make_cells, write_number
 from agentsys.analysis.tables.table_writers import LongForm, Output, make_long_form
 from agentsys.base.grouping import format_count, group_by, join_names
 from agentsys.records.case_row import NO_ATTACK, make_case_id
@@ -105,7 +105,7 @@ def _make_overall_grid(rows: Sequence[DifferenceRow], which: str, found: Compari
     )
     lines = [
         make_cells(
-            _name(row),
+            _write_name(row),
             found.titles[row.metric],
             *(_write_value(row, value) for value in (row.baseline_value, row.compared_value)),
             _write_difference(row),
@@ -113,7 +113,7 @@ def _make_overall_grid(rows: Sequence[DifferenceRow], which: str, found: Compari
             write_p(row.p_holm),
             str(row.n),
             f"+{row.gained}/-{row.lost}",
-            number_text(row.smallest_detectable, ".1f"),
+            write_number(row.smallest_detectable, ".1f"),
         )
         for row in rows
     ]
@@ -133,11 +133,11 @@ def _make_grid_by_suite(rows: Sequence[DifferenceRow], titles: Mapping[str, str]
         first = of_contest[0]
         if across:
             numbers = (found.get((suite, first.metric), GridCell("")) for suite in suites)
-            body.append(make_cells(_name(first), titles[first.metric], *numbers))
+            body.append(make_cells(_write_name(first), titles[first.metric], *numbers))
             continue
         for suite in suites:
             body.append(
-                make_cells(_name(first), suite, *(found.get((suite, m), GridCell("")) for m in metrics))
+                make_cells(_write_name(first), suite, *(found.get((suite, m), GridCell("")) for m in metrics))
             )
     columns = ("Metric", *suites) if across else ("Suite", *metrics.values())
     breaks = frozenset[int]() if across else frozenset(range(len(suites), len(body), len(suites)))
@@ -146,10 +146,10 @@ def _make_grid_by_suite(rows: Sequence[DifferenceRow], titles: Mapping[str, str]
 
 
 def _write_value(row: DifferenceRow, value: float) -> str:
-    return BROKEN if row.verdict == BROKEN else number_text(value)
+    return BROKEN if row.verdict == BROKEN else write_number(value)
 
 
-def _name(row: DifferenceRow) -> GridCell:
+def _write_name(row: DifferenceRow) -> GridCell:
     """The compared side, and below it where it was compared, as far as the heading does not say it."""
     around = {
         Axis.DEFENSE: (row.attack,),
@@ -175,7 +175,7 @@ def _write_difference(row: DifferenceRow, *, starred: bool = False) -> GridCell:
 
 def write_p(p: float) -> str:
     """A p-value to be read: four decimals, or that it is smaller."""
-    return "<0.0001" if p < 0.0001 else number_text(p, ".4f")
+    return "<0.0001" if p < 0.0001 else write_number(p, ".4f")
 
 
 def _write_notes(found: Comparison) -> Iterator[str]:

@@ -26,8 +26,8 @@ from agentsys.analysis.tables.table_document import (
     Grid,
     GridCell,
     make_cells,
-    number_cell,
-    number_text,
+    make_number_cell,
+    write_number,
 )
 from agentsys.analysis.tables.table_writers import Output, make_long_form
 from agentsys.base.grouping import group_by
@@ -81,16 +81,16 @@ def make_measures_output(rows: Sequence[MeasureRow], notes: Iterable[str] = ()) 
             # The version stands behind the benchmark's label unless that is plain AgentDojo.
             version = row.version if row.benchmark == "agentdojo" else f"{row.benchmark} {row.version}"
             found[row.model, row.defense, row.attack, version][row.measure] = row
-    grids = [_measure_grid("Untrusted text and cost", TITLES, found)]
+    grids = [_make_measure_grid("Untrusted text and cost", TITLES, found)]
     for measure, heading in _OF_ROLES.items():
         names = dict.fromkeys(name for of in found.values() for name in of if name.startswith(f"{measure}:"))
         if names or len(grids) == 1:
             roles = {name: name.removeprefix(f"{measure}:") for name in names}
-            grids.append(_measure_grid(heading, roles, found))
+            grids.append(_make_measure_grid(heading, roles, found))
     sections = [("Cost and untrusted text", grids)]
     verdicts = write_verdict_notes(row for of in found.values() for row in list(of.values())[:1])
     said = [*verdicts, *write_benchmark_change_notes(row.benchmark for row in rows), *notes, *_NOTES]
-    if (guards := _guard_grid(found)).rows:
+    if (guards := _make_guard_grid(found)).rows:
         sections.append(("Guards: verdicts against what was planted", [guards]))
         said.append(_OF_GUARDS)
     if (gates := _make_gate_grid(found)).rows:
@@ -104,17 +104,17 @@ _Cells = Mapping[tuple[str, ...], Mapping[str, MeasureRow]]
 """Model, defense, attack and version -> measure -> number of all suites together."""
 
 
-def _measure_grid(heading: str, columns: Mapping[str, str], found: _Cells) -> Grid:
+def _make_measure_grid(heading: str, columns: Mapping[str, str], found: _Cells) -> Grid:
     """One line per cell, with its verdict below its defense."""
     rows = []
     for (model, defense, *others), of in found.items():
         one = next(iter(of.values()))
         judged = GridCell(defense, shorten_verdict(one.verdict, one.reasons))
-        rows.append(make_cells(model, judged, *others, *(_number(of.get(name)) for name in columns)))
+        rows.append(make_cells(model, judged, *others, *(_write_number(of.get(name)) for name in columns)))
     return Grid(heading, (*_NAMES, *columns.values()), rows, names=len(_NAMES))
 
 
-def _guard_grid(found: _Cells) -> Grid:
+def _make_guard_grid(found: _Cells) -> Grid:
     """One line per cell and guard."""
     lines: defaultdict[tuple[str, ...], dict[str, MeasureRow]] = defaultdict(dict)
     for cell, of in found.items():
@@ -122,7 +122,10 @@ def _guard_grid(found: _Cells) -> Grid:
             measure, _, guard = name.partition(":")
             if measure in GUARD_TITLES:
                 lines[*cell, guard][measure] = row
-    rows = [make_cells(*line, *(_share(of.get(name)) for name in GUARD_TITLES)) for line, of in lines.items()]
+    rows = [
+        make_cells(*line, *(_write_share(of.get(name)) for name in GUARD_TITLES))
+        for line, of in lines.items()
+    ]
     return Grid("Guards", (*_NAMES, "Guard", *GUARD_TITLES.values()), rows, names=len(_NAMES) + 1)
 
 
@@ -145,17 +148,17 @@ def _make_gate_grid(found: _Cells) -> Grid:
     return Grid("Calls that filters ruled on", header, rows, names=len(_NAMES) + 2)
 
 
-def _share(row: MeasureRow | None) -> str:
+def _write_share(row: MeasureRow | None) -> str:
     if row is None or math.isnan(row.value):
         return MISSING
     interval = "" if math.isnan(row.ci_low) else f" {row.ci_low:.0f}-{row.ci_high:.0f}"
     return f"{row.value:.1f}{interval} ({row.n:,})"
 
 
-def _number(row: MeasureRow | None) -> str:
+def _write_number(row: MeasureRow | None) -> str:
     if row is None:
         return MISSING
-    return number_text(row.value, ",.0f" if abs(row.value) >= 100 else ".3g")
+    return write_number(row.value, ",.0f" if abs(row.value) >= 100 else ".3g")
 
 
 _AXES = {ASR: "queries", ASR_BY_ATTEMPTS: "attempts, those that were not tried included"}
@@ -186,7 +189,7 @@ def _make_asr_grid(rows: Sequence[BudgetRow], axis: str) -> Grid:
     lines = sorted(found, key=lambda line: (order[line[:3]], line[3] != OVERALL, line[3]))
     body = []
     for line in lines:
-        numbers = [number_cell(found[line].get(budget)) for budget in budgets]
+        numbers = [make_number_cell(found[line].get(budget)) for budget in budgets]
         first = next(iter(found[line].values()))
         counts = (first.n, first.errored, first.unfinished, first.no_text)
         body.append(make_cells(*line, *numbers, *map(str, counts)))
@@ -209,7 +212,7 @@ def _make_cost_grid(rows: Sequence[BudgetRow]) -> Grid:
         forms = [
             ",.4f" if m.endswith("_usd") else ".2f" if m == "queries_to_success" else ",.0f" for m in MEASURES
         ]
-        texts = (number_text(values[name], form) for name, form in zip(MEASURES, forms, strict=True))
+        texts = (write_number(values[name], form) for name, form in zip(MEASURES, forms, strict=True))
         lines.append(make_cells(*line, *texts))
     caption = "What the searches took, all suites together"
     return Grid(caption, (*_BUDGET_NAMES, *MEASURES.values()), lines, names=3)

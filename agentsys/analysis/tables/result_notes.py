@@ -20,7 +20,7 @@ from agentsys.analysis.metrics.rates import MeasuredCell, Number, ScoredCells, g
 from agentsys.analysis.metrics.task_tags import load_limits_of, measure_bound, write_benchmark_change_notes
 from agentsys.analysis.statistics.differences import SignDraws
 from agentsys.analysis.statistics.outcome_grid import NO_TEXT, ErrorRule, Resampler, Side, Tally
-from agentsys.analysis.tables.table_document import number_text
+from agentsys.analysis.tables.table_document import write_number
 from agentsys.base.grouping import group_by, join_names
 from agentsys.records.case_row import NO_ATTACK, SEARCHED_ON_SUFFIX, CaseRow
 from agentsys.records.published_facts import NO_DEFENSE, REWORDED_DEFENSES
@@ -81,7 +81,9 @@ def _write_notes_on_replies(lines: _Lines) -> Iterator[str]:
     # Of more the verdict tells.
     few = {line: ends for line, ends in ended.items() if 0 < ends.total() <= MOST_BOUND * len(lines[line])}
     if few:
-        told = (f"{_name(*line)} {describe_ends(ends)} of {len(lines[line])}" for line, ends in few.items())
+        told = (
+            f"{_name_line(*line)} {describe_ends(ends)} of {len(lines[line])}" for line, ends in few.items()
+        )
         yield f"Ended (scored as they stand): {'; '.join(told)}."
     odd: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
     for case in cases:
@@ -155,7 +157,7 @@ def _write_notes_on_limits(benchmark: str, version: str, lines: _Lines) -> Itera
     for bounds in (floors, caps):
         groups = group_by(bounds, bounds.__getitem__)
         for bound, held in groups.items():
-            under = f" under {', '.join(_name(*line) for line in held)}" if len(groups) > 1 else ""
+            under = f" under {', '.join(_name_line(*line) for line in held)}" if len(groups) > 1 else ""
             tasks = "; ".join(
                 f"{suite} {', '.join(task.removeprefix('user_task_') for _, task in some)}"
                 for suite, some in group_by(bound.tasks, itemgetter(0)).items()
@@ -188,7 +190,7 @@ def _write_notes_on_tries(
                 f"{name} {_write_interval(compute_pass_at_k(counted[defense, attack], side, k, resampler))}"
                 for name, side in asked
             )
-            yield f"{_name(defense, attack)}, at least once in {k} runs of a case: {told}."
+            yield f"{_name_line(defense, attack)}, at least once in {k} runs of a case: {told}."
     for defense, against in aimed.items():
         several = [case for cases in against for case in cases] if len(against) > 1 else []
         if several and (best := find_best_attack(several, resampler, rule)):
@@ -215,7 +217,7 @@ def _write_notes_on_searches(lines: _Lines, rule: ErrorRule) -> Iterator[str]:
     it came from.
     """
     for (defense, attack), cases in lines.items():
-        line = _name(defense, attack)
+        line = _name_line(defense, attack)
         if none := [case for case in cases if case.error_kind in NO_TEXT]:
             kinds = ", ".join(kind for kind in NO_TEXT if any(case.error_kind == kind for case in none))
             yield (
@@ -228,7 +230,7 @@ def _write_notes_on_searches(lines: _Lines, rule: ErrorRule) -> Iterator[str]:
             f"{line}: the cases that the texts were searched on, kept apart and run "
             "once more with the text that was chosen."
         )
-        line = _name(defense, attack.removesuffix(SEARCHED_ON_SUFFIX))
+        line = _name_line(defense, attack.removesuffix(SEARCHED_ON_SUFFIX))
         found = lines.get((defense, attack.removesuffix(SEARCHED_ON_SUFFIX)), [])
         starts = [(name, lines[defense, name]) for name in _STARTS if (defense, name) in lines]
         if found and not starts:
@@ -255,11 +257,11 @@ def _write_notes_on_exposure(lines: _Lines, rule: ErrorRule) -> Iterator[str]:
         suites, parts = len({case.suite for case in cases}), []
         for said, share in _list_exposure_facts(cases, rule):
             fewer = f", {share.suites} of {suites} suites" if share and share.suites < suites else ""
-            parts.append(f"{said} {number_text(share.value)} (n {share.n}{fewer})" if share else said)
+            parts.append(f"{said} {write_number(share.value)} (n {share.n}{fewer})" if share else said)
         if parts:
             told[attack, "; ".join(parts)].append(defense)
     for (attack, said), defenses in told.items():
-        yield f"{_name(join_names(defenses), attack)}: {said}."
+        yield f"{_name_line(join_names(defenses), attack)}: {said}."
 
 
 def _list_exposure_facts(
@@ -289,11 +291,11 @@ def _list_exposure_facts(
     if succeeded and aims and any(case.injection_task_id for case in cases):
         yield "utility where the attack failed", attack_success.compute_utility_where_safe(cases, rule)
     if split := attack_success.split_workspace_asr(cases, rule):
-        old, added = (f"{number_text(part.value)} (n {part.n})" for part in split)
+        old, added = (f"{write_number(part.value)} (n {part.n})" for part in split)
         yield f"workspace ASR on injection tasks 0-5 {old}, on those added in v1.2 {added}", None
 
 
-def _name(defense: str, attack: str) -> str:
+def _name_line(defense: str, attack: str) -> str:
     return defense if attack == NO_ATTACK else f"{defense} / {attack}"
 
 
@@ -368,7 +370,7 @@ def _name_cells(cases: Iterable[CaseRow]) -> str:
     return join_names(f"{case.table_model} / {case.defense}" for case in cases)
 
 
-def replay_notes(cases: Iterable[CaseRow]) -> list[str]:
+def write_replay_notes(cases: Iterable[CaseRow]) -> list[str]:
     """A line for each replayed agent of which some cases read other texts than were recorded."""
     done = [case for case in cases if case.is_scored and case.status == "ok"]
     differing = [case for case in done if any(DIFFERS in note for note in case.notes)]

@@ -26,7 +26,7 @@ from agentsys.analysis.tables.table_document import (
     GridCell,
     make_cells,
     make_difference_cell,
-    number_cell,
+    make_number_cell,
 )
 from agentsys.analysis.tables.table_writers import Output, make_long_form
 from agentsys.base.declared_facts import DeclaredFact
@@ -170,7 +170,7 @@ def _make_overall_grid(sheet: Sheet, found: Report, link: Link | None) -> Grid:
     )
     rows = []
     for line in sheet.lines:
-        numbers = [(metric, number_cell(line.numbers.get((metric, OVERALL)))) for metric in sheet.titles]
+        numbers = [(metric, make_number_cell(line.numbers.get((metric, OVERALL)))) for metric in sheet.titles]
         for metric, kind in ((rates.BENIGN_UTILITY,) * 2, (rates.UTILITY_UNDER_ATTACK, rates.TARGETED_ASR)):
             counted = line.numbers.get((kind, OVERALL))
             numbers.append((metric, GridCell(str(counted.n) if counted else "0")))
@@ -196,7 +196,7 @@ def _make_grid_by_suite(sheet: Sheet, link: Link | None) -> Grid:
         shown = {metric: title for metric, title in sheet.titles.items() if (metric, OVERALL) in line.numbers}
         for metric, title in shown.items() if across else ((suite, suite) for suite in suites):
             places = [(metric, suite) for suite in suites] if across else [(m, metric) for m in sheet.titles]
-            numbers = [number_cell(line.numbers.get(place)) for place in places]
+            numbers = [make_number_cell(line.numbers.get(place)) for place in places]
             numbers = [
                 one._replace(link=link(sheet, line, *place, one.text)) if link else GridCell(one.text)
                 for place, one in zip(places, numbers, strict=True)
@@ -222,7 +222,7 @@ def _make_denial_grids(found: Iterable[Denial], sheet: Sheet) -> list[Grid]:
             rows.append(
                 make_cells(
                     GridCell(denial.cell.defense, denial.cell.attack),
-                    number_cell(solved),
+                    make_number_cell(solved),
                     "0" if solved is None else str(solved.n),
                     make_difference_cell(overall[UTILITY_CHANGE]),
                     *map(str, (denial.lost, denial.gained, denial.pairs)),
@@ -286,7 +286,7 @@ def _make_grid_of_facts(
     for (defense, attack), of in lines.items():
         numbers = [
             GridCell("—") if (row := of.get(m)) is None
-            else make_difference_cell(row) if m == ASR_LESS_CONTROL else number_cell(row)
+            else make_difference_cell(row) if m == ASR_LESS_CONTROL else make_number_cell(row)
             for m in columns
         ]  # fmt: skip
         whole = next((row for metric, row in of.items() if metric not in counted), None)

@@ -14,7 +14,7 @@ from agentsys.analysis.metrics.own_metric import Metric
 from agentsys.analysis.metrics.task_tags import SCORE_FIXED, load_tag, select_fixed_scores, split_by_tag
 from agentsys.analysis.statistics.outcome_grid import CONFIDENCE, ErrorRule, find_outcome
 from agentsys.analysis.statistics.rate_estimates import OVERALL
-from agentsys.analysis.tables.result_notes import SIMULATED_NOTE, replay_notes, write_honesty_notes
+from agentsys.analysis.tables.result_notes import SIMULATED_NOTE, write_honesty_notes, write_replay_notes
 from agentsys.analysis.tables.results_document import Report, arrange_sheets, group_facts, write_fact_notes
 from agentsys.base.grouping import format_count, group_by
 from agentsys.errors import ConfigError
@@ -71,12 +71,12 @@ def build_report(
     return replace(
         found,
         unexposed=compute_unexposed_share(reading.cases),
-        notes=tuple(report_notes(found, reading, cells, errors, replicates=replicates)),
+        notes=tuple(write_report_notes(found, reading, cells, errors, replicates=replicates)),
         facts=group_facts(reading.cases),
     )
 
 
-def report_notes(
+def write_report_notes(
     found: Report,
     reading: LoadedCases,
     cells: rates.ScoredCells,
@@ -90,7 +90,7 @@ def report_notes(
     yield from write_errored_notes(reading.cases, errors)
     if any(is_simulated_name(row.model) for row in found.rows):
         yield SIMULATED_NOTE
-    yield from replay_notes(reading.cases)
+    yield from write_replay_notes(reading.cases)
     for sheet in arrange_sheets(found.rows):
         for line in sheet.lines:
             metric = rates.BENIGN_UTILITY if line.attack == NO_ATTACK else rates.TARGETED_ASR

@@ -29,7 +29,7 @@ from agentsys.analysis.statistics.outcome_grid import ErrorRule
 from agentsys.analysis.statistics.rate_estimates import OVERALL
 from agentsys.analysis.tables.result_notes import SIMULATED_NOTE
 from agentsys.analysis.tables.results_document import Report, ResultsLine, Sheet, arrange_sheets
-from agentsys.analysis.tables.results_report import measure_reading, report_notes
+from agentsys.analysis.tables.results_report import measure_reading, write_report_notes
 from agentsys.analysis.tables.table_document import (
     BEST,
     BULLET,
@@ -38,8 +38,8 @@ from agentsys.analysis.tables.table_document import (
     Grid,
     GridCell,
     make_plain,
-    number_text,
     write_interval,
+    write_number,
     write_value,
 )
 from agentsys.base.grouping import abbreviate_count, format_count, format_duration, group_by
@@ -75,7 +75,7 @@ class _Change(NamedTuple):
     def key(self) -> tuple[object, ...]:
         """Key that defenses share which stand in one line."""
         return tuple(
-            row and (number_text(row.compared_value, ".1f"), row.n, _is_unchanged(row), _is_significant(row))
+            row and (write_number(row.compared_value, ".1f"), row.n, _is_unchanged(row), _is_significant(row))
             for row in (self.asr, self.utility)
         )
 
@@ -165,7 +165,7 @@ def _describe(name: str, same: Sequence[DifferenceRow | None]) -> str:
     first = rows[0]
     partly = max(row.only_baseline for row in rows) or max(row.only_compared for row in rows)
     shared = f" on the {first.n} cases they share" if partly else ""
-    before, after = (number_text(value, ".1f") for value in (first.baseline_value, first.compared_value))
+    before, after = (write_number(value, ".1f") for value in (first.baseline_value, first.compared_value))
     if _is_unchanged(first):
         # The value stands in the table, unless the two have not the same cases.
         return f"{name} unchanged ({after}){shared}" if shared else f"{name} unchanged"
@@ -227,7 +227,7 @@ def make_screen_of_reading(
     """
     cells = rates.group_scored_cells(reading.cases)
     found = measure_reading(reading, errors, own=own, cells=cells, brief=True)
-    found = replace(found, notes=report_notes(found, reading, cells, errors))
+    found = replace(found, notes=write_report_notes(found, reading, cells, errors))
     said = write_findings(cells, errors, width=width - len(BULLET))
     return make_results_screen(found, cells, said, width)
 
@@ -309,7 +309,7 @@ def _list_columns(
     is_beside = any(printed.keys() & some for some in keys.values())
     columns: list[_Column] = []
     for metric in keys if is_beside else metrics:
-        numbers = [_number(line, metric, () if is_beside else lines) for line in lines]
+        numbers = [_make_number_cell(line, metric, () if is_beside else lines) for line in lines]
         if is_beside and all(number.text.endswith(" ") for number in numbers):
             numbers = [number._replace(text=number.text.rstrip()) for number in numbers]
         columns.append((_TITLES.get(metric, sheet.titles[metric]), numbers))
@@ -319,7 +319,7 @@ def _list_columns(
     return columns, is_beside
 
 
-def _number(line: ResultsLine, metric: str, lines: Sequence[ResultsLine]) -> GridCell:
+def _make_number_cell(line: ResultsLine, metric: str, lines: Sequence[ResultsLine]) -> GridCell:
     """A value with its interval; marked if it is the best under the line's attack, and not all are alike."""
     number = line.numbers.get((metric, OVERALL))
     if number is None or math.isnan(number.value):

@@ -89,7 +89,7 @@ def make_cells(*texts: str | GridCell) -> tuple[GridCell, ...]:
     return tuple(text if isinstance(text, GridCell) else GridCell(text) for text in texts)
 
 
-def number_text(value: float, form: str = ".2f") -> str:
+def write_number(value: float, form: str = ".2f") -> str:
     """Write a value in a form of `format`; by default with two decimals, e.g. `30.66`."""
     return MISSING if math.isnan(value) else format(value, form)
 
@@ -102,7 +102,7 @@ def write_value(number: WithInterval | None) -> str:
     return (
         BROKEN
         if getattr(number, "verdict", "") == BROKEN
-        else number_text(number.value if mean is None else mean)
+        else write_number(number.value if mean is None else mean)
     )
 
 
@@ -115,7 +115,7 @@ def write_interval(number: WithInterval | None, digits: int = 1) -> str:
     return "-".join(f"{end:.0f}" if end in (0.0, 100.0) else f"{end:.{digits}f}" for end in ends)
 
 
-def number_cell(number: WithInterval | None) -> GridCell:
+def make_number_cell(number: WithInterval | None) -> GridCell:
     """Put a value into a place of a grid, with its interval in smaller print."""
     return GridCell(write_value(number), write_interval(number))
 

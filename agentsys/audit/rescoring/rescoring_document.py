@@ -108,10 +108,10 @@ def count_fixed_rows(cases: Iterable[RescoredCase]) -> list[FixedRow]:
                 key = done.shown_pipeline, case.version, done.attack, suite
                 rows.setdefault(key, []).append(case)
 
-    def sort_key(row: FixedRow) -> tuple[int, bool, str, bool]:
+    def make_sort_key(row: FixedRow) -> tuple[int, bool, str, bool]:
         return order[row.pipeline, row.version], row.attack != NO_ATTACK, row.attack, row.suite == ALL_SUITES
 
-    return sorted((_build_fixed_row(key, of) for key, of in rows.items()), key=sort_key)
+    return sorted((_build_fixed_row(key, of) for key, of in rows.items()), key=make_sort_key)
 
 
 def select_changed_cases(cases: Iterable[RescoredCase]) -> list[RescoredCase]:

@@ -147,7 +147,7 @@ def _build_note(case: RescoredCase) -> dict[str, Any]:
 
 def _update_measured(case: RescoredCase, recorded: object = None) -> dict[str, Any]:
     """The facts of the version it was scored with now; repeated calls, of no version, stay as recorded."""
-    facts = {} if case.fixed is None else case.fixed.facts()
+    facts = {} if case.fixed is None else case.fixed.list_facts()
     if case.utility_of_answer is not None:
         facts["utility_of_answer"] = case.utility_of_answer
     if isinstance(recorded, dict) and "repeats" in recorded:

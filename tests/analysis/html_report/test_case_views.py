@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from reported_cases import AGENT_TREE, span
 from stored_cases import row
 
-from agentsys.analysis.html_report.case_list import link_to_cases, make_list_row
+from agentsys.analysis.html_report.case_list import make_link_to_cases, make_list_row
 from agentsys.analysis.html_report.case_views import (
     MOST_LEVELS,
     TextStore,
@@ -135,7 +135,7 @@ def cases(suites: int, defense: str = "agentsys") -> list[CaseRow]:
 
 def grids(found: list[CaseRow]) -> list[Grid]:
     made = build_report(LoadedCases(tuple(found)), replicates=5)
-    ((_, tables),) = make_results_document(made, link_to_cases).sections
+    ((_, tables),) = make_results_document(made, make_link_to_cases).sections
     return list(tables)
 
 

@@ -23,7 +23,7 @@ from agentsys.analysis.metrics.best_attack import (
     pool_attacks,
 )
 from agentsys.analysis.metrics.case_measures import measure_facts
-from agentsys.analysis.metrics.rates import measure, number_of
+from agentsys.analysis.metrics.rates import make_number, measure
 from agentsys.analysis.statistics.outcome_grid import (
     ErrorRule,
     FloatArray,
@@ -176,7 +176,7 @@ def _attacks(outcomes: dict[str, FloatArray]) -> list[CaseRow]:
 
 def test_the_interval_of_a_chosen_attack_is_longer_the_more_it_was_chosen_among() -> None:
     hits = _drawn(12, 7, 1, share=0.3)[:, :, 0]
-    alone = number_of(estimate_mean_rate(_counted(_attacks({"one": hits})).values(), Side.INJECTED, _DRAWS))
+    alone = make_number(estimate_mean_rate(_counted(_attacks({"one": hits})).values(), Side.INJECTED, _DRAWS))
     lengths = []
     for count in (2, 5):
         best = find_best_attack(_attacks({str(n): hits for n in range(count)}), _DRAWS)

@@ -14,10 +14,10 @@ from stored_cases import row
 from agentsys.analysis.metrics.case_measures import (
     compute_mean_of_measure,
     compute_usage_per_role,
-    guard_measures,
     list_unsolved_suites,
     measure_costs,
     measure_facts,
+    measure_guards,
     measure_ratios,
     sum_tokens,
 )
@@ -141,7 +141,7 @@ def counts(**found: int) -> dict[str, dict[str, int]]:
 
 
 def numbers(*cases: Any) -> dict[str, Any]:
-    return dict(guard_measures(list(cases), replicates=200))
+    return dict(measure_guards(list(cases), replicates=200))
 
 
 def test_over_results_and_over_cases_are_two_questions() -> None:

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from stored_cases import row, row_grid
 
-from agentsys.analysis.metrics.rates import MetricRow, measure, number_in, number_of
+from agentsys.analysis.metrics.rates import MetricRow, make_number, measure, read_number
 from agentsys.analysis.metrics.rates_by_length import (
     compute_asr_by_length,
     compute_asr_by_round,
@@ -23,7 +23,7 @@ from agentsys.analysis.metrics.rates_by_length import (
     count_without_length,
 )
 from agentsys.analysis.statistics.outcome_grid import ErrorRule, Resampler, Side, count_suites, widen_tally
-from agentsys.analysis.statistics.rate_estimates import compute_defense_quality, rate_levels
+from agentsys.analysis.statistics.rate_estimates import compute_defense_quality, estimate_rate_levels
 from agentsys.records.case_reader import read_cases
 from agentsys.records.case_row import CaseRow
 
@@ -71,15 +71,15 @@ def test_both_rates_of_a_quality_draw_the_same_tasks_whichever_cases_are_there(
         suite: widen_tally(of, frames.get(suite, of.user_tasks))
         for suite, of in count_suites(attacked, ErrorRule.REPORT).items()
     }
-    utility = rate_levels(solved, Side.SOLVED, sampler)
-    asr = rate_levels(injected, Side.INJECTED, sampler)
+    utility = estimate_rate_levels(solved, Side.SOLVED, sampler)
+    asr = estimate_rate_levels(injected, Side.INJECTED, sampler)
     numbers = {
         r.suite: (r.value, r.ci_low, r.ci_high)
         for r in measure([*benign, *attacked], replicates=200)
         if r.metric == "defense_quality"
     }
     for suite in both:
-        expected = number_of(compute_defense_quality(utility[suite], asr[suite]))
+        expected = make_number(compute_defense_quality(utility[suite], asr[suite]))
         assert numbers[suite] == (expected.value, expected.ci_low, expected.ci_high)
     assert math.isnan(numbers["overall"][0]) == (len(both) == 1)
 
@@ -252,7 +252,7 @@ def test_a_number_tells_of_the_errored_cases_beside_it() -> None:
     (number,) = compute_asr_by_round(cases, [2], RULE, FEW).values()
     assert (number.value, number.n, number.errors) == (100.0, 1, 1)
     (line,) = [r for r in measure(cases) if (r.metric, r.suite) == ("targeted_asr", "banking")]
-    assert number_in(line) == (100.0, line.ci_low, line.ci_high, 1, 1, "valid", "")
+    assert read_number(line) == (100.0, line.ci_low, line.ci_high, 1, 1, "valid", "")
 
 
 def test_short_and_long_tasks_add_up_to_the_benign_utility() -> None:

@@ -15,8 +15,8 @@ from agentsys.analysis.statistics.outcome_grid import (
     add_spreads,
     compute_percentile_interval,
     count_suites,
+    make_spread,
     scale_spread,
-    spread_of,
     sum_moments,
     widen_tally,
 )
@@ -119,7 +119,7 @@ def test_variance_of_a_balanced_grid_is_that_of_the_analysis_of_variance() -> No
     rows, columns = grid.mean(axis=1), grid.mean(axis=0)
     rest = grid - rows[:, None] - columns[None, :] + grid.mean()
     squares = 9 * rows.var(ddof=1) + 20 * columns.var(ddof=1) - (rest**2).sum() / (19 * 8)
-    assert sum_moments([spread_of(grid, _tally(grid))]).variance == pytest.approx(squares / 180)
+    assert sum_moments([make_spread(grid, _tally(grid))]).variance == pytest.approx(squares / 180)
 
 
 def test_bootstrap_variance_is_that_of_the_replicates() -> None:
@@ -140,22 +140,22 @@ def test_variance_agrees_with_statsmodels_two_way_clustering() -> None:
     users, injections = np.nonzero(keep)
     model = statsmodels.OLS(grid[keep], np.ones(keep.sum())).fit()
     theirs = cov_cluster_2groups(model, users, injections, use_correction=False)[0].item()
-    ours = sum_moments([spread_of(grid, _tally(grid, keep.astype(float)))]).variance
+    ours = sum_moments([make_spread(grid, _tally(grid, keep.astype(float)))]).variance
     assert ours == pytest.approx(theirs, rel=0.05)
 
 
 def test_a_missing_case_hardly_moves_the_variance() -> None:
     grid, cases = _grid(20, 9), np.ones((20, 9))
-    whole = sum_moments([spread_of(grid, _tally(grid))])
+    whole = sum_moments([make_spread(grid, _tally(grid))])
     cases[3, 4] = grid[3, 4] = 0.0
-    gap = sum_moments([spread_of(grid, _tally(grid, cases))])
+    gap = sum_moments([make_spread(grid, _tally(grid, cases))])
     assert gap.variance == pytest.approx(whole.variance, rel=0.1)
     assert gap.df == pytest.approx(whole.df, rel=0.15)
 
 
 def test_one_task_of_a_kind_leaves_the_other_kind_alone() -> None:
     solved = np.array([[1.0], [0.0], [0.0], [1.0], [1.0]])
-    found = sum_moments([spread_of(solved, _tally(solved))])
+    found = sum_moments([make_spread(solved, _tally(solved))])
     assert found.variance == pytest.approx(solved.var(ddof=1) / 5)
     assert found.df == pytest.approx(4)
 
@@ -163,20 +163,20 @@ def test_one_task_of_a_kind_leaves_the_other_kind_alone() -> None:
 def test_tasks_that_each_have_a_case_of_their_own_are_no_worse_than_independent_cases() -> None:
     cases = np.eye(8)
     hits = cases * np.array([1, 0, 0, 1, 0, 1, 1, 0])
-    found = sum_moments([spread_of(hits, _tally(hits, cases))])
+    found = sum_moments([make_spread(hits, _tally(hits, cases))])
     assert found.variance == pytest.approx(0.25 / 8, rel=0.35)
 
 
 def test_variance_without_any_effect_is_never_nothing() -> None:
     for seed in range(200):
         grid = (np.random.default_rng(seed).random((6, 4)) < 0.5).astype(float)
-        found = sum_moments([spread_of(grid, _tally(grid))])
+        found = sum_moments([make_spread(grid, _tally(grid))])
         assert found.variance > 0.003 or not 0 < grid.mean() < 1
 
 
 def test_scaling_and_joining_do_as_sums_of_estimates_do() -> None:
     grid, benign = _grid(10, 6), _grid(10, 1, seed=9)
-    attacked, solved = spread_of(grid, _tally(grid)), spread_of(benign, _tally(benign))
+    attacked, solved = make_spread(grid, _tally(grid)), make_spread(benign, _tally(benign))
     assert sum_moments([scale_spread(attacked, -3.0)]).variance == pytest.approx(
         9 * sum_moments([attacked]).variance
     )
@@ -190,16 +190,16 @@ def test_user_tasks_of_the_frame_without_cases_carry_nothing() -> None:
     grid = _grid(4, 3)
     counted = _tally(grid)
     wider = widen_tally(counted, (*counted.user_tasks, "user_task_98", "user_task_99"))
-    wide = spread_of(wider.hijacked, wider)
+    wide = make_spread(wider.hijacked, wider)
     assert list(wide.users[-2:]) == [0.0, 0.0]
     assert sum_moments([wide]).bootstrap_variance > 0
 
 
 def test_user_tasks_carry_both_terms_of_a_sum_and_injection_tasks_the_attacked_one() -> None:
     grid = _grid(4, 3)
-    attacked = spread_of(grid, _tally(grid))
+    attacked = make_spread(grid, _tally(grid))
     solved = np.array([[1.0], [0.0], [0.0], [1.0]])
-    benign = spread_of(solved, _tally(solved))
+    benign = make_spread(solved, _tally(solved))
     both = add_spreads(attacked, benign)
     rows = (grid - grid.mean()).sum(axis=1) / 12 + (solved - 0.5)[:, 0] / 4
     assert both.users == pytest.approx(rows)
