@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from agentsys.analysis.metrics.rates import Number, make_number
-from agentsys.analysis.statistics.outcome_grid import Resampler, Side, count_outcomes
+from agentsys.analysis.statistics.outcome_grid import Resampler, Side, tally_outcomes
 from agentsys.analysis.statistics.rate_estimates import estimate_pooled_rate
 from agentsys.base.grouping import group_by
 from agentsys.guards.guard_process import GuardProcess, GuardVerdict
@@ -154,7 +154,7 @@ def rate_outcomes(outcomes: Sequence[CountedCase]) -> Number:
     """The share of cases that were hit, with a two-way interval, in percent."""
     counted = [one for one in outcomes if one[3] is not None]
     tallies = [
-        count_outcomes(suite, [(user, injection, False, bool(hit)) for _, user, injection, hit in of])
+        tally_outcomes(suite, [(user, injection, False, bool(hit)) for _, user, injection, hit in of])
         for suite, of in sorted(group_by(counted, lambda one: one[0]).items())
     ]
     errors = len(outcomes) - len(counted)

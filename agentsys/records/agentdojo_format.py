@@ -122,7 +122,7 @@ def build_agentdojo_row(stored: Mapping[str, Any], source: str) -> CaseRow:
     """
     record = parse_agentdojo_record(stored)
     attack = record.attack_type or NO_ATTACK
-    shared = _fill_shared_columns(record, stored, source, _AGENTDOJO_KEYS)
+    shared = _make_shared_columns(record, stored, source, _AGENTDOJO_KEYS)
     served = {"model": UNRECORDED} if _is_served(record) else {}
     overflown = "context_length_exceeded" in (record.error or "")
     return CaseRow(
@@ -133,11 +133,11 @@ def build_agentdojo_row(stored: Mapping[str, Any], source: str) -> CaseRow:
         status="ok" if record.error is None else "error",
         # AgentDojo goes on after two kinds of error only and tells them apart in the message.
         error_kind=None if record.error is None else "context_length" if overflown else "server_error",
-        **_fill_agentdojo_message_columns(record, benign=attack == NO_ATTACK),
+        **_make_agentdojo_message_columns(record, benign=attack == NO_ATTACK),
     )
 
 
-def _fill_shared_columns(
+def _make_shared_columns(
     record: AgentDojoRecord, stored: Mapping[str, Any], source: str, known: Collection[str]
 ) -> dict[str, Any]:
     benchmark, version = find_benchmark_of_suite(record.suite_name), record.benchmark_version or UNRECORDED
@@ -158,12 +158,12 @@ def _fill_shared_columns(
     }
 
 
-def _fill_agentdojo_message_columns(record: AgentDojoRecord, *, benign: bool) -> dict[str, Any]:
+def _make_agentdojo_message_columns(record: AgentDojoRecord, *, benign: bool) -> dict[str, Any]:
     words = collect_prompt_words(record.messages)
     texts = (text for text in record.injections.values() if isinstance(text, str))
     lines = () if benign else drop_own_words(find_payload_lines(texts), words)
     facts = measure_context(record.messages, lines)
-    columns = _fill_context_columns(record.messages, facts)
+    columns = _make_context_columns(record.messages, facts)
     if (
         not lines or not record.messages
     ):  # benign, or without the injected texts: whether it met one is unknown
@@ -181,7 +181,7 @@ def _fill_agentdojo_message_columns(record: AgentDojoRecord, *, benign: bool) ->
     }
 
 
-def _fill_context_columns(messages: Sequence[Any], facts: ContextFacts) -> dict[str, Any]:
+def _make_context_columns(messages: Sequence[Any], facts: ContextFacts) -> dict[str, Any]:
     if not messages:
         return {}
     return {
@@ -276,13 +276,13 @@ def build_drift_row(stored: Mapping[str, Any], source: str) -> CaseRow:
     record = parse_drift_record(stored)
     attack = _label_attack(record)
     return CaseRow(
-        **_fill_shared_columns(record, stored, source, _DRIFT_KEYS),
+        **_make_shared_columns(record, stored, source, _DRIFT_KEYS),
         defense=_label_defense(record),
         attack=attack,
         injection_success=None if attack == NO_ATTACK else record.security,
         tokens_by_role={} if record.total_tokens is None else {"all": record.total_tokens},
         decisions={"denied": _count_refusals(record.messages)},
-        **_fill_context_columns(record.messages, measure_context(record.messages, ())),
+        **_make_context_columns(record.messages, measure_context(record.messages, ())),
     )
 
 

@@ -301,13 +301,13 @@ def build_own_row(stored: Mapping[str, Any], source: str) -> CaseRow:
         facts=block.facts,
         attempts=block.scored_attempt + 1,
         ground_truth_length=_find_length(block),
-        **_fill_message_columns(messages, lines, shown=not benign and block.exposure.exposed_shown),
+        **_make_message_columns(messages, lines, shown=not benign and block.exposure.exposed_shown),
         model_ids={model_id: block.asked.get(role, "") for model_id, role in tree.replies.items()},
         proposed=proposed,
         ended=None if block.status == "error" else tree.ended or find_bound(messages),
         receipts=None if block.receipts is None else len(block.receipts),
-        **_fill_usage_columns(block.usage),
-        **_fill_span_columns(tree, benign=benign),
+        **_make_usage_columns(block.usage),
+        **_make_span_columns(tree, benign=benign),
     )
 
 
@@ -317,7 +317,7 @@ def _find_length(block: StoredBlock) -> int | None:
     return block.ground_truth_length
 
 
-def _fill_message_columns(messages: Sequence[Any], lines: PayloadLines, *, shown: bool) -> dict[str, Any]:
+def _make_message_columns(messages: Sequence[Any], lines: PayloadLines, *, shown: bool) -> dict[str, Any]:
     if not messages:
         return {}
     seen = measure_context(messages, lines)
@@ -332,7 +332,7 @@ def _fill_message_columns(messages: Sequence[Any], lines: PayloadLines, *, shown
     }
 
 
-def _fill_span_columns(tree: SpanTotals, *, benign: bool) -> dict[str, Any]:
+def _make_span_columns(tree: SpanTotals, *, benign: bool) -> dict[str, Any]:
     return {
         "calls": tree.calls,
         "decisions": tree.decisions,
@@ -347,7 +347,7 @@ def _fill_span_columns(tree: SpanTotals, *, benign: bool) -> dict[str, Any]:
     }
 
 
-def _fill_usage_columns(usage: Mapping[str, RoleUsage]) -> dict[str, Any]:
+def _make_usage_columns(usage: Mapping[str, RoleUsage]) -> dict[str, Any]:
     costs = [role.cost_usd for role in usage.values()]
     # One role without a price, or without a count, makes the case's cost unknown, not smaller.
     known = bool(costs) and None not in costs

@@ -308,7 +308,7 @@ def _build_case(run: _AsbRun, values: Mapping[str, Any], place: str) -> CaseRow:
     )
     user_task = run.number_user_task(suite, found.task)
     facts = _collect_facts(values, found, utility) | (
-        {} if benign else _fill_attack_facts(values, found, tool, success, run.planned_tools)
+        {} if benign else _make_attack_facts(values, found, tool, success, run.planned_tools)
     )
     shown = None if benign else found.payloads > 0
     return CaseRow(
@@ -350,7 +350,7 @@ def _collect_facts(values: Mapping[str, Any], found: AsbTranscript, utility: boo
     }
 
 
-def _fill_attack_facts(
+def _make_attack_facts(
     values: Mapping[str, Any], found: AsbTranscript, tool: str, success: bool, planned: frozenset[str] | None
 ) -> dict[str, Any]:
     # Every step of a published run lists the attack tool: without the log a success may be due to that or to

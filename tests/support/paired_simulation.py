@@ -82,8 +82,8 @@ class _KeptSigns(SignDraws):
     """Signs, drawn once: generated pairs all have the same tasks."""
 
     @lru_cache(maxsize=200)  # noqa: B019 - one per setting, and small
-    def signs(self, suite: str, way: str, tasks: tuple[str, ...]) -> FloatArray:
-        return super().signs(suite, way, tasks)
+    def draw_signs(self, suite: str, way: str, tasks: tuple[str, ...]) -> FloatArray:
+        return super().draw_signs(suite, way, tasks)
 
 
 class Judged(NamedTuple):

@@ -33,8 +33,8 @@ from agentsys.analysis.statistics.outcome_grid import (
     Resampler,
     Side,
     Tally,
-    count_suites,
     find_outcome,
+    tally_suites,
 )
 from agentsys.analysis.statistics.rate_estimates import OVERALL, estimate_rate_levels
 from agentsys.base.grouping import group_by
@@ -238,7 +238,7 @@ def _measure_denial(
     pairs = pair_cases(before, after, rule).pairs
     rows: list[MetricRow] = []
     if able := [pair.defense for pair in pairs if pair.before.utility]:
-        rates = estimate_rate_levels(count_suites(able, rule), Side.INJECTED, resampler)
+        rates = estimate_rate_levels(tally_suites(able, rule), Side.INJECTED, resampler)
         rows += make_metric_rows(cell, ASR_WHERE_SOLVED, rates)
     if pairs:
         rows += make_metric_rows(cell, UTILITY_CHANGE, compare_pairs(pairs, Side.SOLVED, SignDraws()))

@@ -25,7 +25,7 @@ from agentsys.analysis.statistics.outcome_grid import (
     Resampler,
     Side,
     Tally,
-    count_suites,
+    tally_suites,
 )
 from agentsys.analysis.statistics.rate_estimates import UPPER, estimate_mean_rate
 from agentsys.base.grouping import group_by
@@ -74,7 +74,7 @@ def find_best_attack(
             counted += [attacks[chosen][key] for key in keys]
     if best is None or not counted:
         return None
-    asr = estimate_mean_rate(count_suites(counted, rule).values(), Side.INJECTED, resampler)
+    asr = estimate_mean_rate(tally_suites(counted, rule).values(), Side.INJECTED, resampler)
     return BestAttack(best, len(attacks), make_number(asr, 1 - (1 - UPPER) / len(attacks)))
 
 

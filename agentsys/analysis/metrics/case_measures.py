@@ -41,7 +41,7 @@ from agentsys.analysis.metrics.rates import (
 )
 from agentsys.analysis.statistics.case_pairs import pair_cases
 from agentsys.analysis.statistics.differences import SignDraws, compare_pairs
-from agentsys.analysis.statistics.outcome_grid import ErrorRule, Resampler, Side, count_suites
+from agentsys.analysis.statistics.outcome_grid import ErrorRule, Resampler, Side, tally_suites
 from agentsys.analysis.statistics.rate_estimates import (
     OVERALL,
     POOLED,
@@ -253,7 +253,7 @@ def _compute_share_of_events(counted: Sequence[tuple[CaseRow, int, int]], resamp
     """
     rows = [replace(case, utility=n < hits) for case, hits, events in counted for n in range(events)]
     return make_number(
-        estimate_pooled_rate(count_suites(rows, ErrorRule.REPORT).values(), Side.SOLVED, resampler)
+        estimate_pooled_rate(tally_suites(rows, ErrorRule.REPORT).values(), Side.SOLVED, resampler)
     )
 
 
@@ -395,7 +395,7 @@ def _make_share_rows(
     cell: MeasuredCell, metric: str, cases: Sequence[CaseRow], fact: str, errors: int, resampler: Resampler
 ) -> Iterator[MetricRow]:
     counted = [replace(case, utility=bool(case.measured[fact])) for case in cases]
-    found = estimate_rate_levels(count_suites(counted, ErrorRule.REPORT), Side.SOLVED, resampler)
+    found = estimate_rate_levels(tally_suites(counted, ErrorRule.REPORT), Side.SOLVED, resampler)
     yield from (replace(row, errors=errors) for row in make_metric_rows(cell, metric, found))
 
 

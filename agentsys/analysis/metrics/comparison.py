@@ -25,11 +25,11 @@ from agentsys.analysis.metrics.rates import (
 from agentsys.analysis.statistics.case_pairs import (
     Pair,
     Pairing,
-    count_pairs,
     filter_exposed_pairs,
     key_cases,
     pair_up,
     split_changed_pairs,
+    tally_pairs,
 )
 from agentsys.analysis.statistics.difference_test import (
     compute_difference_interval,
@@ -283,7 +283,7 @@ def _list_outcomes(
     contest: Contest, pairing: Pairing, metrics: Sequence[str], own: Sequence[Metric]
 ) -> Iterator[_Outcome]:
     def count(pairs: tuple[Pair, ...]) -> Callable[[str], tuple[dict[str, Tally], dict[str, Tally]]]:
-        return cache(lambda which: count_pairs(pairs if which == ALL_CASES else filter_exposed_pairs(pairs)))
+        return cache(lambda which: tally_pairs(pairs if which == ALL_CASES else filter_exposed_pairs(pairs)))
 
     tallies = count(pairing.pairs)
     for metric in metrics if pairing.pairs else ():
@@ -370,12 +370,12 @@ def get_injection_task(pair: Pair) -> tuple[str, str] | None:
 def _correct_rows(rows: Sequence[DifferenceRow]) -> list[DifferenceRow]:
     """Holm's correction inside each table: overall, pooled and single suites, all and exposed cases apart."""
 
-    def name_family(index: int) -> tuple[str, str]:
+    def make_family_key(index: int) -> tuple[str, str]:
         row = rows[index]
         return row.suite if row.suite in (OVERALL, POOLED) else "suite", row.cases
 
     # An undefined test is no test.
-    families = group_by((index for index, row in enumerate(rows) if not math.isnan(row.p)), name_family)
+    families = group_by((index for index, row in enumerate(rows) if not math.isnan(row.p)), make_family_key)
     corrected = list(rows)
     for members in families.values():
         for index, p in zip(members, correct_by_holm([rows[index].p for index in members]), strict=True):

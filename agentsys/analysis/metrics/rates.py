@@ -20,9 +20,9 @@ from agentsys.analysis.statistics.outcome_grid import (
     Resampler,
     Side,
     Tally,
-    count_suites,
     make_spread,
     scale_spread,
+    tally_suites,
     widen_tally,
 )
 from agentsys.analysis.statistics.rate_estimates import (
@@ -178,10 +178,10 @@ class ScoredCells(dict[MeasuredCell, list[CaseRow]]):
         """The cells' verdicts; those of one model under one attack stand beside each other."""
         return judge_cells(self.evidence, lambda cell: (*cell[:3], cell.attack))
 
-    def count_cell(self, cell: MeasuredCell, rule: ErrorRule) -> dict[str, Tally]:
+    def tally_cell(self, cell: MeasuredCell, rule: ErrorRule) -> dict[str, Tally]:
         """Count a cell's cases by suite; of a cell that is not here there are none."""
         if (cell, rule) not in self._tallies:
-            self._tallies[cell, rule] = count_suites(self.get(cell, ()), rule)
+            self._tallies[cell, rule] = tally_suites(self.get(cell, ()), rule)
         return self._tallies[cell, rule]
 
 
@@ -221,13 +221,13 @@ def measure(
     resampler, cells = Resampler(replicates), group_scored_cells(cases)
     rows: list[MetricRow] = []
     for cell in sorted(cells, key=MeasuredCell.make_sort_key):
-        counted, pooled = cells.count_cell(cell, errors), not brief
+        counted, pooled = cells.tally_cell(cell, errors), not brief
         solved = estimate_rate_levels(counted, Side.SOLVED, resampler, pooled=pooled)
         if cell.attack == NO_ATTACK:
             rows += make_metric_rows(cell, BENIGN_UTILITY, solved, brief=brief)
         else:
             asr = estimate_rate_levels(counted, Side.INJECTED, resampler, pooled=pooled)
-            benign = cells.count_cell(cell._replace(attack=NO_ATTACK), errors)
+            benign = cells.tally_cell(cell._replace(attack=NO_ATTACK), errors)
             quality = _estimate_qualities(benign, counted, resampler, pooled=pooled)
             found = {UTILITY_UNDER_ATTACK: solved, TARGETED_ASR: asr, DEFENSE_QUALITY: quality}
             if cell.attack.startswith(_TOOL_SURFACE) and not brief:
@@ -235,7 +235,7 @@ def measure(
             for metric, rates in found.items():
                 rows += make_metric_rows(cell, metric, rates, brief=brief)
         for metric_of_users in own:
-            if answers := count_suites(count_answers(cells[cell], metric_of_users), ErrorRule.REPORT):
+            if answers := tally_suites(count_answers(cells[cell], metric_of_users), ErrorRule.REPORT):
                 rates = estimate_rate_levels(answers, Side.SOLVED, resampler)
                 rows += make_metric_rows(cell, metric_of_users.name, rates, brief=brief)
     return apply_verdicts(rows, cells.verdicts if verdicts is None else verdicts)

@@ -21,7 +21,7 @@ from agentsys.analysis.statistics.outcome_grid import (
     Side,
     Tally,
     compute_percentile_interval,
-    count_suites,
+    tally_suites,
 )
 from agentsys.analysis.statistics.rate_estimates import estimate_mean_rate, estimate_pooled_rate
 from agentsys.base.grouping import group_by
@@ -115,7 +115,7 @@ def _split_by_length(
         if case.is_scored and case.ground_truth_length is not None
     ]
     tasks = {(case.suite, case.user_task_id): part for case, part in placed}
-    suites = count_suites([case for case, _ in placed], errors).values()
+    suites = tally_suites([case for case, _ in placed], errors).values()
 
     def mask_to_part(part: _P, whole: Tally) -> Tally:
         mask = np.array([[float(tasks[whole.suite, task] == part)] for task in whole.user_tasks])
@@ -135,7 +135,7 @@ def _put_on_one_grid(cases: Iterable[CaseRow], errors: ErrorRule) -> Iterable[Ta
         )
         for case in cases
     )
-    return count_suites(named, errors).values()
+    return tally_suites(named, errors).values()
 
 
 TokensOf = Callable[[CaseRow], int | None]

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Annotated, NamedTuple
 
 from agentsys.analysis.metrics.rates import PERCENT, CellRow, MeasuredCell, make_number
-from agentsys.analysis.statistics.outcome_grid import Resampler, Side, Tally, count_outcomes
+from agentsys.analysis.statistics.outcome_grid import Resampler, Side, Tally, tally_outcomes
 from agentsys.analysis.statistics.rate_estimates import OVERALL, estimate_rate_levels
 from agentsys.base.grouping import group_by
 from agentsys.errors import ConfigError
@@ -355,7 +355,7 @@ def _measure_budgets_of_cell(
     axes = {ASR: max(search.budget * search.tried_on for search in searches), ASR_BY_ATTEMPTS: attempts}
     for measure, most in axes.items():
         for budget in (budget for budget in budgets if budget <= most):
-            counted = {suite: _count_searches(suite, found[suite], measure, budget) for suite in suites}
+            counted = {suite: _tally_searches(suite, found[suite], measure, budget) for suite in suites}
             for suite, rate in estimate_rate_levels(counted, Side.INJECTED, resampler, pooled=False).items():
                 number = make_number(rate)[:4]
                 omitted = _count_omissions(parts[suite])
@@ -372,7 +372,7 @@ def _count_omissions(part: Sequence[Search]) -> tuple[int, int, int]:
     return sum(search.errored for search in part), sum(search.is_open for search in part), none
 
 
-def _count_searches(suite: str, searches: Iterable[Search], measure: str, budget: int) -> Tally:
+def _tally_searches(suite: str, searches: Iterable[Search], measure: str, budget: int) -> Tally:
     """Count the searches that came to an end; errored, unfinished and textless ones are in no rate."""
     counted = []
     for search in searches:
@@ -382,7 +382,7 @@ def _count_searches(suite: str, searches: Iterable[Search], measure: str, budget
             # Injection tasks take the place of user tasks: there may be a single user task (mode transfer),
             # and rates over suites that have one each are taken for samples of suites, which these are not.
             counted.append((search.case.injection_task_id or "", search.case.user_task_id, False, success))
-    return count_outcomes(suite, counted)
+    return tally_outcomes(suite, counted)
 
 
 def _sum_up(searches: Sequence[Search]) -> dict[str, tuple[float, int]]:

@@ -313,11 +313,11 @@ def _rename_chosen_rounds(cases: Sequence[CaseRow]) -> list[CaseRow]:
     not the same experiment and are not put into one row.
     """
 
-    def name_pipeline(case: CaseRow) -> tuple[str, str, str]:
+    def make_pipeline_key(case: CaseRow) -> tuple[str, str, str]:
         return case.benchmark, case.table_model, case.defense
 
-    observed = {name_pipeline(case) for case in cases if case.attack == ATTACK}
-    written = (case.attack in _CHOSEN_ROUND and name_pipeline(case) not in observed for case in cases)
+    observed = {make_pipeline_key(case) for case in cases if case.attack == ATTACK}
+    written = (case.attack in _CHOSEN_ROUND and make_pipeline_key(case) not in observed for case in cases)
     return [replace(case, attack=ATTACK) if one else case for case, one in zip(cases, written, strict=True)]
 
 

@@ -12,8 +12,8 @@ from agentsys.analysis.statistics.outcome_grid import (
     ErrorRule,
     Side,
     Tally,
-    count_outcomes,
     find_outcome,
+    tally_outcomes,
 )
 from agentsys.base.grouping import group_by
 from agentsys.records.case_row import CaseRow
@@ -78,16 +78,16 @@ def pair_cases(
     return pair_up(key_cases(baseline, rule), key_cases(defense, rule))
 
 
-def count_pairs(pairs: Iterable[Pair]) -> tuple[dict[str, Tally], dict[str, Tally]]:
+def tally_pairs(pairs: Iterable[Pair]) -> tuple[dict[str, Tally], dict[str, Tally]]:
     """Suite -> counts of the baseline's cases, and of the others."""
     before, after = dict[str, Tally](), dict[str, Tally]()
     for suite, of in sorted(group_by(pairs, lambda pair: pair.defense.suite).items()):
         tasks = [(pair.defense.user_task_id, pair.defense.injection_task_id or "") for pair in of]
         errors = sum(pair.defense.status == "error" for pair in of)
         counted = [(*task, *pair.before) for task, pair in zip(tasks, of, strict=True)]
-        before[suite] = count_outcomes(suite, counted)
+        before[suite] = tally_outcomes(suite, counted)
         counted = [(*task, *pair.after) for task, pair in zip(tasks, of, strict=True)]
-        after[suite] = count_outcomes(suite, counted, errors)
+        after[suite] = tally_outcomes(suite, counted, errors)
     return before, after
 
 

@@ -20,7 +20,7 @@ from functools import cached_property, lru_cache
 
 import numpy as np
 
-from agentsys.analysis.statistics.case_pairs import Pair, count_pairs
+from agentsys.analysis.statistics.case_pairs import Pair, tally_pairs
 from agentsys.analysis.statistics.outcome_grid import (
     FloatArray,
     Side,
@@ -97,7 +97,7 @@ class FlippedSums:
     def _of_change(self) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Sums by the other kind of task, shape (tasks, flips); their total and their square, shape (flips,)."""
         sums = self.change.T @ self.signs.T
-        return sums, self.signs @ self.change.sum(axis=1), _multiply_rows(sums, sums)
+        return sums, self.signs @ self.change.sum(axis=1), _sum_column_products(sums, sums)
 
     @cached_property
     def _of_cases(self) -> tuple[FloatArray, FloatArray, FloatArray]:
@@ -105,8 +105,8 @@ class FlippedSums:
         sums = self.cases.T @ self.signs.T
         return (
             self.signs @ self.cases.sum(axis=1),
-            _multiply_rows(self._of_change[0], sums),
-            _multiply_rows(sums, sums),
+            _sum_column_products(self._of_change[0], sums),
+            _sum_column_products(sums, sums),
         )
 
     def sum_total(self, at: float) -> FloatArray:
@@ -124,7 +124,7 @@ class FlippedSums:
         return found
 
 
-def _multiply_rows(one: FloatArray, other: FloatArray) -> FloatArray:
+def _sum_column_products(one: FloatArray, other: FloatArray) -> FloatArray:
     product: FloatArray = np.einsum("ij,ij->j", one, other)
     return product
 
@@ -302,7 +302,7 @@ def _make_difference(grids: Sequence[PairedGrid], shares: Sequence[float]) -> Di
 
 def compare_pairs(pairs: Iterable[Pair], side: Side, draws: SignDraws) -> dict[str, Difference]:
     """The difference of a rate per suite, then `overall`, then `pooled`, on pairs of one model and attack."""
-    return make_difference_levels(*count_pairs(pairs), side, draws)
+    return make_difference_levels(*tally_pairs(pairs), side, draws)
 
 
 def make_difference_levels(

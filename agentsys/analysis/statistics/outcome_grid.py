@@ -103,7 +103,7 @@ class Tally:
         return self.solved if side is Side.SOLVED else self.hijacked
 
 
-def count_suites(cases: Iterable[CaseRow], rule: ErrorRule) -> dict[str, Tally]:
+def tally_suites(cases: Iterable[CaseRow], rule: ErrorRule) -> dict[str, Tally]:
     """Suite -> its cases of one attack (or its benign ones); suites are sorted."""
     found = {}
     for suite, listed in sorted(group_by(cases, lambda case: case.suite).items()):
@@ -112,11 +112,11 @@ def count_suites(cases: Iterable[CaseRow], rule: ErrorRule) -> dict[str, Tally]:
             for case in listed
             if (result := find_outcome(case, rule)) is not None
         ]
-        found[suite] = count_outcomes(suite, counted, sum(case.status == "error" for case in listed))
+        found[suite] = tally_outcomes(suite, counted, sum(case.status == "error" for case in listed))
     return found
 
 
-def count_outcomes(suite: str, counted: Sequence[tuple[str, str, bool, bool]], errors: int = 0) -> Tally:
+def tally_outcomes(suite: str, counted: Sequence[tuple[str, str, bool, bool]], errors: int = 0) -> Tally:
     """Count outcomes: user task, injection task, whether either was carried out."""
     users = tuple(sorted({user for user, *_ in counted}))
     injections = tuple(sorted({injection for _, injection, *_ in counted}))

@@ -86,7 +86,7 @@ def estimate_rate_levels(
     suites: Mapping[str, Tally], side: Side, resampler: Resampler, *, pooled: bool = True
 ) -> dict[str, Estimate]:
     """The rate of each suite, then `overall`, then, if wanted, `pooled`."""
-    parts = _sum_suites(suites.values(), side, resampler)
+    parts = _make_suite_totals(suites.values(), side, resampler)
     rates = {name: _estimate_pooled([part]) for name, part in zip(suites, parts, strict=True)}
     overall = _average(parts, list(rates.values()))
     return {**rates, OVERALL: overall, **({POOLED: _estimate_pooled(parts)} if pooled else {})}
@@ -94,7 +94,7 @@ def estimate_rate_levels(
 
 def estimate_pooled_rate(suites: Iterable[Tally], side: Side, resampler: Resampler) -> Estimate:
     """Successes over cases, of one suite or several; nan without a case."""
-    return _estimate_pooled(_sum_suites(suites, side, resampler))
+    return _estimate_pooled(_make_suite_totals(suites, side, resampler))
 
 
 def estimate_mean_rate(suites: Iterable[Tally], side: Side, resampler: Resampler) -> Estimate:
@@ -102,11 +102,11 @@ def estimate_mean_rate(suites: Iterable[Tally], side: Side, resampler: Resampler
 
     Equals the paper's Table 2 on the published gpt-4o-mini runs.
     """
-    parts = _sum_suites(suites, side, resampler)
+    parts = _make_suite_totals(suites, side, resampler)
     return _average(parts, [_estimate_pooled([part]) for part in parts])
 
 
-def _sum_suites(suites: Iterable[Tally], side: Side, resampler: Resampler) -> list[_SuiteTotals]:
+def _make_suite_totals(suites: Iterable[Tally], side: Side, resampler: Resampler) -> list[_SuiteTotals]:
     parts = []
     for one in suites:
         grids = one.cases.tobytes(), one.get_hits(side).tobytes()

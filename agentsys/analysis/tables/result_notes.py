@@ -56,7 +56,7 @@ def write_honesty_notes(
             if cells.verdicts[cell].verdict != BROKEN
         }
         counted = {
-            line: cells.count_cell(MeasuredCell(benchmark, version, model, *line), rule) for line in sound
+            line: cells.tally_cell(MeasuredCell(benchmark, version, model, *line), rule) for line in sound
         }
         found = chain(
             _write_notes_on_replies(lines),

@@ -30,7 +30,7 @@ from agentsys.analysis.statistics.outcome_grid import (
     Resampler,
     Side,
     Tally,
-    count_suites,
+    tally_suites,
 )
 from agentsys.analysis.statistics.rate_estimates import estimate_mean_rate
 from agentsys.analysis.tables.result_notes import write_honesty_notes
@@ -137,7 +137,7 @@ def _cases(hits: FloatArray, attack: str = "important_instructions", suite: str 
 
 
 def _counted(cases: list[CaseRow]) -> dict[str, Tally]:
-    return count_suites(cases, ErrorRule.REPORT)
+    return tally_suites(cases, ErrorRule.REPORT)
 
 
 def _drawn(*shape: int, share: float, seed: int = 1) -> FloatArray:

@@ -22,7 +22,7 @@ from agentsys.analysis.metrics.rates_by_length import (
     count_acting_tokens,
     count_without_length,
 )
-from agentsys.analysis.statistics.outcome_grid import ErrorRule, Resampler, Side, count_suites, widen_tally
+from agentsys.analysis.statistics.outcome_grid import ErrorRule, Resampler, Side, tally_suites, widen_tally
 from agentsys.analysis.statistics.rate_estimates import compute_defense_quality, estimate_rate_levels
 from agentsys.records.case_reader import read_cases
 from agentsys.records.case_row import CaseRow
@@ -65,11 +65,11 @@ def test_both_rates_of_a_quality_draw_the_same_tasks_whichever_cases_are_there(
     ]
     sampler, both = Resampler(200), [suite for suite in benign_suites if suite != "travel"]
     frames = {suite: tuple(f"user_task_{u}" for u in range(max(4, benign_tasks))) for suite in both}
-    counted = count_suites(benign, ErrorRule.REPORT)
+    counted = tally_suites(benign, ErrorRule.REPORT)
     solved = {suite: widen_tally(counted[suite], frames[suite]) for suite in both}
     injected = {
         suite: widen_tally(of, frames.get(suite, of.user_tasks))
-        for suite, of in count_suites(attacked, ErrorRule.REPORT).items()
+        for suite, of in tally_suites(attacked, ErrorRule.REPORT).items()
     }
     utility = estimate_rate_levels(solved, Side.SOLVED, sampler)
     asr = estimate_rate_levels(injected, Side.INJECTED, sampler)

@@ -14,10 +14,10 @@ from agentsys.analysis.statistics.outcome_grid import (
     Tally,
     add_spreads,
     compute_percentile_interval,
-    count_suites,
     make_spread,
     scale_spread,
     sum_moments,
+    tally_suites,
     widen_tally,
 )
 from agentsys.analysis.statistics.rate_estimates import estimate_pooled_rate
@@ -82,14 +82,14 @@ def test_users_and_injections_with_the_same_ids_are_drawn_independently() -> Non
 
 
 def test_nothing_to_resample_is_undefined_and_not_certain() -> None:
-    single = count_suites([row()], ErrorRule.REPORT)["banking"]
+    single = tally_suites([row()], ErrorRule.REPORT)["banking"]
     assert np.isnan(_rates(single, 50)).all()
     assert np.isnan(compute_percentile_interval(_rates(single, 50)).low)
 
 
 def test_a_task_whose_cases_all_errored_is_no_cluster() -> None:
     lost = row(user_task_id="user_task_1", status="error", error_kind="timeout")
-    counted = count_suites([row(), lost], ErrorRule.REPORT)["banking"]
+    counted = tally_suites([row(), lost], ErrorRule.REPORT)["banking"]
     assert (counted.user_tasks, counted.errors) == (("user_task_0",), 1)
     assert np.isnan(_rates(counted, 50)).all()
 
