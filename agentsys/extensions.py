@@ -114,7 +114,7 @@ def group_commands(core: Iterable[CommandSection]) -> dict[str, dict[str, Comman
 _PACKAGE = Path(__file__).parent
 
 
-def find_shipped_config_dir() -> Path:
+def shipped_config_dir() -> Path:
     """The folder with the groups model/, defense/, attack/, benchmark/, executor/ and experiment/.
 
     It lies inside the wheel, or at the top of a checkout.
@@ -132,7 +132,7 @@ def find_shipped_docs_dir() -> Path:
 def list_shipped_config_dirs() -> list[Path]:
     """The same folder and those of the rooms that are installed."""
     return [
-        find_shipped_config_dir(),
+        shipped_config_dir(),
         *(room.configs for room in load_extensions() if room.configs is not None),
     ]
 

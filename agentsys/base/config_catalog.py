@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from agentsys.errors import ConfigError, unknown_name
-from agentsys.extensions import find_shipped_config_dir, list_shipped_config_dirs
+from agentsys.extensions import list_shipped_config_dirs, shipped_config_dir
 
 CONFIG_GROUPS = {
     "models": "model",
@@ -82,7 +82,7 @@ def list_setting_names() -> list[str]:
     """The keys of a run that are on no account an option of a command: groups and plain values."""
     import yaml
 
-    top = yaml.safe_load(_read_config(find_shipped_config_dir() / "config.yaml"))
+    top = yaml.safe_load(_read_config(shipped_config_dir() / "config.yaml"))
     chosen = [group for choice in top["defaults"] if isinstance(choice, dict) for group in choice]
     return [*chosen, "experiment", *(key for key in top if key not in ("defaults", "sweep"))]
 

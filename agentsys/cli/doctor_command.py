@@ -22,7 +22,7 @@ from agentsys.base import config_catalog
 from agentsys.cli.cli_output import print_line
 from agentsys.cli.terminal import escape_to_line
 from agentsys.errors import DISTRIBUTION, ConfigError, install_command
-from agentsys.extensions import find_shipped_config_dir, read_requirements
+from agentsys.extensions import read_requirements, shipped_config_dir
 
 if TYPE_CHECKING:
     from agentsys.records.schema import CaseRecord
@@ -175,7 +175,7 @@ def _run_one_case() -> list[CaseRecord]:
 
 def print_checks(config_dirs: Sequence[Path], *, ping: bool, as_json: bool) -> None:
     """Check versions, keys, extras and folders, and run one case. Exits with 1 if the case fails."""
-    folder = find_shipped_config_dir()
+    folder = shipped_config_dir()
     has_configs = (folder / "config.yaml").is_file()
     configs = str(folder) if has_configs else f"no config.yaml in {folder}: install agentsys again"
     versions, self_check = collect_versions(), run_self_check()

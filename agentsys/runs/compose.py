@@ -25,7 +25,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from agentsys.base.config_catalog import list_config_names
 from agentsys.errors import ConfigError, unknown_name
-from agentsys.extensions import find_shipped_config_dir, list_shipped_config_dirs
+from agentsys.extensions import list_shipped_config_dirs, shipped_config_dir
 from agentsys.runs.instantiate import READ_TOOLS
 from agentsys.runs.references import (
     add_contents,
@@ -334,7 +334,7 @@ def open_composer(config_dirs: Sequence[Path]) -> Iterator[Composer]:
     with _HYDRA:
         if GlobalHydra.instance().is_initialized():  # a notebook that used Hydra itself
             GlobalHydra.instance().clear()
-        with initialize_config_dir(str(find_shipped_config_dir().resolve()), version_base="1.3"):
+        with initialize_config_dir(str(shipped_config_dir().resolve()), version_base="1.3"):
             yield Composer(config_dirs)
 
 

@@ -7,10 +7,10 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
 import agentsys
-from agentsys.extensions import find_shipped_config_dir
+from agentsys.extensions import shipped_config_dir
 
 
-@hydra.main(version_base="1.3", config_path=str(find_shipped_config_dir().resolve()), config_name="config")
+@hydra.main(version_base="1.3", config_path=str(shipped_config_dir().resolve()), config_name="config")
 def job(_: DictConfig) -> None:
     """Run the cells that this job's overrides ask for.
 

@@ -35,7 +35,7 @@ from agentsys.analysis.figures.utility_figures import (
 )
 from agentsys.analysis.metrics.rates import measure
 from agentsys.errors import ConfigError
-from agentsys.extensions import find_shipped_config_dir
+from agentsys.extensions import shipped_config_dir
 from agentsys.records.case_reader import read_cases
 from agentsys.records.case_row import CaseRow
 
@@ -351,6 +351,6 @@ def test_data_sets_are_never_averaged_even_where_their_agents_differ() -> None:
 
 
 def test_the_preset_of_figure_2_has_two_modes_and_a_control() -> None:
-    preset = yaml.safe_load((find_shipped_config_dir() / "experiment" / "figure2.yaml").read_text())
+    preset = yaml.safe_load((shipped_config_dir() / "experiment" / "figure2.yaml").read_text())
     assert preset["sweep"]["benchmark.mode"] == ["faithful", "react"]
     assert preset["sweep"]["attack"] == ["none", "opi_context_ignoring", "opi_empty"]

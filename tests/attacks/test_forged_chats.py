@@ -24,12 +24,12 @@ from agentsys.attacks.red_team.written_dialogue import WrittenDialogue, parse_tu
 from agentsys.benchmarks.agentdojo import AgentDojo
 from agentsys.contracts import Attack, NotInjectable, Victim
 from agentsys.errors import ConfigError
-from agentsys.extensions import find_shipped_config_dir
+from agentsys.extensions import shipped_config_dir
 from agentsys.runs.compose import compose
 from agentsys.runs.run_session import prepare_session
 
 SUITE = AgentDojo("v1.2.2").suite("banking")
-MODELS = sorted((find_shipped_config_dir() / "model").glob("*.yaml"))
+MODELS = sorted((shipped_config_dir() / "model").glob("*.yaml"))
 VICTIM = Victim("GPT-4", "Emma Johnson")
 
 

@@ -22,7 +22,7 @@ from scripted_for_baselines import ScriptedModel, calls, ground_truth_turns, run
 
 from agentsys.contracts import Defense
 from agentsys.errors import ConfigError
-from agentsys.extensions import find_shipped_config_dir
+from agentsys.extensions import shipped_config_dir
 from agentsys.models.chat import ChatRequest, assistant, text_of, user
 from agentsys.models.pipeline_elements import ModelElement, default_system_message
 from baselines.none import NoDefense
@@ -41,7 +41,7 @@ SHIPPED = [
 
 
 def shipped(name: str, changes: dict[str, Any]) -> Any:
-    return instantiate(OmegaConf.load(find_shipped_config_dir() / "defense" / f"{name}.yaml"), **changes)
+    return instantiate(OmegaConf.load(shipped_config_dir() / "defense" / f"{name}.yaml"), **changes)
 
 
 @pytest.mark.parametrize(("name", "changes"), SHIPPED)

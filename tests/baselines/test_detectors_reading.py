@@ -23,7 +23,7 @@ from scripted_for_border import FilterResults
 
 from agentsys.base.option_checks import check_options
 from agentsys.errors import ConfigError
-from agentsys.extensions import find_shipped_config_dir
+from agentsys.extensions import shipped_config_dir
 from agentsys.models.chat import assistant, text_of
 from agentsys.models.trace import Tracer, use_tracer
 from baselines.detectors import classifier_defense
@@ -161,7 +161,7 @@ def test_settings_that_cannot_work_are_the_users_errors() -> None:
 
 @pytest.mark.parametrize("name", ["protectai", "protectai_compat", "piguard", "piguard_compat"])
 def test_shipped_detectors_are_composed_without_the_extra_and_pin_a_commit(name: str) -> None:
-    defense = instantiate(OmegaConf.load(find_shipped_config_dir() / "defense" / f"{name}.yaml"))
+    defense = instantiate(OmegaConf.load(shipped_config_dir() / "defense" / f"{name}.yaml"))
     assert isinstance(defense, ClassifierDefense)
     assert defense.name == name
     assert len(defense.settings.revision or "") == 40

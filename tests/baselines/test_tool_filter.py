@@ -12,7 +12,7 @@ from hydra.utils import instantiate
 from omegaconf import OmegaConf
 from scripted_for_baselines import ScriptedModel, calls, runtime_returning
 
-from agentsys.extensions import find_shipped_config_dir
+from agentsys.extensions import shipped_config_dir
 from agentsys.models.chat import ChatReply, ChatRequest, assistant
 from agentsys.models.pipeline_elements import MAX_ROUNDS
 from baselines.detectors.defense import PATTERNS, DetectorDefense, PhraseDetector
@@ -136,7 +136,7 @@ NAMES = (
 def built(name: str) -> Any:
     if name == "phrase_detector in conversation mode":
         return DetectorDefense(name, lambda: PhraseDetector(PATTERNS), mode="conversation")
-    return instantiate(OmegaConf.load(find_shipped_config_dir() / "defense" / f"{name}.yaml"))
+    return instantiate(OmegaConf.load(shipped_config_dir() / "defense" / f"{name}.yaml"))
 
 
 EVERY = pytest.mark.parametrize("name", [*NAMES, "phrase_detector in conversation mode"])

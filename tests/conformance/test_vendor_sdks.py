@@ -20,7 +20,7 @@ from served_faults import serve
 from small_runs import Silent, records_in
 from started_servers import litellm_proxy
 
-from agentsys.extensions import find_shipped_config_dir
+from agentsys.extensions import shipped_config_dir
 from agentsys.models.chat import ChatReply, ChatRequest, Usage
 from agentsys.models.pricing import reported_or_estimated_usage
 from agentsys.records.case import ATTEMPTS
@@ -154,7 +154,7 @@ def test_attacker_and_target_are_asked_each_at_its_own_server(tmp_path: Path, na
         serve(victim) as target,
         serve(build_served_model(["seed=3"])) as attacker,
     ):
-        shipped = (find_shipped_config_dir() / "model/served.yaml").read_text()
+        shipped = (shipped_config_dir() / "model/served.yaml").read_text()
         (tmp_path / "conf/model").mkdir(parents=True)
         (tmp_path / "conf/model/other.yaml").write_text(
             shipped.replace("name: served", "name: other")

@@ -13,7 +13,7 @@ from served_faults import serve
 
 from agentsys.base.object_import import _warn_moved, find_registered_class, load_registered_classes
 from agentsys.errors import ConfigError
-from agentsys.extensions import find_shipped_config_dir
+from agentsys.extensions import shipped_config_dir
 from agentsys.models.build_model import ModelStack, build_stack, find_model_class, parse_card, reply_identity
 from agentsys.models.chat import ChatModel, ChatReply, ChatRequest, Scene, assistant, text_of, user
 from agentsys.models.trace import Tracer, use_tracer
@@ -62,12 +62,12 @@ def stack(fields: Mapping[str, Any], cache_dir: Path | None = None) -> ModelStac
 
 
 def shipped(name: str) -> dict[str, Any]:
-    found = yaml.safe_load((find_shipped_config_dir() / "model" / f"{name}.yaml").read_text())
+    found = yaml.safe_load((shipped_config_dir() / "model" / f"{name}.yaml").read_text())
     assert isinstance(found, dict)
     return found
 
 
-NAMES = sorted(path.stem for path in (find_shipped_config_dir() / "model").glob("*.yaml"))
+NAMES = sorted(path.stem for path in (shipped_config_dir() / "model").glob("*.yaml"))
 PAPER = ["gpt-4o-mini", "gpt-4o", "gpt-5.1", "claude-3.7-sonnet", "gemini-2.5-pro", "qwen2.5-7b-instruct"]
 
 

@@ -9,11 +9,11 @@ import pytest
 
 from agentsys.base.config_catalog import list_config_names
 from agentsys.errors import ConfigError
-from agentsys.extensions import find_shipped_config_dir
+from agentsys.extensions import shipped_config_dir
 from agentsys.runs.compose import compose
 from agentsys.runs.settings import Settings, strip_address
 
-EXPERIMENTS = sorted(path.stem for path in (find_shipped_config_dir() / "experiment").glob("*.yaml"))
+EXPERIMENTS = sorted(path.stem for path in (shipped_config_dir() / "experiment").glob("*.yaml"))
 
 QUICK = ("quickstart", "rivals", "table1")
 """Presets that are composed by the fast tests, too."""
@@ -161,7 +161,7 @@ def test_a_yaml_edited_between_two_compositions_is_read_again(tmp_path: Path, fi
 def test_a_model_that_plays_a_role_is_part_of_what_a_case_depends_on(tmp_path: Path) -> None:
     mine = tmp_path / "model/mine.yaml"
     mine.parent.mkdir()
-    shipped = (find_shipped_config_dir() / "model/simulated.yaml").read_text()
+    shipped = (shipped_config_dir() / "model/simulated.yaml").read_text()
 
     def now(text: str) -> str:
         mine.write_text(text)

@@ -13,7 +13,7 @@ from agentdojo.functions_runtime import FunctionCall
 from simulated_playbook import FOUND, PLAYBOOK, PROMPT, STEAL, TASK, TOOLS, asked, knowledge, result
 
 from agentsys.errors import ConfigError
-from agentsys.extensions import find_shipped_config_dir
+from agentsys.extensions import shipped_config_dir
 from agentsys.models.chat import (
     ChatRequest,
     Scene,
@@ -33,9 +33,7 @@ CARD_FIELDS = {"_target_", "prose_name", "chat_family", "simulated", "context_to
 
 
 def test_the_shipped_yaml_builds_it_and_says_that_it_is_simulated() -> None:
-    node = yaml.safe_load(
-        (find_shipped_config_dir() / "model" / "simulated.yaml").read_text(encoding="utf-8")
-    )
+    node = yaml.safe_load((shipped_config_dir() / "model" / "simulated.yaml").read_text(encoding="utf-8"))
     assert node["simulated"] is True
     assert node["_target_"] == f"{SimulatedModel.__module__}.{SimulatedModel.__qualname__}"
     built = SimulatedModel(**{key: value for key, value in node.items() if key not in CARD_FIELDS})
