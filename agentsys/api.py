@@ -70,28 +70,30 @@ class ResultTables:
 
         from rich.console import Console
 
-        from agentsys.analysis.tables.write_terminal import terminal_document
+        from agentsys.analysis.tables.write_terminal import arrange_for_terminal
 
         file = StringIO()
-        Console(file=file, width=100, color_system=None).print(terminal_document(self.document), crop=False)
+        Console(file=file, width=100, color_system=None).print(
+            arrange_for_terminal(self.document), crop=False
+        )
         return file.getvalue()
 
     def _repr_html_(self) -> str:
-        from agentsys.analysis.tables.table_writers import html_fragment
+        from agentsys.analysis.tables.table_writers import render_html_fragment
 
-        return html_fragment(self.document)
+        return render_html_fragment(self.document)
 
     def markdown(self) -> str:
         """The document as GitHub-flavoured Markdown."""
-        from agentsys.analysis.tables.table_writers import markdown_document
+        from agentsys.analysis.tables.table_writers import write_markdown_document
 
-        return markdown_document(self.document)
+        return write_markdown_document(self.document)
 
     def latex(self) -> str:
         """The document as LaTeX, for the package booktabs."""
-        from agentsys.analysis.tables.table_writers import latex_document
+        from agentsys.analysis.tables.table_writers import write_latex_document
 
-        return latex_document(self.document)
+        return write_latex_document(self.document)
 
 
 @dataclass(frozen=True)
@@ -150,11 +152,11 @@ def load_runs(
     Raises:
         ConfigError: If a path does not exist, none holds a case, or a file of names is not one.
     """
-    from agentsys.analysis.metrics.rates import MeasuredCell, scored_cells
+    from agentsys.analysis.metrics.rates import MeasuredCell, group_scored_cells
     from agentsys.records import case_reader
 
     def judge(rows: Sequence[CaseRow]) -> dict[str, list[str | None]]:
-        verdicts = scored_cells(rows).verdicts
+        verdicts = group_scored_cells(rows).verdicts
         found = [verdicts[MeasuredCell.of(row)] if row.is_scored else (None, None) for row in rows]
         return {"verdict": [one[0] for one in found], "reasons": [one[1] for one in found]}
 
@@ -199,7 +201,7 @@ def run(
         skip_unavailable=skip_unavailable,
     )
     session = planned.preflight(skip_unavailable=skip_unavailable)
-    listener = _progress_listener(len(session.plan.open_jobs), progress)
+    listener = _make_progress_listener(len(session.plan.open_jobs), progress)
     with redirect_stdout(io.StringIO()):  # some of AgentDojo's checks print
         outcome = session.execute(listener)
     ended = outcome.fatal or outcome.budget or ("interrupted" if outcome.interrupted else None)
@@ -228,13 +230,13 @@ def results(source: Source, *, metrics: Sequence[Metric] = (), errors: str = "re
         ConfigError: If a path does not exist or none holds a case.
     """
     from agentsys.analysis.statistics.outcome_grid import ErrorRule
-    from agentsys.analysis.tables.results_document import results_output
+    from agentsys.analysis.tables.results_document import make_results_output
     from agentsys.analysis.tables.results_report import build_report
-    from agentsys.analysis.tables.results_screen import findings
+    from agentsys.analysis.tables.results_screen import write_findings
 
     reading, rule = _read_source(source), ErrorRule(errors)
     found = build_report(reading, rule, own=metrics)
-    output = results_output(found, findings(reading.cases, rule))
+    output = make_results_output(found, write_findings(reading.cases, rule))
     return ResultTables(_to_frame(output.records), output.document)
 
 
@@ -276,7 +278,7 @@ def compare(
     from agentsys.analysis.metrics.comparison import COMPARED_METRICS
     from agentsys.analysis.metrics.comparison import compare_sides as compared
     from agentsys.analysis.statistics.outcome_grid import ErrorRule
-    from agentsys.analysis.tables.comparison_document import FLIP_COLUMNS, compare_output, flip_record
+    from agentsys.analysis.tables.comparison_document import FLIP_COLUMNS, compare_output, make_flip_record
 
     asked = COMPARED_METRICS if metrics is None else metrics
     found = compared(
@@ -286,7 +288,7 @@ def compare(
         ErrorRule(errors),
         own=[metric for metric in asked if not isinstance(metric, str)],
     )
-    flips = pd.DataFrame([flip_record(flip) for flip in found.flips], columns=list(FLIP_COLUMNS))
+    flips = pd.DataFrame([make_flip_record(flip) for flip in found.flips], columns=list(FLIP_COLUMNS))
     output = compare_output(found, 0)
     return ComparedDefenses(_to_frame(output.records), output.document, flips)
 
@@ -299,9 +301,9 @@ def _find_contenders(
     from agentsys.analysis.metrics.compared_sides import (
         Axis,
         choose_sides,
-        sides_of_runs,
+        find_varying_axis,
+        make_sides_of_runs,
         split_sides,
-        varying_axis,
     )
 
     if by is not None and by not in set(Axis):
@@ -309,11 +311,11 @@ def _find_contenders(
     axis = None if by is None else Axis(by)
     if isinstance(source, pd.DataFrame):
         cases = _read_source(source).cases
-        return split_sides(cases, axis or varying_axis(cases))
+        return split_sides(cases, axis or find_varying_axis(cases))
     if isinstance(source, Mapping):
         if axis not in (None, Axis.RUN):
             raise ConfigError(f"Named runs are compared by run, not by {axis}: leave out `by`, or the names.")
-        return sides_of_runs({name: _read_source(one).cases for name, one in source.items()})
+        return make_sides_of_runs({name: _read_source(one).cases for name, one in source.items()})
     several = [source] if isinstance(source, str | os.PathLike) else list(source)
     return choose_sides([Path(path) for path in several], axis, baseline, _read_source).sides
 
@@ -368,13 +370,13 @@ def figure(
     from agentsys.analysis.figures.figure_catalog import FIGURES, make_figure
     from agentsys.analysis.figures.figure_data import Mark
     from agentsys.analysis.statistics.outcome_grid import ErrorRule
-    from agentsys.analysis.tables.table_writers import records_of
+    from agentsys.analysis.tables.table_writers import make_long_form
 
     if str(name) not in FIGURES:
         raise ConfigError(unknown_name("figure", str(name), FIGURES))
     cases, rule = _read_source(source).cases, ErrorRule(errors)
     drawn = make_figure(FIGURES[str(name)], cases, rule, model=model, defenses=defenses)
-    return Drawing(drawn.figure, _to_frame(records_of(Mark, drawn.marks)), drawn)
+    return Drawing(drawn.figure, _to_frame(make_long_form(Mark, drawn.marks)), drawn)
 
 
 def report(
@@ -414,27 +416,27 @@ def report(
 def _read_source(source: Source) -> LoadedCases:
     import pandas as pd
 
-    from agentsys.records.case_reader import LoadedCases, case_rows, read_cases
+    from agentsys.records.case_reader import LoadedCases, list_case_rows, read_cases
 
     if isinstance(source, pd.DataFrame):
-        return LoadedCases(tuple(case_rows(source)))
+        return LoadedCases(tuple(list_case_rows(source)))
     several = [source] if isinstance(source, str | os.PathLike) else list(source)
     return read_cases([Path(path) for path in several])
 
 
-def _progress_listener(planned: int, wanted: bool) -> Listener:
+def _make_progress_listener(planned: int, wanted: bool) -> Listener:
     """A listener that prints a line for every tenth of a run, or nothing."""
     from agentsys.runs.run_totals import Listener
 
     class Lines(Listener):
         done = 0
 
-        def finished(self, record: CaseRecord) -> None:
+        def on_case_stored(self, record: CaseRecord) -> None:
             self.done += 1
             if wanted and (self.done % max(1, planned // 10) == 0 or self.done == planned):
                 sys.stderr.write(f"{self.done}/{planned} cases\n")
 
-        def elsewhere(self) -> None:
+        def on_case_stored_elsewhere(self) -> None:
             self.done += 1
 
     return Lines()

@@ -126,7 +126,7 @@ def find_missing_packages(packages: Sequence[str]) -> list[str]:
     return [package for package in packages if find_spec(package) is None]
 
 
-def not_installed_error(who: str, packages: Sequence[str], extra: str) -> Unavailable:
+def make_not_installed_error(who: str, packages: Sequence[str], extra: str) -> Unavailable:
     """What to raise where an extra's packages are missing.
 
     Args:

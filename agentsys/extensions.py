@@ -123,18 +123,21 @@ def shipped_config_dir() -> Path:
     return in_wheel if in_wheel.is_dir() else _PACKAGE.parent / "configs"
 
 
-def shipped_docs_dir() -> Path:
+def find_shipped_docs_dir() -> Path:
     """The folder with the pages that messages name as `docs/...`: inside the wheel, or of a checkout."""
     in_wheel = _PACKAGE / "docs"
     return in_wheel if in_wheel.is_dir() else _PACKAGE.parent / "docs"
 
 
-def shipped_config_dirs() -> list[Path]:
+def list_shipped_config_dirs() -> list[Path]:
     """The same folder and those of the rooms that are installed."""
-    return [shipped_config_dir(), *(room.configs for room in load_extensions() if room.configs is not None)]
+    return [
+        shipped_config_dir(),
+        *(room.configs for room in load_extensions() if room.configs is not None),
+    ]
 
 
-def user_data_folder() -> Path:
+def find_user_data_folder() -> Path:
     """The user's folder for what was fetched (`XDG_DATA_HOME` where it is set)."""
     return user_data_path("agentsys")
 

@@ -19,7 +19,7 @@ from agentdojo.functions_runtime import FunctionCall
 from agentdojo.task_suite.task_suite import TaskSuite
 from agentdojo.types import ChatAssistantMessage, ChatToolResultMessage
 
-from agentsys.base.json_values import scalar_leaves
+from agentsys.base.json_values import list_scalars
 from agentsys.base.option_checks import AtLeast0, check_options
 from agentsys.errors import ConfigError
 from agentsys.models.chat import ChatModel, ChatRequest, ToolSpec, assistant, system, user
@@ -328,12 +328,12 @@ def play_minimizer(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatA
     task = question.partition(_TASK)[2].partition(f"\n\n{_TOOL}")[0]
     required = json.loads(question.partition(f"\n{_PARAMETERS}")[2].partition("\n")[0]).get("required", [])
     script = knowledge.find_task(task)
-    leaves = [leaf for call in (script.calls if script else ()) for leaf in scalar_leaves(call.args)]
+    leaves = [leaf for call in (script.calls if script else ()) for leaf in list_scalars(call.args)]
     known = {form for leaf in leaves for form in list_leaf_forms(leaf)}
 
     def is_known(value: Any) -> bool:
         # Of flags and nulls there are no forms: they tell nothing.
-        leaves = [list_leaf_forms(leaf) for leaf in scalar_leaves(value)]
+        leaves = [list_leaf_forms(leaf) for leaf in list_scalars(value)]
         return all(
             not forms or any(form in known or knowledge.is_grounded(form, task) for form in forms)
             for forms in leaves

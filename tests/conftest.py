@@ -88,7 +88,7 @@ def each_choice_once(monkeypatch: pytest.MonkeyPatch) -> None:
         longest = max(map(len, axes), default=1)
         return [[axis[place % len(axis)] for axis in axes] for place in range(longest)]
 
-    monkeypatch.setattr("agentsys.runs.compose._combinations", fewest)
+    monkeypatch.setattr("agentsys.runs.compose._list_combinations", fewest)
 
 
 @pytest.fixture

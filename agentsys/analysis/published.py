@@ -38,17 +38,17 @@ class PublishedNumber:
     note: str
 
 
-def published_dir() -> Path:
+def find_published_dir() -> Path:
     """The folder of the paper's numbers: inside the wheel, or `results/published` of a checkout."""
     in_wheel = _PACKAGE / "published"
     return in_wheel if in_wheel.is_dir() else _PACKAGE.parent / "results" / "published"
 
 
 @cache
-def published_numbers() -> tuple[PublishedNumber, ...]:
+def load_published_numbers() -> tuple[PublishedNumber, ...]:
     """Everything the paper prints that we know of, in its order."""
     numbers = []
-    with (published_dir() / "agentsys_paper.csv").open(encoding="utf-8", newline="") as file:
+    with (find_published_dir() / "agentsys_paper.csv").open(encoding="utf-8", newline="") as file:
         for line in csv.DictReader(file):
             metric, bracket, condition = line.pop("metric").partition("[")
             name, value = _OUR_NAMES.get(metric, metric) + bracket + condition, float(line.pop("value"))
@@ -56,25 +56,25 @@ def published_numbers() -> tuple[PublishedNumber, ...]:
     return tuple(numbers)
 
 
-def printed_in(*sources: str) -> list[PublishedNumber]:
+def list_printed_in(*sources: str) -> list[PublishedNumber]:
     """The numbers of some tables or figures, in the paper's order."""
-    return [number for number in published_numbers() if number.source in sources]
+    return [number for number in load_published_numbers() if number.source in sources]
 
 
 @cache
-def printed_overall(benchmark: str) -> Mapping[tuple[str, str, str], float]:
+def load_printed_overall(benchmark: str) -> Mapping[tuple[str, str, str], float]:
     """The overall numbers of the paper's tables for `PAPER_MODEL`: defense, attack, our metric -> value."""
     return {
         (one.defense, one.attack, one.metric): one.value
-        for one in published_numbers()
+        for one in load_published_numbers()
         if (one.benchmark, one.model, one.suite) == (benchmark, PAPER_MODEL, "overall")
     }
 
 
 @cache
-def model_names() -> Mapping[str, str]:
+def load_model_names() -> Mapping[str, str]:
     """A model's name in runs (a provider's id, a published pipeline) -> the paper's short name."""
-    with (published_dir() / "model_names.csv").open(encoding="utf-8", newline="") as file:
+    with (find_published_dir() / "model_names.csv").open(encoding="utf-8", newline="") as file:
         return {line["name"]: line["short"] for line in csv.DictReader(file)}
 
 
@@ -82,7 +82,7 @@ REPLAY = "replay:"
 """Begins the name of a model that answered from recorded runs; their pipeline's name follows."""
 
 
-def short_model(name: str) -> str:
+def shorten_model(name: str) -> str:
     """The paper's name of a model, or of the one whose recorded runs it replays; any other keeps its own."""
     recorded = parse_pipeline_name(name.removeprefix(REPLAY)).model if name.startswith(REPLAY) else name
-    return model_names().get(recorded, name)
+    return load_model_names().get(recorded, name)

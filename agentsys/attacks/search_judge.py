@@ -25,7 +25,7 @@ from agentsys.attacks.attack_search import (
     shares_words,
 )
 from agentsys.attacks.attacker_prompt import DID, GOAL, JUDGE_ROLE, TEXT, delimit, extract_delimited
-from agentsys.base.json_values import scalar_leaves
+from agentsys.base.json_values import list_scalars
 from agentsys.models.chat import ChatModel, ChatRequest, assistant, text_of, user
 from agentsys.simulated.simulated_role import SimulatedKnowledge
 
@@ -194,7 +194,7 @@ def _carries_goal_data(call: ToolCall, quest: SearchTask, own: Sequence[ToolCall
 
 def _collect_values(calls: Sequence[ToolCall]) -> set[str]:
     """The telling values in calls' arguments: texts and numbers, not switches and what was left out."""
-    leaves = (leaf for call in calls for leaf in scalar_leaves(call.args))
+    leaves = (leaf for call in calls for leaf in list_scalars(call.args))
     return {
         _fold_value(leaf) for leaf in leaves if not (leaf is None or isinstance(leaf, bool) or leaf == "")
     }

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from agentsys.analysis.tables.table_document import Document, Grid, cells
-from agentsys.analysis.tables.table_writers import Output, grid_records
+from agentsys.analysis.tables.table_document import Document, Grid, make_cells
+from agentsys.analysis.tables.table_writers import Output, make_grid_records
 from agentsys.audit.static.static_audit import StaticAudit, build_static_data
 from agentsys.audit.static.static_document import (
     AuditSection,
@@ -43,7 +43,7 @@ def write_trace_sentences(found: TraceAudit) -> list[str]:
 
 def _write_findings(found: TraceAudit) -> Iterator[str]:
     shares = [
-        f"{row.suite} {_percent_not_exposed(row)} ({row.cases - row.exposed} of {row.cases})"
+        f"{row.suite} {_write_share_not_exposed(row)} ({row.cases - row.exposed} of {row.cases})"
         for row in found.exposure
         if row.user_task_id is None and row.cases
     ]
@@ -102,7 +102,10 @@ def _build_grids(found: TraceAudit) -> Iterator[Grid]:
     yield _build_grid(
         "attack success in percent, all and exposed cases",
         ("pipeline", "attack", "suite", "cases", "ASR", "exposed", "of these"),
-        ((*row[:4], _percent(row.asr), row.exposed_cases, _percent(row.asr_exposed)) for row in found.asr),
+        (
+            (*row[:4], _write_percent(row.asr), row.exposed_cases, _write_percent(row.asr_exposed))
+            for row in found.asr
+        ),
         names=3,
         wrapped=3,
     )
@@ -110,7 +113,7 @@ def _build_grids(found: TraceAudit) -> Iterator[Grid]:
         "was the injection met?",
         ("suite", "cases", "exposed", "not exposed", "unknown"),
         (
-            (row.suite, row.cases, row.exposed, _percent_not_exposed(row), row.unknown)
+            (row.suite, row.cases, row.exposed, _write_share_not_exposed(row), row.unknown)
             for row in found.exposure
             if row.user_task_id is None
         ),
@@ -182,12 +185,12 @@ def _build_grid(
     wrapped: int = 0,
 ) -> Grid:
     """A grid whose first `wrapped` columns hold names as long as whoever wrote the files made them."""
-    lines = [cells(*map(str, row)) for row in rows]
+    lines = [make_cells(*map(str, row)) for row in rows]
     return Grid(caption, header, lines, names, wraps=frozenset(range(wrapped)))
 
 
-def _percent_not_exposed(row: Any) -> str:
-    return _percent((row.cases - row.exposed) / row.cases if row.cases else math.nan)
+def _write_share_not_exposed(row: Any) -> str:
+    return _write_percent((row.cases - row.exposed) / row.cases if row.cases else math.nan)
 
 
 def _put_caption_first(caption: str, listed: Sequence[object]) -> str:
@@ -195,7 +198,7 @@ def _put_caption_first(caption: str, listed: Sequence[object]) -> str:
     return f"{caption}{more}"
 
 
-def _percent(share: float) -> str:
+def _write_percent(share: float) -> str:
     return "-" if math.isnan(share) else f"{100 * share:.1f}%"
 
 
@@ -224,4 +227,4 @@ def build_audit_output(report: AuditReport) -> Output:
         data["runs"] = report.trace.to_json()
     title = f"Audit of {name_benchmark(report.static)}"
     document = Document(sections, notes=(), title=title, quotable=data["sentences"])
-    return Output(title, document, grid_records(document), data)
+    return Output(title, document, make_grid_records(document), data)

@@ -12,9 +12,9 @@ from functools import lru_cache
 from operator import itemgetter
 from typing import Any, NamedTuple
 
-from agentsys.analysis.metrics.task_tags import limits_of
+from agentsys.analysis.metrics.task_tags import load_limits_of
 from agentsys.analysis.statistics.rate_estimates import OVERALL
-from agentsys.audit.rescoring.recorded_trajectory import Trajectory, label_denies_service
+from agentsys.audit.rescoring.recorded_trajectory import Trajectory, is_denial_in_label
 from agentsys.base.grouping import Rows, count_rows
 from agentsys.base.payload_lines import MIN_LINE_CHARS, squeeze
 from agentsys.records.case_row import UNRECORDED
@@ -74,14 +74,14 @@ def _squeeze_lines(texts: tuple[str, ...]) -> frozenset[str]:
 
 def read_attacked_trace(trajectory: Trajectory) -> Trace:
     """Take from an attacked record what is kept of it; `success` and `solved` are the file's, errored or not."""
-    limits = limits_of(trajectory.benchmark, trajectory.version or UNRECORDED)
+    limits = load_limits_of(trajectory.benchmark, trajectory.version or UNRECORDED)
     destroyed = {} if limits is None else limits.destroyed_by_injection
     return build_trace(
         trajectory,
         success=bool(trajectory.security),
         errored=trajectory.error is not None,
         exposed=is_exposed(trajectory),
-        targeted=not label_denies_service(trajectory.attack),
+        targeted=not is_denial_in_label(trajectory.attack),
         solved=trajectory.utility,
         destroyed=trajectory.user_task_id in destroyed.get(trajectory.suite, ()),
     )
@@ -101,11 +101,11 @@ def build_exposure_rows(traces: Sequence[Trace]) -> Rows:
         unknown=lambda trace: trace["exposed"] is None,
     )
 
-    def order(row: Any) -> tuple[bool, str, int]:
+    def make_sort_key(row: Any) -> tuple[bool, str, int]:
         digits = (row.user_task_id or "").rsplit("_", 1)[-1]
         return row.user_task_id is not None, row.suite, int(digits) if digits.isdecimal() else -1
 
-    return tuple(sorted(rows, key=order))
+    return tuple(sorted(rows, key=make_sort_key))
 
 
 class AsrRow(NamedTuple):

@@ -38,7 +38,7 @@ class Process(NamedTuple):
     def here(cls) -> Process:
         """This process."""
         pid = os.getpid()
-        return cls(_machine_id(), pid, _read_start_ticks(pid) or 0)
+        return cls(_make_machine_id(), pid, _read_start_ticks(pid) or 0)
 
     @classmethod
     def from_mark(cls, mark: str) -> Process | None:
@@ -55,7 +55,7 @@ class Process(NamedTuple):
     @property
     def is_dead(self) -> bool | None:
         """Whether it has ended; None where that cannot be seen from here (another machine)."""
-        if self.machine != _machine_id() or not self.started:
+        if self.machine != _make_machine_id() or not self.started:
             return None
         return _read_start_ticks(self.pid) != self.started
 
@@ -156,7 +156,7 @@ def _is_stale(path: Path) -> bool:
 
 
 @functools.cache
-def _machine_id() -> str:
+def _make_machine_id() -> str:
     parts = [platform.node(), _read_text("/proc/sys/kernel/random/boot_id")]
     with contextlib.suppress(OSError):
         parts.append(str(Path("/proc/self/ns/pid").readlink()))

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from agentsys.errors import ConfigError, unknown_name
-from agentsys.extensions import shipped_config_dir, shipped_config_dirs
+from agentsys.extensions import list_shipped_config_dirs, shipped_config_dir
 
 CONFIG_GROUPS = {
     "models": "model",
@@ -31,7 +31,7 @@ def list_config_names(group: str, config_dirs: Sequence[Path] = ()) -> list[str]
         ConfigError: If one of `config_dirs` is not a folder, or holds a config with a shipped one's name:
             Hydra would take the shipped one without a word.
     """
-    shipped = {path.stem for root in shipped_config_dirs() for path in (root / group).glob("*.yaml")}
+    shipped = {path.stem for root in list_shipped_config_dirs() for path in (root / group).glob("*.yaml")}
     names = set(shipped)
     for root in config_dirs:
         if not root.is_dir():
@@ -96,7 +96,7 @@ def find_config_file(group: str, name: str, config_dirs: Sequence[Path] = ()) ->
     names = list_config_names(group, config_dirs)
     if name not in names:
         raise ConfigError(unknown_name(group, name, names))
-    roots = [*config_dirs, *shipped_config_dirs()]
+    roots = [*config_dirs, *list_shipped_config_dirs()]
     return next(path for root in roots if (path := root / group / f"{name}.yaml").is_file())
 
 

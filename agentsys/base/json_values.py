@@ -71,10 +71,10 @@ def to_plain_data(value: object, depth: int = 0) -> Any:
         return float(value) if math.isfinite(value) else None
     if depth >= MAX_DEPTH:
         return "(nested too deeply to be stored)"
-    return _container_to_plain(value, depth + 1)
+    return _convert_container(value, depth + 1)
 
 
-def _container_to_plain(value: object, depth: int) -> Any:
+def _convert_container(value: object, depth: int) -> Any:
     if isinstance(value, BaseModel):
         value = dict(value)
     elif is_dataclass(value) and not isinstance(value, type):
@@ -95,12 +95,12 @@ def _to_text(value: object) -> str:
         return f"({type(value).__name__} without a text)"
 
 
-def scalar_leaves(value: object) -> list[object]:
+def list_scalars(value: object) -> list[object]:
     """The scalars inside a JSON value, in order."""
     if isinstance(value, Mapping):
-        return [leaf for item in value.values() for leaf in scalar_leaves(item)]
+        return [leaf for item in value.values() for leaf in list_scalars(item)]
     if isinstance(value, list | tuple):
-        return [leaf for item in value for leaf in scalar_leaves(item)]
+        return [leaf for item in value for leaf in list_scalars(item)]
     return [value]
 
 

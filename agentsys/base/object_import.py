@@ -86,7 +86,7 @@ def load_target(kind: str, config: Mapping[str, Any]) -> Any:
     target = config.get("_target_")
     if not isinstance(target, str) or "." not in target:
         raise ConfigError(f"The {kind} YAML has no `_target_: module.Class` line.")
-    module_name, _, class_name = todays_path(target).rpartition(".")
+    module_name, _, class_name = find_todays_path(target).rpartition(".")
     try:
         return getattr(importlib.import_module(module_name), class_name)
     except (ImportError, AttributeError) as error:
@@ -108,7 +108,7 @@ class RegisteredClass(NamedTuple):
 
 
 @lru_cache(maxsize=1)
-def registered_classes() -> Mapping[str, RegisteredClass]:
+def load_registered_classes() -> Mapping[str, RegisteredClass]:
     """Import path, today's or an earlier one -> the class of ours."""
     table = tomllib.loads(REGISTERED_NAMES.read_text(encoding="utf-8"))
     found = {}
@@ -120,15 +120,15 @@ def registered_classes() -> Mapping[str, RegisteredClass]:
     return found
 
 
-def registered(path: object) -> RegisteredClass:
+def find_registered_class(path: object) -> RegisteredClass:
     """The class of ours that lies, or lay, under an import path; a user's has its path for every name."""
     own = str(path)
-    return registered_classes().get(own) or RegisteredClass(own, own, own, own)
+    return load_registered_classes().get(own) or RegisteredClass(own, own, own, own)
 
 
-def todays_path(path: str) -> str:
+def find_todays_path(path: str) -> str:
     """The import path of a class today; for one of ours under an earlier path, with a line that says so."""
-    today = registered(path).today
+    today = find_registered_class(path).today
     if today != path:
         _warn_moved(path, today)
     return today
@@ -139,20 +139,22 @@ def _warn_moved(path: str, today: str) -> None:
     _log.warning("_target_: %s has moved; this release still finds it; write _target_: %s", path, today)
 
 
-def with_texts(config: Any, option: str, change: Callable[[str], str], key: object = None) -> Any:
+def replace_texts_of_option(
+    config: Any, option: str, change: Callable[[str], str], key: object = None
+) -> Any:
     """A config in which every text that an option of this name has, at any depth, is another one."""
     if isinstance(config, Mapping):
-        return {name: with_texts(value, option, change, name) for name, value in config.items()}
+        return {name: replace_texts_of_option(value, option, change, name) for name, value in config.items()}
     if isinstance(config, list):
-        return [with_texts(value, option, change) for value in config]
+        return [replace_texts_of_option(value, option, change) for value in config]
     return change(config) if key == option and isinstance(config, str) else config
 
 
-def with_todays_paths(config: Any) -> Any:
+def replace_by_todays_paths(config: Any) -> Any:
     """A config, maybe of an earlier release, in which classes of ours are called by today's import paths."""
-    return with_texts(config, "_target_", lambda path: registered(path).today)
+    return replace_texts_of_option(config, "_target_", lambda path: find_registered_class(path).today)
 
 
-def by_registered_names(config: Any) -> Any:
+def replace_by_registered_names(config: Any) -> Any:
     """A config in which classes of ours are called by their registered names."""
-    return with_texts(config, "_target_", lambda path: registered(path).name)
+    return replace_texts_of_option(config, "_target_", lambda path: find_registered_class(path).name)

@@ -94,11 +94,11 @@ def _split_lines(text: str) -> PayloadLines:
     lines = text.strip().splitlines()
     parts = _SENTENCE_END.split(lines[0]) if len(lines) == 1 else lines
     long_enough = [part for part in parts if len(squeeze(part)) >= MIN_LINE_CHARS]
-    found = dict.fromkeys(_squeezed_forms(line) for line in long_enough or [text])
+    found = dict.fromkeys(_list_squeezed_forms(line) for line in long_enough or [text])
     return tuple(forms for forms in found if forms)
 
 
-def _squeezed_forms(line: str) -> frozenset[str]:
+def _list_squeezed_forms(line: str) -> frozenset[str]:
     """A line squeezed: as written, as the environment's YAML reads it, and as formatters escape both."""
     forms = set()
     for meant in {line, _resolve_escapes(line)}:

@@ -24,7 +24,7 @@ from agentsys.base.atomic_file import write_atomically
 from agentsys.benchmarks.agentdyn.checkout import COMMIT, KNOWN, find_agentdyn_folder, read_checkout
 from agentsys.benchmarks.asb.asb_data import CHECKSUMS
 from agentsys.errors import ConfigError
-from agentsys.extensions import user_data_folder
+from agentsys.extensions import find_user_data_folder
 
 TIMEOUT_S = 60.0
 _MAX_FILE_BYTES = 32 * 2**20
@@ -243,7 +243,7 @@ def fetch_runs(
     if "/" in chosen or "\\" in chosen or chosen.startswith("."):
         raise ConfigError(f"'{chosen}' is no pipeline's name; {runs.default} is one.")
     known = runs.known.get(chosen, {})
-    folder = (to or user_data_folder() / name) / chosen
+    folder = (to or find_user_data_folder() / name) / chosen
     part = ArchivePart(f"runs/{chosen}/", (".json",))
     return fetch_archive_part(source or runs.url, part, folder, make_digest_check(known)), bool(known)
 

@@ -16,7 +16,7 @@ from agentdojo.functions_runtime import FunctionCall, FunctionsRuntime, TaskEnvi
 from pydantic_core import to_jsonable_python
 
 from agentsys.abilities import KnowsWays
-from agentsys.base.json_values import scalar_leaves
+from agentsys.base.json_values import list_scalars
 from agentsys.benchmarks.workspace_scripts import WORKSPACE_SCRIPTS
 from agentsys.contracts import InjectionTask, Suite, UserTask
 from agentsys.simulated.playbook_index import (
@@ -94,7 +94,7 @@ def find_facts(
     read = [fold_text(output) for output in outputs]
     taken: list[_ReusedText] = []
     for index, call in enumerate(calls):
-        for leaf in scalar_leaves(call.args):
+        for leaf in list_scalars(call.args):
             given = _find_giving_call(leaf, outputs[:index])
             found = _find_in_leaf(leaf, request, read[:index])
             taken.extend((text, source if given is None else given) for text, source in found)

@@ -23,11 +23,11 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
 
-from agentsys.base.object_import import by_registered_names, with_todays_paths
+from agentsys.base.object_import import replace_by_registered_names, replace_by_todays_paths
 from agentsys.errors import ConfigError
 from agentsys.extensions import read_requirements
 from agentsys.records.runs_source import BUNDLE_LIST, MAX_MEMBER_BYTES, MAX_TOTAL_BYTES, is_safe_member
-from agentsys.runs.settings import code_versions
+from agentsys.runs.settings import read_code_versions
 
 MANIFEST_NAME = BUNDLE_LIST
 REPLIES, KEPT, FILES, CODE = "replies", "kept", "files", "code"
@@ -51,9 +51,9 @@ class _ManifestPart(BaseModel):
 class BundledCell(_ManifestPart):
     """One cell of the run."""
 
-    settings: Annotated[dict[str, Any], AfterValidator(with_todays_paths)]
+    settings: Annotated[dict[str, Any], AfterValidator(replace_by_todays_paths)]
     """As its recipe has them, with `bundle:` in place of paths."""
-    identity: Annotated[dict[str, Any], AfterValidator(by_registered_names)]
+    identity: Annotated[dict[str, Any], AfterValidator(replace_by_registered_names)]
     """Everything that a case's outcome depends on, likewise."""
 
 
@@ -274,7 +274,7 @@ def _shorten_name(name: str) -> str:
 
 def list_package_versions() -> dict[str, str]:
     """Package -> version: ours, Python, and every package that ours needs."""
-    found = {**code_versions(), "python": platform.python_version()}
+    found = {**read_code_versions(), "python": platform.python_version()}
     for name in read_requirements().get(None, ()):
         with suppress(PackageNotFoundError):  # not needed on this Python
             found[name.lower()] = version(name)

@@ -36,7 +36,7 @@ from agentsys.bundles.bundle_archive import (
 )
 from agentsys.errors import ConfigError
 from agentsys.models.wrappers.reply_cache import CacheMode
-from agentsys.records.case import ATTEMPTS, Case, safe_name
+from agentsys.records.case import ATTEMPTS, Case, make_safe_name
 from agentsys.records.runs_source import RECORDS
 from agentsys.records.schema import OWN_KEY
 from agentsys.runs.cell import Cell, CellBuilder
@@ -47,7 +47,7 @@ from agentsys.runs.plan import Job, list_differences
 from agentsys.runs.references import add_contents
 from agentsys.runs.run_totals import Listener
 from agentsys.runs.settings import Settings, validate_settings
-from agentsys.runs.source_files import content_digest
+from agentsys.runs.source_files import compute_content_digest
 from agentsys.runs.store import OWN_FOLDER, Recipe, Store, hash_package_files
 
 CONFIG_GROUPS = ("model", "defense", "attack", "benchmark")
@@ -142,7 +142,7 @@ def insert_paths(settings: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     """
     _check_paths(settings)
 
-    def path_of(value: str) -> str:
+    def resolve_member_path(value: str) -> str:
         if not value.startswith(MEMBER_PREFIX):
             return value
         path = (folder / value.removeprefix(MEMBER_PREFIX)).resolve()
@@ -150,7 +150,7 @@ def insert_paths(settings: Mapping[str, Any], folder: Path) -> dict[str, Any]:
             raise ConfigError(f"The bundle is refused: a setting names {value[:100]!a}.")
         return str(path)
 
-    inserted: dict[str, Any] = map_texts(settings, path_of)
+    inserted: dict[str, Any] = map_texts(settings, resolve_member_path)
     for option, path in _iterate_existing(inserted):
         # Of weights or a checkout a folder could hold code.
         if path.is_relative_to(folder.resolve()) and path.is_dir() and option not in _FOLDER_OPTIONS:
@@ -195,7 +195,7 @@ def _take_file(cell: PortableCell, option: str, folder: Path, digest: str | None
         raise ConfigError(f"{option} names a file in a way that no bundle can follow: {value!r}.")
     path = (folder / Path(value).expanduser()).absolute()
     now = _digest_unchanged(f"{option} {path}", path, digest)
-    top = f"{FILES}/{safe_name(option)}-{now[:8]}/{safe_name(path.name)}"
+    top = f"{FILES}/{make_safe_name(option)}-{now[:8]}/{make_safe_name(path.name)}"
     node[last] = f"{MEMBER_PREFIX}{top}"
     if path.is_file():
         cell.members[top] = path
@@ -206,7 +206,7 @@ def _take_file(cell: PortableCell, option: str, folder: Path, digest: str | None
 
 def _digest_unchanged(name: str, path: Path, then: str | None) -> str:
     try:
-        now = content_digest(path)
+        now = compute_content_digest(path)
     except OSError as error:
         raise ConfigError(f"{name} cannot be read: {error.strerror}. {_AGAIN_HINT}") from None
     if then is not None and now != then:
@@ -278,7 +278,7 @@ class RerunPlan:
 
 
 @contextmanager
-def importable_folder(folder: Path) -> Iterator[None]:
+def make_folder_importable(folder: Path) -> Iterator[None]:
     """Inside the block a bundle's own modules can be imported."""
     place = str(folder / CODE)
     sys.path.insert(0, place)

@@ -22,12 +22,12 @@ from agentsys.bundles.rerun_bundle import (
     UNPACK_FOLDERS,
     RerunPlan,
     compare_machines,
-    importable_folder,
+    make_folder_importable,
     prepare_rerun,
     walk_options,
 )
 from agentsys.errors import ConfigError
-from agentsys.extensions import CheckFinding, shipped_config_dirs
+from agentsys.extensions import CheckFinding, list_shipped_config_dirs
 from agentsys.models.chat import ErrorKind
 from agentsys.records.runs_source import RECORDS
 from agentsys.records.schema import OWN_KEY, CaseRecord
@@ -210,7 +210,7 @@ class _ProgressPrinter(Listener):
         self._done, self._cases = 0, cases
         sys.stderr.write(f"Running {format_count(cases, 'case')} again; no model is asked.\n")
 
-    def finished(self, record: CaseRecord) -> None:
+    def on_case_stored(self, record: CaseRecord) -> None:
         """Count a case."""
         self._done += 1
         if self._done % max(_REPORT_EVERY, self._cases // 10) == 0:
@@ -233,7 +233,7 @@ def verify_bundle(file: Path, *, workers: int = 4, trust_code: bool = False) -> 
             check_trust(bundle.manifest, file)
         folder = Path(place).resolve()
         changed = bundle.unpack(folder, UNPACK_FOLDERS)
-        with importable_folder(folder):
+        with make_folder_importable(folder):
             rerun = prepare_rerun(bundle, folder)
             here = tuple(compare_machines(bundle.manifest, rerun))
             ended = rerun.run(_ProgressPrinter(len(rerun.jobs)), workers)
@@ -257,7 +257,7 @@ def _verify_case(
     if then is None or now is None:
         why = rerun.failed.get(name) or ("its case was not run" if then else "it is no JSON")
         return VerifiedCase(key, VerifyOutcome.NOT_RUN, (why, *details))
-    lacks_reply = _lacks_reply_then(then, now)
+    lacks_reply = _is_reply_missing_then(then, now)
     details = [*([] if lacks_reply else compare_records(then, now)), *details]
     if not details:
         return VerifiedCase(key, VerifyOutcome.ERROR_THEN if lacks_reply else VerifyOutcome.EQUAL)
@@ -288,7 +288,7 @@ def _has_missing_reply(stored: Mapping[str, Any]) -> bool:
     return block.get("error_kind") == miss or any(call.get("error") == miss for call in calls)
 
 
-def _lacks_reply_then(then: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
+def _is_reply_missing_then(then: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
     """Whether a case ended in an error of its model's then, and now for want of that very reply."""
     kind = str(_get_own_block(then).get("error_kind"))
     asked = kind in {one.value for one in ErrorKind} and kind != ErrorKind.CACHE_MISS.value
@@ -337,7 +337,7 @@ def _find_foreign_targets(cell: BundledCell) -> Iterator[str]:
 @lru_cache(maxsize=1)
 def _list_shipped_targets() -> frozenset[str]:
     """Every `_target_` of the shipped configs."""
-    configs = [file for folder in shipped_config_dirs() for file in folder.rglob("*.yaml")]
+    configs = [file for folder in list_shipped_config_dirs() for file in folder.rglob("*.yaml")]
     contents = [yaml.safe_load(file.read_text(encoding="utf-8")) for file in configs]
     return frozenset(target for content in contents for target in _iterate_targets(content))
 

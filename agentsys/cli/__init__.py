@@ -20,7 +20,7 @@ from agentsys import __version__
 from agentsys.base.config_catalog import CONFIG_GROUPS, list_config_names, list_setting_names
 from agentsys.cli.terminal import filter_logs, ignore_closed_output, replace_unencodable, run_to_exit_status
 from agentsys.errors import ConfigError, unknown_name
-from agentsys.extensions import CommandSection, CommandSource, group_commands, shipped_docs_dir
+from agentsys.extensions import CommandSection, CommandSource, find_shipped_docs_dir, group_commands
 
 _CORE_SECTIONS = (
     CommandSection(
@@ -215,10 +215,10 @@ _NESTED = ("benchmark.version", "benchmark.suites", "executor.workers", "budget.
 def complete_names(group: str) -> Callable[[str], Iterable[str]]:
     """Make what offers the shipped names of a config group."""
 
-    def offered(incomplete: str) -> Iterable[str]:
+    def list_offered(incomplete: str) -> Iterable[str]:
         return [name for name in list_config_names(group) if name.startswith(incomplete)]
 
-    return offered
+    return list_offered
 
 
 def complete_overrides(ctx: Any, incomplete: str) -> list[str]:
@@ -253,7 +253,7 @@ def _complete_list(group: str, value: str) -> list[str]:
 app = typer.Typer(
     cls=make_lazy_group(SECTIONS),
     help="A research harness for defenses of LLM agents against indirect prompt injection.",
-    epilog=f"Begin with: agentsys demo (no key, no network)\n\nPages, named docs/...: {shipped_docs_dir()}",
+    epilog=f"Begin with: agentsys demo (no key, no network)\n\nPages, named docs/...: {find_shipped_docs_dir()}",
     no_args_is_help=True,
     # Its tracebacks show local variables, and those may hold keys.
     pretty_exceptions_enable=False,
@@ -276,7 +276,7 @@ def _print_version(wanted: bool) -> None:
 
 
 @app.callback()
-def _global_options(
+def _take_global_options(
     version: Annotated[
         bool, typer.Option("--version", is_eager=True, callback=_print_version, help="Print the version.")
     ] = False,

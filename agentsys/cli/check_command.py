@@ -13,7 +13,7 @@ from typing import Annotated, Literal
 import typer
 
 from agentsys.analysis.metrics.cell_verdict import BROKEN, GRADES, VALID
-from agentsys.analysis.metrics.rates import scored_cells
+from agentsys.analysis.metrics.rates import group_scored_cells
 from agentsys.base.grouping import format_count
 from agentsys.cli.cli_output import print_line
 from agentsys.cli.terminal import escape_to_line, raise_on_stop_signals
@@ -91,7 +91,7 @@ def _check_completeness(reading: LoadedCases) -> CheckFinding:
 
 
 def _check_cells(reading: LoadedCases) -> Iterator[CheckFinding]:
-    verdicts = scored_cells(reading.cases).verdicts
+    verdicts = group_scored_cells(reading.cases).verdicts
     doubted = [(cell, found) for cell, found in verdicts.items() if found.verdict != VALID]
     worst = max((found.verdict for found in verdicts.values()), key=GRADES.index, default=VALID)
     doubted.sort(key=lambda one: -GRADES.index(one[1].verdict))

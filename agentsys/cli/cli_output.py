@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
-from agentsys.analysis.tables.table_document import between_words
+from agentsys.analysis.tables.table_document import break_between_words
 from agentsys.analysis.tables.table_writers import (
     FILE_WIDTH,
     Output,
@@ -63,10 +63,10 @@ def write_output(
     elif form is OutputFormat.TABLE:
         from rich.console import Console
 
-        from agentsys.analysis.tables.write_terminal import terminal_document
+        from agentsys.analysis.tables.write_terminal import arrange_for_terminal
 
         # Not cropped: what cannot be made to fit, a path say, is left to the terminal to break.
-        Console(width=table_width()).print(terminal_document(output.document), crop=False)
+        Console(width=find_table_width()).print(arrange_for_terminal(output.document), crop=False)
     else:
         sys.stdout.write(render_output(output, form).decode())
 
@@ -79,22 +79,24 @@ def print_line(line: str, file: TextIO | None = None, hang: str = "") -> None:
         file: Where to; None: standard output.
         hang: What a line begins with that goes on with the one above.
     """
-    print(between_words(escape_controls(line), terminal_width(), hang), file=file or sys.stdout)
+    print(break_between_words(escape_controls(line), find_terminal_width(), hang), file=file or sys.stdout)
 
 
 def print_to_console(console: Console, line: str, hang: str = "") -> None:
     """Print a line on a console, which may be quiet; without user and password of an address in it."""
     text = mask_address_credentials(escape_controls(line))
-    console.print(between_words(text, terminal_width(), hang), markup=False, highlight=False, soft_wrap=True)
+    console.print(
+        break_between_words(text, find_terminal_width(), hang), markup=False, highlight=False, soft_wrap=True
+    )
 
 
-def next_step_line(folders: Iterable[Path], *, full: bool = False) -> str:
+def write_next_step(folders: Iterable[Path], *, full: bool = False) -> str:
     """What to type next, after some results of these folders; `full`: all of them was shown."""
     names = " ".join(shlex.quote(str(folder)) for folder in folders)
     return f"Next: agentsys report {names}{'' if full else ' (results DIR --full: all notes)'}"
 
 
-def terminal_width() -> int | None:
+def find_terminal_width() -> int | None:
     """Columns of standard output, as `COLUMNS` or the terminal says; None: a pipe or a file has none."""
     wanted = os.environ.get("COLUMNS", "")
     if wanted.isdigit() and int(wanted):
@@ -106,6 +108,6 @@ def terminal_width() -> int | None:
     return Console().width
 
 
-def table_width() -> int:
+def find_table_width() -> int:
     """Columns of a table on standard output."""
-    return terminal_width() or FILE_WIDTH
+    return find_terminal_width() or FILE_WIDTH

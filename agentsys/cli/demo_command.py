@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import orjson
 import typer
 
-from agentsys.cli.cli_output import print_line, table_width
+from agentsys.cli.cli_output import find_table_width, print_line
 from agentsys.cli.terminal import escape_controls
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def demo_command(
 def _print_heading(text: str) -> None:
     print()
     print_line(text)
-    print("-" * min(table_width(), 78), flush=True)
+    print("-" * min(find_table_width(), 78), flush=True)
 
 
 def _print_case(path: Path) -> None:
@@ -107,7 +107,7 @@ def _tell_message(message: Mapping[str, Any], payload: PayloadLines) -> Iterator
     if message["role"] == "system" or not text or message.get("tool_calls"):
         return
     name = {"user": "USER", "assistant": "AGENT", "tool": "TOOL"}[message["role"]]
-    width = max(40, min(table_width(), 100)) - 9
+    width = max(40, min(find_table_width(), 100)) - 9
     for at, (line, planted) in enumerate(_cut_lines(_wrap_lines(text, payload, width))):
         yield f"{name if not at else '':<6} {'!!' if planted else '  '} {line}".rstrip()
 
@@ -157,7 +157,7 @@ def _write_call(tool: object, args: Mapping[str, Any]) -> str:
 
 
 def _print_hanging(name: str, text: str) -> None:
-    width = max(40, min(table_width(), 100))
+    width = max(40, min(find_table_width(), 100))
     head = f"{name:<6}    " if name else f"{'':<6} |  "
     lines = textwrap.wrap(escape_controls(text), width - 10) or [""]
     print("\n".join(f"{head if not at else ' ' * 10}{line}" for at, line in enumerate(lines)))

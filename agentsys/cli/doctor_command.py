@@ -45,9 +45,13 @@ def collect_versions() -> dict[str, str | None]:
     required = read_requirements()
     needed = [package for extra in required if extra is None for package in required[extra]]
     optional = [
-        package for extra in required if extra for package in required[extra] if _installed_version(package)
+        package
+        for extra in required
+        if extra
+        for package in required[extra]
+        if _find_installed_version(package)
     ]
-    return found | {name: _installed_version(name) for name in dict.fromkeys([*needed, *optional])}
+    return found | {name: _find_installed_version(name) for name in dict.fromkeys([*needed, *optional])}
 
 
 _UNUSED_KEYS = {True: frozenset({"api_key_env"}), False: frozenset({"project_env", "location_env"})}
@@ -107,14 +111,14 @@ def check_extras() -> list[CheckResult]:
         return [CheckResult(DISTRIBUTION, False, "is not installed as a package: pip install .")]
     found = []
     for name, packages in required.items():
-        missing = [package for package in packages if _installed_version(package) is None]
+        missing = [package for package in packages if _find_installed_version(package) is None]
         told = f"{', '.join(missing)} missing: {install_command(str(name))}" if missing else "installed"
         if name is not None:
             found.append(CheckResult(name, not missing, told))
     return found
 
 
-def _installed_version(package: str) -> str | None:
+def _find_installed_version(package: str) -> str | None:
     try:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
@@ -159,7 +163,7 @@ def _run_one_case() -> list[CaseRecord]:
     records: list[CaseRecord] = []
 
     class Collector(Listener):
-        def finished(self, record: CaseRecord) -> None:
+        def on_case_stored(self, record: CaseRecord) -> None:
             records.append(record)
 
     with tempfile.TemporaryDirectory() as folder:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from agentsys.analysis.tables.table_document import Grid, cells
+from agentsys.analysis.tables.table_document import Grid, make_cells
 from agentsys.analysis.tables.write_terminal import GridTables
 from agentsys.base.config_catalog import load_config
 from agentsys.cli.cli_output import print_to_console
@@ -33,12 +33,12 @@ def show_estimate(session: Session, config_dirs: Sequence[Path], console: Consol
         estimates = estimate_costs(session.plan.open_jobs, _load_role_cards(session, config_dirs))
     needs = {job.labels: job.cell.lacks[0].needs for job in session.plan.open_jobs if job.cell.lacks}
     rows = [
-        cells(*key, str(count), *_estimate_columns(estimates[key], needs.get(key)))
+        make_cells(*key, str(count), *_write_estimate_columns(estimates[key], needs.get(key)))
         for key, count in counts.items()
     ]
     header = ("model", "defense", "attack", "cases", "tokens (estimated)", "cost (estimated)")
     console.print(GridTables(Grid("the plan", header, rows, names=3)), crop=False)
-    print_to_console(console, _total_line(sum(counts.values()), estimates))
+    print_to_console(console, _write_total_line(sum(counts.values()), estimates))
     print_causes(session.obstacles, "Cannot run here", console)
     if session.obstacles:
         print_to_console(console, "So the run will be refused; --skip-unavailable runs what can run.")
@@ -77,13 +77,13 @@ def _load_role_cards(session: Session, config_dirs: Sequence[Path]) -> dict[str,
     return {name: parse_card(load_config("model", name, config_dirs)) for name in roles}
 
 
-def _estimate_columns(guess: CostEstimate, needs: str | None) -> tuple[str, str]:
+def _write_estimate_columns(guess: CostEstimate, needs: str | None) -> tuple[str, str]:
     if guess.fails is not None:
         return f"needs {needs}" if needs else "cannot run here", "n/a"
     return f"{guess.tokens:,}", "unknown" if guess.cost_usd is None else f"${guess.cost_usd:,.2f}"
 
 
-def _total_line(cases: int, estimates: Mapping[CellLabels, CostEstimate]) -> str:
+def _write_total_line(cases: int, estimates: Mapping[CellLabels, CostEstimate]) -> str:
     able = [guess for guess in estimates.values() if guess.fails is None]
     costs = [guess.cost_usd for guess in able]
     cost = "unknown" if None in costs else f"${sum(cost for cost in costs if cost is not None):,.2f}"

@@ -9,11 +9,11 @@ from typing import Annotated, Any, Literal
 import typer
 from typer.core import TyperGroup
 
-from agentsys.analysis.tables.table_document import between_words
+from agentsys.analysis.tables.table_document import break_between_words
 from agentsys.base.config_catalog import CONFIG_GROUPS, find_config_file, list_config_names, read_description
 from agentsys.base.object_import import add_plugin_paths
 from agentsys.cli import complete_names, complete_overrides, format_examples
-from agentsys.cli.cli_output import ConfigDirOption, PluginPathOption, print_line, table_width
+from agentsys.cli.cli_output import ConfigDirOption, PluginPathOption, find_table_width, print_line
 from agentsys.cli.terminal import escape_controls, escape_to_line
 from agentsys.errors import ConfigError, unknown_name
 
@@ -208,7 +208,7 @@ def list_command(
         for name, text in rows:
             print_line(f"{escape_to_line(name)}: {escape_to_line(text)}", hang="  ")
             does = f"  {escape_to_line(_describe_defense(name, dirs, []))}"
-            print(between_words(does, min(table_width(), 100), "  ") + "\n")
+            print(break_between_words(does, min(find_table_width(), 100), "  ") + "\n")
         return
     if group is None:
         print_line("A dozen defenses by what they do (defense=NAME):")

@@ -11,7 +11,7 @@ import typer
 from agentsys.analysis.paper.paper_document import make_paper_document, make_paper_output
 from agentsys.analysis.paper.paper_tables import TABLES, fill_table
 from agentsys.analysis.statistics.outcome_grid import ErrorRule
-from agentsys.analysis.tables.results_report import variants_of
+from agentsys.analysis.tables.results_report import make_variants
 from agentsys.analysis.tables.table_writers import OutputFormat
 from agentsys.cli.cli_output import FormatOption, OutOption, write_output
 from agentsys.cli.stored_runs import ErrorsOption, NamesOption, print_unfinished, read_stored_runs
@@ -54,7 +54,7 @@ def table_command(
     if form.for_programs:
         print_unfinished(reading)
     filled = fill_table(chosen, reading.cases, errors, mine=mine)
-    variants = variants_of(reading.cases, fixed=fixed, tag=by)
+    variants = make_variants(reading.cases, fixed=fixed, tag=by)
     logdir = _suggest_logdir(folders, reading)
     document = make_paper_document(filled, reading, errors, variants=variants, logdir=logdir)
     write_output(make_paper_output(filled, document), form, out, RunNames(names).display_names)

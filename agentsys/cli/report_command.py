@@ -63,12 +63,12 @@ def report_command(
         figures=draw_paper_figures(reading.cases, errors) if figures else (),
         made_on=f"{datetime.now():%Y-%m-%d %H:%M}",
     )
-    path = out or default_report_path(folders[0], reading)
+    path = out or choose_report_path(folders[0], reading)
     _write_report(path, made.html)
-    print_line(_summary_line(path, made))
+    print_line(_write_summary_line(path, made))
 
 
-def default_report_path(folder: Path, reading: LoadedCases) -> Path:
+def choose_report_path(folder: Path, reading: LoadedCases) -> Path:
     """The report's place: beside runs of ours; nothing is ever written into anyone else's folder."""
     ours = any(not case.foreign and Path(case.source).is_relative_to(folder) for case in reading.cases)
     return (Path() if not ours else folder if folder.is_dir() else folder.parent) / DEFAULT_REPORT_NAME
@@ -85,7 +85,7 @@ def _write_report(path: Path, html: str) -> None:
         ) from None
 
 
-def _summary_line(path: Path, made: HtmlReport) -> str:
+def _write_summary_line(path: Path, made: HtmlReport) -> str:
     size = path.stat().st_size / 1e6
     left = f"; {made.left_out:,} trajectories left out (see the note in it)" if made.left_out else ""
     return escape_to_line(f"Wrote {path}: {made.trajectories:,} trajectories, {size:.1f} MB{left}.")

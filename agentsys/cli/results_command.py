@@ -13,9 +13,19 @@ import typer
 from agentsys.analysis.metrics.best_attack import pool_attacks
 from agentsys.analysis.metrics.own_metric import Metric
 from agentsys.analysis.statistics.outcome_grid import ErrorRule
-from agentsys.analysis.tables.results_document import Report, results_output
-from agentsys.analysis.tables.results_report import build_report, measure_reading, variant_report, variants_of
-from agentsys.analysis.tables.results_screen import findings, results_screen, screen_of_reading, spent_line
+from agentsys.analysis.tables.results_document import Report, make_results_output
+from agentsys.analysis.tables.results_report import (
+    build_report,
+    build_variant_report,
+    make_variants,
+    measure_reading,
+)
+from agentsys.analysis.tables.results_screen import (
+    make_results_screen,
+    make_screen_of_reading,
+    write_findings,
+    write_spent_line,
+)
 from agentsys.analysis.tables.table_document import BULLET, Document
 from agentsys.analysis.tables.table_writers import FILE_WIDTH, LongForm, Output, OutputFormat
 from agentsys.cli.cli_output import (
@@ -23,16 +33,16 @@ from agentsys.cli.cli_output import (
     FormatOption,
     OutOption,
     PluginPathOption,
-    next_step_line,
+    find_table_width,
     print_line,
-    table_width,
+    write_next_step,
     write_output,
 )
 from agentsys.cli.stored_runs import (
     ErrorsOption,
     MetricOption,
     NamesOption,
-    ledger_lines,
+    list_ledger_lines,
     load_own_metrics,
     print_unfinished,
     read_stored_runs,
@@ -95,21 +105,26 @@ def results_command(
         print_unfinished(reading)
     if as_one is not None:
         reading = replace(reading, cases=pool_attacks(reading.cases, as_one))
-    width, called = table_width() if out is None else FILE_WIDTH, RunNames(names).display_names
+    width, called = find_table_width() if out is None else FILE_WIDTH, RunNames(names).display_names
     on_screen, varied = form is OutputFormat.TABLE and not full, fixed or by is not None
     if on_screen and not varied:
-        shown = screen_of_reading(reading, width, errors, own=own)
+        shown = make_screen_of_reading(reading, width, errors, own=own)
         _write_screen(shown, reading.cases, folders, out, called)
         return
     found, notes_apart = _measure(reading, form, errors, own, fixed=fixed, tag=by)
     if on_screen:
-        said = findings(reading.cases, errors, width=width - len(BULLET))
-        _write_screen(results_screen(found, reading.cases, said, width), reading.cases, folders, out, called)
+        said = write_findings(reading.cases, errors, width=width - len(BULLET))
+        _write_screen(
+            make_results_screen(found, reading.cases, said, width), reading.cases, folders, out, called
+        )
         return
     for note in notes_apart if form.for_programs else ():
         print(escape_to_line(note), file=sys.stderr)
     write_output(
-        results_output(found, () if form.for_programs else findings(reading.cases, errors)), form, out, called
+        make_results_output(found, () if form.for_programs else write_findings(reading.cases, errors)),
+        form,
+        out,
+        called,
     )
     if form is OutputFormat.TABLE and out is None:
         _print_below(reading.cases, folders, full=True)
@@ -126,8 +141,8 @@ def _measure(
 ) -> tuple[Report, tuple[str, ...]]:
     """What was read as a report; and its notes that are said aside where there is no room for others."""
     if fixed or tag is not None:
-        variants = variants_of(reading.cases, fixed=fixed, tag=tag)
-        return variant_report(reading, variants, errors, own=own), variants.notes
+        variants = make_variants(reading.cases, fixed=fixed, tag=tag)
+        return build_variant_report(reading, variants, errors, own=own), variants.notes
     measured = measure_reading if form.for_programs else build_report
     return measured(reading, errors, own=own), ()
 
@@ -141,27 +156,27 @@ def _write_screen(
 
 
 def _print_below(cases: Sequence[CaseRow], folders: Sequence[Path], *, full: bool) -> None:
-    for line in (spent_line(cases), *ledger_lines(folders), next_step_line(folders, full=full)):
+    for line in (write_spent_line(cases), *list_ledger_lines(folders), write_next_step(folders, full=full)):
         print_line(line)
 
 
 def _write_costs(folders: list[Path], names: Path | None, form: OutputFormat, out: Path | None) -> None:
-    from agentsys.analysis.tables.cost_documents import cost_output
+    from agentsys.analysis.tables.cost_documents import make_cost_output
 
     reading = read_stored_runs(folders, names, whole_names=form.for_programs)
     print_unfinished(reading)
-    write_output(cost_output(reading.cases), form, out, RunNames(names).display_names)
+    write_output(make_cost_output(reading.cases), form, out, RunNames(names).display_names)
     if form is OutputFormat.TABLE:
-        for line in ledger_lines(folders):
+        for line in list_ledger_lines(folders):
             print_line(line)
 
 
 def _write_budget(folders: list[Path], names: Path | None, form: OutputFormat, out: Path | None) -> None:
-    from agentsys.analysis.metrics.search_budget import budget_rows, read_searches
-    from agentsys.analysis.tables.cost_documents import budget_output
+    from agentsys.analysis.metrics.search_budget import measure_budgets, read_searches
+    from agentsys.analysis.tables.cost_documents import make_budget_output
 
     searches = read_searches(folders)
     for line in describe_skipped(searches.skipped):
         print(escape_to_line(line), file=sys.stderr)
-    shown = budget_output(budget_rows(searches.found), searches)
+    shown = make_budget_output(measure_budgets(searches.found), searches)
     write_output(shown, form, out, RunNames(names).display_names)

@@ -18,7 +18,7 @@ import typer
 from agentsys.base.grouping import format_count
 from agentsys.base.ledger import sum_ledgers
 from agentsys.cli import complete_overrides
-from agentsys.cli.cli_output import PluginPathOption, next_step_line, print_to_console, table_width
+from agentsys.cli.cli_output import PluginPathOption, find_table_width, print_to_console, write_next_step
 from agentsys.cli.terminal import escape_controls, raise_on_stop_signals
 from agentsys.errors import ConfigError
 
@@ -125,7 +125,7 @@ def _run_and_print(session: Session, console: Console, chatter: Console, *, verb
         if spent:
             before = f"; {session.plan.finished} of them finished before" if session.plan.finished else ""
             print_to_console(console, f"{spent}{before}")
-            print_to_console(console, next_step_line([session.store.root]))
+            print_to_console(console, write_next_step([session.store.root]))
 
 
 def _make_consoles(quiet: bool, verbose: bool, log_level: str) -> tuple[Console, Console]:
@@ -137,8 +137,8 @@ def _make_consoles(quiet: bool, verbose: bool, log_level: str) -> tuple[Console,
     for room in ("agentsys", "baselines"):
         logging.getLogger(room).setLevel(log_level.upper())
     # This very stream, also while standard output is redirected.
-    console = Console(file=sys.stdout, width=table_width())
-    return console, Console(file=sys.stdout, width=table_width(), quiet=quiet)
+    console = Console(file=sys.stdout, width=find_table_width())
+    return console, Console(file=sys.stdout, width=find_table_width(), quiet=quiet)
 
 
 def _print_plan(session: Session, console: Console) -> None:
@@ -202,8 +202,8 @@ _REPLAY_HINT = (
 
 def _print_results(session: Session, console: Console, seconds: float) -> str:
     """Show what the run's folders hold; what that took is handed back, to be said last."""
-    from agentsys.analysis.tables.results_screen import screen_of_reading, spent_line
-    from agentsys.analysis.tables.write_terminal import terminal_document
+    from agentsys.analysis.tables.results_screen import make_screen_of_reading, write_spent_line
+    from agentsys.analysis.tables.write_terminal import arrange_for_terminal
     from agentsys.records.case_reader import WORTH_AN_INDEX, read_cases
     from agentsys.records.case_row import shorten_names
     from agentsys.records.stored_plan import find_unfinished
@@ -218,8 +218,8 @@ def _print_results(session: Session, console: Console, seconds: float) -> str:
     else:
         read = replace(read_cases(folders), unfinished=find_unfinished(session.folders))
     reading = replace(read, cases=shorten_names(read.cases))
-    console.print(terminal_document(screen_of_reading(reading, console.width)), crop=False)
-    return spent_line(reading.cases, seconds)
+    console.print(arrange_for_terminal(make_screen_of_reading(reading, console.width)), crop=False)
+    return write_spent_line(reading.cases, seconds)
 
 
 def _print_conclusion(session: Session, outcome: RunOutcome, console: Console) -> None:

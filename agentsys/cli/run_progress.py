@@ -146,7 +146,7 @@ class RunningTotals:
 
     def format_figures(self) -> str:
         """ASR per defense, errors and what was spent."""
-        rates = [f"ASR {name} {asr}" for name, asr in self.asr_by_defense().items()]
+        rates = [f"ASR {name} {asr}" for name, asr in self.compute_asr_by_defense().items()]
         return ", ".join([*rates, self.spending_text])
 
     @property
@@ -160,7 +160,7 @@ class RunningTotals:
         ]
         return ", ".join(parts)
 
-    def asr_by_defense(self) -> dict[str, str]:
+    def compute_asr_by_defense(self) -> dict[str, str]:
         """Defense, behind its model if there are several -> ASR over all attacks so far."""
         several = len({name.model for name in self.cells}) > 1
         sums: defaultdict[str, list[int]] = defaultdict(lambda: [0, 0])
@@ -176,12 +176,12 @@ def format_share(part: int, whole: int) -> str:
     return f"{100 * part / whole:.1f}%" if whole else "-"
 
 
-def _joined_text(processes: Sequence[int]) -> str:
+def _write_joined(processes: Sequence[int]) -> str:
     who = f"process {processes[0]}" if len(processes) == 1 else f"{len(processes)} processes"
     return f"Already at work in this folder: {who}. This run helps: each case is run once, by one of them."
 
 
-def _stopping_text(why: str, running: int) -> str:
+def _write_stopping(why: str, running: int) -> str:
     left = format_count(running, "case")
     return f"stopping ({escape_to_line(why)}): finishing {left}; Ctrl-C again drops them"
 
@@ -190,15 +190,15 @@ class _CountingListener(Listener):
     def __init__(self, totals: RunningTotals, console: Console, meter: Meter | None = None) -> None:
         self._totals, self._console, self._meter = totals, console, meter
 
-    def finished(self, record: CaseRecord) -> None:
+    def on_case_stored(self, record: CaseRecord) -> None:
         """Count a case."""
         self._totals.add(record)
 
-    def attempted(self, record: CaseRecord) -> None:
+    def on_attempt_stored(self, record: CaseRecord) -> None:
         """Count an attempt of a search."""
         self._totals.add_attempt(record)
 
-    def elsewhere(self) -> None:
+    def on_case_stored_elsewhere(self) -> None:
         """One case less to run."""
         self._totals.planned -= 1
 
@@ -225,13 +225,13 @@ class LiveProgress(_CountingListener):
     def __exit__(self, kind: type[BaseException] | None, _: object, __: TracebackType | None) -> None:
         self._live.stop()
 
-    def joined(self, processes: Sequence[int]) -> None:
+    def on_processes_joined(self, processes: Sequence[int]) -> None:
         """Say that the work is shared."""
-        self._live.console.print(_joined_text(processes), markup=False, highlight=False, soft_wrap=True)
+        self._live.console.print(_write_joined(processes), markup=False, highlight=False, soft_wrap=True)
 
-    def stopping(self, why: str, running: int) -> None:
+    def on_stop(self, why: str, running: int) -> None:
         """Say that the run is ending early."""
-        self._note = _stopping_text(why, running)
+        self._note = _write_stopping(why, running)
 
     def _render(self) -> Group:
         head = Text(f"{self._totals.progress}{_format_waiting(self._meter)}")
@@ -241,7 +241,7 @@ class LiveProgress(_CountingListener):
 
     def _render_bars(self) -> Table:
         """A line per cell: those under way first, then those that wait, then those that are done."""
-        cells = sorted(self._totals.cells.items(), key=lambda item: _display_rank(item[1]))
+        cells = sorted(self._totals.cells.items(), key=lambda item: _rank_for_display(item[1]))
         label = _make_labeller(self._totals.cells)
         rows = [
             (cell, f"{cell.done}/{cell.planned}", escape_to_line(label(name)), _format_rates(name, cell))
@@ -287,7 +287,7 @@ def _make_labeller(cells: Iterable[CellLabels]) -> Callable[[CellLabels], str]:
     return label
 
 
-def _display_rank(cell: CellTotals) -> int:
+def _rank_for_display(cell: CellTotals) -> int:
     """Under way, not begun, done."""
     return 2 if cell.done >= cell.planned else 0 if cell.done else 1
 
@@ -317,19 +317,19 @@ class PlainProgress(_CountingListener):
     def __exit__(self, kind: type[BaseException] | None, _: object, __: TracebackType | None) -> None:
         """Nothing: the run's last lines are said when its table is shown."""
 
-    def joined(self, processes: Sequence[int]) -> None:
+    def on_processes_joined(self, processes: Sequence[int]) -> None:
         """Say that the work is shared."""
-        self._print_text(_joined_text(processes))
+        self._print_text(_write_joined(processes))
 
-    def tick(self) -> None:
+    def on_tick(self) -> None:
         """Print a line if a minute has passed."""
         if time.monotonic() - self._last >= LINE_EVERY_S:
             self._last, totals = time.monotonic(), self._totals
             self._print_text(f"{totals.progress}{_format_waiting(self._meter)}; {totals.format_figures()}")
 
-    def stopping(self, why: str, running: int) -> None:
+    def on_stop(self, why: str, running: int) -> None:
         """Say that the run is ending early."""
-        self._print_text(_stopping_text(why, running))
+        self._print_text(_write_stopping(why, running))
 
     def _print_text(self, line: str) -> None:
         print_to_console(self._console, line, "  ")
@@ -338,9 +338,9 @@ class PlainProgress(_CountingListener):
 class VerboseProgress(PlainProgress):
     """Also a line for every case that ends."""
 
-    def finished(self, record: CaseRecord) -> None:
+    def on_case_stored(self, record: CaseRecord) -> None:
         """Count a case and tell what came of it."""
-        super().finished(record)
+        super().on_case_stored(record)
         case = record.case
         task = "/".join(filter(None, (case.user_task_id, case.injection_task_id)))
         self._print_text(

@@ -73,7 +73,7 @@ def print_unfinished(reading: LoadedCases) -> None:
         print(escape_to_line(line), file=sys.stderr)
 
 
-def ledger_lines(folders: Iterable[Path]) -> list[str]:
+def list_ledger_lines(folders: Iterable[Path]) -> list[str]:
     """What the ledgers of these folders come to; nothing where there are none (simulated runs)."""
     return [line] if (line := sum_ledgers(folders).summary_line) else []
 

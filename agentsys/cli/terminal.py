@@ -169,7 +169,7 @@ def _report_usage_error(error: Any) -> int:
         context = getattr(error, "ctx", None)
         command = context.command_path if context else "agentsys"
         _print_error(
-            f"Error: {error.format_message().rstrip('.')}.{_option_hint(error)} See {command} --help."
+            f"Error: {error.format_message().rstrip('.')}.{_write_option_hint(error)} See {command} --help."
         )
     return USAGE_STATUS
 
@@ -182,7 +182,7 @@ _FOREIGN_OPTIONS = {
 """Options of other harnesses -> how the same is done here."""
 
 
-def _option_hint(error: Any) -> str:
+def _write_option_hint(error: Any) -> str:
     """What an unknown option was meant to be, where its name is a setting's or another harness's."""
     from agentsys.base.config_catalog import list_setting_names
 

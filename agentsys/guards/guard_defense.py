@@ -165,9 +165,9 @@ class GateCalls(BoundaryFilter):
         if not self._began:
             self.process.ask("task", task=turn.query)
             self._began = True
-        return [CallRuling(call, REFUSED if self._refuses(call) else None) for call in calls]
+        return [CallRuling(call, REFUSED if self._is_refused_by_guard(call) else None) for call in calls]
 
-    def _refuses(self, call: FunctionCall) -> bool:
+    def _is_refused_by_guard(self, call: FunctionCall) -> bool:
         with span("detector", call.function) as node:
             verdict = self.process.ask(tool=call.function, args=call.args)
             node.decision = {"filter": "gate", "refused": verdict.flag, "failed": verdict.failed}

@@ -27,7 +27,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from agentsys.base.json_values import to_plain_data
 from agentsys.errors import Unavailable
 from agentsys.guards import guard_worker
-from agentsys.guards.guard_spec import GuardSpec, guard_python
+from agentsys.guards.guard_spec import GuardSpec, find_guard_python
 from agentsys.guards.guard_worker import NoVerdict, add_act, read_verdict
 
 _START_S = 120.0
@@ -76,7 +76,7 @@ class GuardProcess:
                 " --unconfined, or unconfined: true to its YAML, to run it with yours.",
                 needs="unshare",
             )
-        self.spec, self.python = spec, guard_python(spec)
+        self.spec, self.python = spec, find_guard_python(spec)
         self.acts: list[str] = []
         """What it did to its host, as far as that is seen; each once."""
         self.failures: Counter[str] = Counter()

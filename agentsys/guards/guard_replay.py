@@ -24,7 +24,7 @@ from agentsys.benchmarks.repeatable_tools import use_case_clock
 from agentsys.benchmarks.scoring import copy_deeply
 from agentsys.contracts import Attack, InjectionTask, NotInjectable, Suite, UserTask, Victim
 from agentsys.guards.guard_process import GuardProcess
-from agentsys.guards.guard_score import CountedCase, GuardNumber, GuardScore, rate_outcomes, share_of
+from agentsys.guards.guard_score import CountedCase, GuardNumber, GuardScore, compute_share, rate_outcomes
 from agentsys.guards.guard_spec import GuardIdentity, GuardSpec, identify_guard
 from agentsys.guards.guard_texts import CLEAN
 from agentsys.guards.guard_worker import NoVerdict
@@ -164,4 +164,4 @@ def _replay_all(
     for metric, of in outcomes.items():
         yield metric, rate_outcomes(of)
     for who, flags in refused.items():
-        yield f"{who}_refused", share_of(flags)
+        yield f"{who}_refused", compute_share(flags)

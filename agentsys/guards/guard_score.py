@@ -13,9 +13,9 @@ from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from agentsys.analysis.metrics.rates import Number, number_of
+from agentsys.analysis.metrics.rates import Number, make_number
 from agentsys.analysis.statistics.outcome_grid import Resampler, Side, tally_outcomes
-from agentsys.analysis.statistics.rate_estimates import pooled_rate
+from agentsys.analysis.statistics.rate_estimates import estimate_pooled_rate
 from agentsys.base.grouping import group_by
 from agentsys.guards.guard_process import GuardProcess, GuardVerdict
 from agentsys.guards.guard_spec import GuardIdentity, GuardSpec, identify_guard
@@ -68,7 +68,7 @@ class GuardScore:
         key = (metric, benchmark, attack, edit)
         return next((one.number for one in self.numbers if one[:4] == key), None)
 
-    def worst(self, metric: str, unmeasured: float = math.nan) -> float:
+    def find_worst(self, metric: str, unmeasured: float = math.nan) -> float:
         """The highest of some shares, over attacks and edits; `unmeasured` stands for those without a value."""
         values = [one.number.value for one in self.numbers if one.metric == metric]
         known = [unmeasured if math.isnan(value) else value for value in values]
@@ -84,7 +84,7 @@ def score_guard(name: str, spec: GuardSpec, corpus: TextCorpus) -> GuardScore:
     with closing(GuardProcess(spec)) as process:
         probe = random.Random(1).sample(sorted(corpus.texts), min(40, len(corpus.texts)))
         verdicts = _judge_texts(process, {one: corpus.texts[one] for one in probe})
-        slow = _milliseconds(verdicts, corpus) > QUICK_MS
+        slow = _compute_milliseconds(verdicts, corpus) > QUICK_MS
         cases, ids = corpus.cases, set(corpus.texts)
         if slow:
             named = [case for case in cases if not is_variant(case.attack)]
@@ -95,7 +95,7 @@ def score_guard(name: str, spec: GuardSpec, corpus: TextCorpus) -> GuardScore:
         edited = _rate_edits(process, corpus, cases, verdicts, SLOW_EDITED_TEXTS if slow else EDITED_TEXTS)
         numbers = [*_rate_cases(cases, verdicts, ""), *_rate_outputs(corpus, verdicts), *edited]
         score = GuardScore(identify_guard(name, spec), spec, numbers, process.acts, process.failures)
-        score.ms, score.sample = _milliseconds(verdicts, corpus), len(verdicts) if slow else 0
+        score.ms, score.sample = _compute_milliseconds(verdicts, corpus), len(verdicts) if slow else 0
         score.at_one_percent = _describe_threshold(corpus, verdicts)
         return score
 
@@ -115,7 +115,7 @@ def _judge_texts(process: GuardProcess, texts: Mapping[str, str]) -> dict[str, G
     return found
 
 
-def _milliseconds(verdicts: Verdicts, corpus: TextCorpus) -> float:
+def _compute_milliseconds(verdicts: Verdicts, corpus: TextCorpus) -> float:
     read = [(one.ms, len(corpus.texts[name])) for name, one in verdicts.items() if one is not None]
     return 2000 * sum(ms for ms, _ in read) / max(1, sum(size for _, size in read))
 
@@ -158,10 +158,10 @@ def rate_outcomes(outcomes: Sequence[CountedCase]) -> Number:
         for suite, of in sorted(group_by(counted, lambda one: one[0]).items())
     ]
     errors = len(outcomes) - len(counted)
-    return number_of(pooled_rate(tallies, Side.INJECTED, _RESAMPLER))._replace(errors=errors)
+    return make_number(estimate_pooled_rate(tallies, Side.INJECTED, _RESAMPLER))._replace(errors=errors)
 
 
-def share_of(hits: Sequence[bool | None]) -> Number:
+def compute_share(hits: Sequence[bool | None]) -> Number:
     """A share in percent without an interval, as outputs of one task are much alike; None is an error."""
     counted = [hit for hit in hits if hit is not None]
     value = 100 * sum(counted) / len(counted) if counted else math.nan
@@ -169,7 +169,7 @@ def share_of(hits: Sequence[bool | None]) -> Number:
 
 
 def _share_flagged(verdicts: Iterable[GuardVerdict | None]) -> Number:
-    return share_of([None if one is None else one.flag for one in verdicts])
+    return compute_share([None if one is None else one.flag for one in verdicts])
 
 
 def _rate_outputs(corpus: TextCorpus, verdicts: Verdicts) -> Iterable[GuardNumber]:
@@ -210,6 +210,6 @@ def _describe_threshold(corpus: TextCorpus, verdicts: Verdicts) -> str:
     from scipy.stats import mannwhitneyu
 
     limit = clean[-1 - len(clean) // 100]
-    above = share_of([score > limit for score in held]).value
+    above = compute_share([score > limit for score in held]).value
     area = mannwhitneyu(held, clean).statistic / (len(held) * len(clean))
     return f"above {limit:.3g}: {above:.0f} % of injected outputs, area under the curve {area:.2f}"

@@ -23,7 +23,7 @@ from venv import EnvBuilder
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from agentsys.errors import ConfigError, Unavailable
-from agentsys.extensions import user_data_folder
+from agentsys.extensions import find_user_data_folder
 
 _EXACT = r"[A-Za-z0-9][\w.-]*(?:\[[\w,.-]+\])?==[\w.!+-]+"
 ExactPackage = Annotated[str, Field(pattern=f"^{_EXACT}$")]
@@ -138,7 +138,7 @@ class GuardSpec(BaseModel):
         """Folder of its environment, which guards of the same packages share."""
         text = "\n".join([*self.requirements, platform.python_version()])
         label = re.sub(r"[^\w.-]+", "-", str(self.package))
-        return user_data_folder() / "guards" / f"{label}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
+        return find_user_data_folder() / "guards" / f"{label}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
 
 
 def read_guard_spec(who: str, options: Mapping[str, Any]) -> GuardSpec:
@@ -155,7 +155,7 @@ def read_guard_spec(who: str, options: Mapping[str, Any]) -> GuardSpec:
         raise ConfigError(f"guard {who}: {f'{where}: ' if where else ''}{first['msg']}.") from None
 
 
-def guard_python(spec: GuardSpec) -> Path:
+def find_guard_python(spec: GuardSpec) -> Path:
     """The Python that runs a guard.
 
     Raises:
@@ -217,7 +217,7 @@ def hash_guard(spec: GuardSpec) -> str:
         return hashlib.sha256(json.dumps(dict(hash_package_files())).encode()).hexdigest()[:16]
     if not spec.requirements:
         return spec.version or _SESSION
-    guard_python(spec)
+    find_guard_python(spec)
     lines = []
     for folder in (spec.folder / "venv" / "lib").glob("python*/site-packages"):
         for path in sorted(folder.rglob("*")):

@@ -11,11 +11,11 @@ from agentsys.analysis.tables.table_document import (
     Document,
     Grid,
     GridCell,
-    cells,
-    interval_text,
-    number_text,
+    make_cells,
+    write_interval,
+    write_number,
 )
-from agentsys.analysis.tables.table_writers import Output, records_of
+from agentsys.analysis.tables.table_writers import Output, make_long_form
 from agentsys.guards.guard_process import find_namespace
 from agentsys.guards.guard_score import QUICK_MS, GuardScore
 from agentsys.guards.guard_texts import CLEAN, EDITS, TextCorpus, is_variant
@@ -60,7 +60,7 @@ def build_score_output(scores: Sequence[GuardScore], corpus: TextCorpus) -> Outp
     edits = _build_grid("Outputs flagged before and after an edit, %", scores[1:], edited)
     # No row where there is no column.
     worst = [
-        cells(*row, number_text(of.worst("asr"), ".0f"))
+        make_cells(*row, write_number(of.find_worst("asr"), ".0f"))
         for row, of in zip(edits.rows, scores[1:], strict=False)
     ]
     grids = [
@@ -132,7 +132,7 @@ def _build_output(
         for one in score.numbers
     ]
     sections = [(grid.caption, [grid]) for grid in grids if grid.rows]
-    return Output(name, Document(sections, notes), records_of(GuardRow, rows))
+    return Output(name, Document(sections, notes), make_long_form(GuardRow, rows))
 
 
 def _build_grid(caption: str, scores: Sequence[GuardScore], columns: Mapping[str, NumberKey]) -> Grid:
@@ -143,7 +143,7 @@ def _build_grid(caption: str, scores: Sequence[GuardScore], columns: Mapping[str
         if numbers:
             counts[head] = max(numbers)
     rows = [
-        cells(_name_guard(one), *(_build_cell(one, columns[head], n) for head, n in counts.items()))
+        make_cells(_name_guard(one), *(_build_cell(one, columns[head], n) for head, n in counts.items()))
         for one in scores
     ]
     return Grid(
@@ -162,11 +162,11 @@ def _build_cell(score: GuardScore, key: NumberKey, usual: int) -> GridCell:
     number, before = score.find(*key), score.find("before_edit", *key[1:])
     if number is None:
         return GridCell("-")
-    detail = [interval_text(number, 0)]
+    detail = [write_interval(number, 0)]
     detail += [f"n={number.n}"] if number.n != usual else []
     detail += [f"{number.errors} errors"] if number.errors else []
-    text = number_text(number.value, ".0f") if number.n else "-"
-    text = f"{number_text(before.value, '.0f')} to {text}" if before else text
+    text = write_number(number.value, ".0f") if number.n else "-"
+    text = f"{write_number(before.value, '.0f')} to {text}" if before else text
     return GridCell(text, ", ".join(filter(None, detail)))
 
 
@@ -180,6 +180,8 @@ def _build_identity_grid(scores: Sequence[GuardScore]) -> Grid:
         texts = _name_guard(score), " + ".join((one.package, *spec.beside)), one.files, one.python
         did = "; ".join(filter(None, [spec.note, *score.acts[:6]])) or "nothing seen"
         failed = f"{failed} ({spec.on_error})"
-        rows.append(cells(*texts, number_text(score.ms, ".1f"), failed, score.at_one_percent or "-", did))
+        rows.append(
+            make_cells(*texts, write_number(score.ms, ".1f"), failed, score.at_one_percent or "-", did)
+        )
     header = "Guard", "Package", "Files", "Python", *measured
     return Grid("What was measured", header, rows, names=8, wraps=frozenset({6, 7}))

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 from agentsys.base.payload_lines import contains_payload, find_payload_lines
 from agentsys.errors import ConfigError
 from agentsys.records.case_reader import read_cases
-from agentsys.records.context_facts import tool_result_text
+from agentsys.records.context_facts import join_tool_result
 
 CLEAN = "none"
 """The attack of cases without one."""
@@ -127,7 +127,7 @@ def read_runs(folders: Sequence[Path], corpus: TextCorpus) -> None:
         lines = find_payload_lines((record.get("injections") or {}).values())
         seen: dict[str, bool] = {}
         for message in record.get("messages") or ():
-            text = tool_result_text(message) if message.get("role") == "tool" else ""
+            text = join_tool_result(message) if message.get("role") == "tool" else ""
             if text.strip():
                 held = row.attack != CLEAN and contains_payload(text, lines)
                 seen[corpus.add_text(text, [(row.benchmark, row.attack, held)])] = held

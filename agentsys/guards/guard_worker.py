@@ -150,7 +150,7 @@ def watch_host(folder: str) -> list[str]:
     """
     acts: list[str] = []
 
-    def hook(event: str, args: tuple[Any, ...]) -> None:
+    def watch_event(event: str, args: tuple[Any, ...]) -> None:
         verb, paths = event.partition(".")[2] + "s", args[:2] if event in _CHANGES else ()
         if event == "open":
             path, mode, flags = args
@@ -167,7 +167,7 @@ def watch_host(folder: str) -> list[str]:
                 add_act(acts, f"{verb} {real[:100]} (refused)")
                 raise PermissionError(f"a guard writes into its own folder only, not {real[:100]}")
 
-    sys.addaudithook(hook)
+    sys.addaudithook(watch_event)
     return acts
 
 

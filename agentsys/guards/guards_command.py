@@ -112,7 +112,7 @@ def score(
         scores = [score_guard(name, spec, corpus) for name, spec in specs.items()]
     write_output(build_score_output([score_nothing(corpus), *scores], corpus), form, out)
     # What could not be measured counts as the worst.
-    asr, lost = (max((one.worst(of, 100.0) for one in scores), default=100.0) for of in ("asr", "lost"))
+    asr, lost = (max((one.find_worst(of, 100.0) for one in scores), default=100.0) for of in ("asr", "lost"))
     failed = (max_asr is not None and asr > max_asr) or (max_lost is not None and lost > max_lost)
     if badge is not None:
         color = "red" if failed or (max_asr is None and asr > 5) else "brightgreen"

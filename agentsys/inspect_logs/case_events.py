@@ -40,7 +40,13 @@ from inspect_ai.model import (
 from inspect_ai.scorer import Score
 from inspect_ai.tool import ToolCall, ToolCallError
 
-from agentsys.analysis.html_report.case_views import as_text, mapping, name, number, objects
+from agentsys.analysis.html_report.case_views import (
+    as_text,
+    take_mapping,
+    take_name,
+    take_number,
+    take_objects,
+)
 from agentsys.records.schema import RoleUsage
 
 
@@ -52,8 +58,8 @@ def convert_role_usage(used: RoleUsage) -> ModelUsage:
 def convert_call_usage(call: Mapping[str, Any]) -> ModelUsage:
     """Convert what one stored call used; nothing in it is trusted."""
     keys = ("prompt", "completion", "cached", "reasoning")
-    prompt, completion, cached, reasoning = (int(number(call.get(key)) or 0) for key in keys)
-    return _build_usage(prompt, completion, cached, reasoning, number(call.get("cost_usd")))
+    prompt, completion, cached, reasoning = (int(take_number(call.get(key)) or 0) for key in keys)
+    return _build_usage(prompt, completion, cached, reasoning, take_number(call.get("cost_usd")))
 
 
 def _build_usage(prompt: int, completion: int, cached: int, reasoning: int, cost: float | None) -> ModelUsage:
@@ -80,12 +86,12 @@ def sum_usage(used: Iterable[ModelUsage]) -> ModelUsage:
 
 def convert_messages(stored: object) -> list[ChatMessage]:
     """The messages of one context, in order; whatever is no message is passed over."""
-    return [_convert_message(message, number) for number, message in enumerate(objects(stored))]
+    return [_convert_message(message, number) for number, message in enumerate(take_objects(stored))]
 
 
 def convert_arguments(value: object) -> dict[str, Any]:
     """A call's arguments as JSON values."""
-    plain = json.loads(json.dumps(mapping(value), default=str))
+    plain = json.loads(json.dumps(take_mapping(value), default=str))
     return {str(key): item for key, item in plain.items()}
 
 
@@ -95,21 +101,21 @@ def build_tool_error(error: object) -> ToolCallError:
 
 
 def _convert_message(message: Mapping[str, Any], number: int) -> ChatMessage:
-    text, role = _join_text(message.get("content")), name(message.get("role"))
+    text, role = _join_text(message.get("content")), take_name(message.get("role"))
     if role == "system":
         return ChatMessageSystem(content=text)
     if role == "assistant":
         calls = [
             _convert_call(call, f"{number}-{place}")
-            for place, call in enumerate(objects(message.get("tool_calls")))
+            for place, call in enumerate(take_objects(message.get("tool_calls")))
         ]
         return ChatMessageAssistant(content=text, tool_calls=calls or None)
     if role == "tool":
         error = message.get("error")
         return ChatMessageTool(
             content=text,
-            tool_call_id=name(message.get("tool_call_id")) or None,
-            function=name(mapping(message.get("tool_call")).get("function")) or None,
+            tool_call_id=take_name(message.get("tool_call_id")) or None,
+            function=take_name(take_mapping(message.get("tool_call")).get("function")) or None,
             error=None if error is None else build_tool_error(error),
         )
     return ChatMessageUser(content=text)
@@ -117,8 +123,8 @@ def _convert_message(message: Mapping[str, Any], number: int) -> ChatMessage:
 
 def _convert_call(call: Mapping[str, Any], place: str) -> ToolCall:
     return ToolCall(
-        id=name(call.get("id")) or f"call-{place}",
-        function=name(call.get("function"), "unknown tool"),
+        id=take_name(call.get("id")) or f"call-{place}",
+        function=take_name(call.get("function"), "unknown tool"),
         arguments=convert_arguments(call.get("args")),
     )
 
@@ -168,7 +174,9 @@ class CaseEvents:
         for span in spans:
             parent = span.get("parent_id")
             # A parent that opens later would be a loop.
-            earlier = isinstance(parent, int) and parent in known and parent < (number(span.get("id")) or 0)
+            earlier = (
+                isinstance(parent, int) and parent in known and parent < (take_number(span.get("id")) or 0)
+            )
             self._children.setdefault(parent if earlier else None, []).append(span)
         roots = self._children.get(None, [])
         with self._open_lane("solvers", "solvers"):
@@ -193,7 +201,7 @@ class CaseEvents:
 
     def _add_span(self, span: Mapping[str, Any]) -> None:
         """A span of any kind."""
-        kind, decision = name(span.get("kind"), "span"), mapping(span.get("decision"))
+        kind, decision = take_name(span.get("kind"), "span"), take_mapping(span.get("decision"))
         inner = self._children.get(span.get("id"), [])
         if kind in (_RAN, _REFUSED):
             self._add_lone_tool(span)
@@ -209,12 +217,12 @@ class CaseEvents:
         began = self._clock
         with self._open_lane(label, "agent"):
             self._add_turns(span)
-        self._clock = max(self._clock, began + (number(span.get("duration_s")) or 0.0))
+        self._clock = max(self._clock, began + (take_number(span.get("duration_s")) or 0.0))
 
     def _add_turns(self, span: Mapping[str, Any]) -> None:
         """An agent's replies in order, each followed by what its tool calls set going."""
         context = convert_messages(span.get("messages"))
-        calls = deque(objects(span.get("calls")))
+        calls = deque(take_objects(span.get("calls")))
         inner = deque(self._children.get(span.get("id"), ()))
         acting = _ACTING_ROLES | {span.get("kind")}
         if not any(call.get("role") in acting for call in calls):
@@ -242,8 +250,8 @@ class CaseEvents:
         self, call: Mapping[str, Any], context: Sequence[ChatMessage], reply: ChatMessageAssistant | None
     ) -> None:
         """A question to a model; with no reply where it failed, or where its context is not stored."""
-        model, role = name(call.get("model_id")) or self._model, name(call.get("role")) or "agent"
-        took, began = number(call.get("latency_s")) or 0.0, self._clock
+        model, role = take_name(call.get("model_id")) or self._model, take_name(call.get("role")) or "agent"
+        took, began = take_number(call.get("latency_s")) or 0.0, self._clock
         self._clock += took
         ended: Any = "tool_calls" if reply is not None and reply.tool_calls else "stop"
         choices = [] if reply is None else [ChatCompletionChoice(message=reply, stop_reason=ended)]
@@ -274,7 +282,7 @@ class CaseEvents:
         error = result.error if result is not None else None
         stopped = next((span for span in about if _is_denial(span)), None)
         if ran is None and stopped is not None:
-            cause = mapping(stopped.get("decision")).get("cause") or "denied by the defense"
+            cause = take_mapping(stopped.get("decision")).get("cause") or "denied by the defense"
             error = ToolCallError("approval", as_text(cause))
         before = [span for span in about if span.get("kind") in _GATE_KINDS]
         after = [span for span in about if span.get("kind") not in (_RAN, _REFUSED, *_GATE_KINDS)]
@@ -298,8 +306,8 @@ class CaseEvents:
 
     def _add_lone_tool(self, span: Mapping[str, Any]) -> None:
         """A tool call that stands in no stored message: a program's, or of an agent whose context is lost."""
-        decision = mapping(span.get("decision"))
-        error, function = decision.get("error"), name(span.get("name"), "unknown tool")
+        decision = take_mapping(span.get("decision"))
+        error, function = decision.get("error"), take_name(span.get("name"), "unknown tool")
         failure = None if error is None else build_tool_error(error)
         if span.get("kind") == _REFUSED:
             self._add_verdict(span)
@@ -315,15 +323,15 @@ class CaseEvents:
 
     def _add_verdict(self, span: Mapping[str, Any]) -> None:
         """A verdict, in the lane of the agent that was judged."""
-        decision = mapping(span.get("decision"))
-        call = mapping(decision.get("call"))
-        function = name(call.get("tool")) or name(span.get("name"), "unknown tool")
+        decision = take_mapping(span.get("decision"))
+        call = take_mapping(decision.get("call"))
+        function = take_name(call.get("tool")) or take_name(span.get("name"), "unknown tool")
         args = convert_arguments(call.get("args") or decision.get("args"))
         self._append_event(
             ApprovalEvent,
             message="",
             call=ToolCall(id=f"span-{as_text(span.get('id'))}", function=function, arguments=args),
-            approver=name(span.get("kind"), "defense"),
+            approver=take_name(span.get("kind"), "defense"),
             decision="approve" if decision.get("allow") else "reject",
             explanation=as_text(convert_arguments(decision)),
         )
@@ -376,7 +384,7 @@ def _take_spans(inner: deque[Mapping[str, Any]], function: str) -> list[Mapping[
 
 def _is_denial(span: Mapping[str, Any]) -> bool:
     return span.get("kind") == _REFUSED or (
-        span.get("kind") == "validator" and mapping(span.get("decision")).get("allow") is False
+        span.get("kind") == "validator" and take_mapping(span.get("decision")).get("allow") is False
     )
 
 

@@ -36,7 +36,13 @@ from inspect_ai.scorer import Score
 
 import agentsys
 from agentsys.analysis.html_report.case_list import find_config
-from agentsys.analysis.html_report.case_views import as_text, mapping, name, read_own_block, read_stored_json
+from agentsys.analysis.html_report.case_views import (
+    as_text,
+    read_own_block,
+    read_stored_json,
+    take_mapping,
+    take_name,
+)
 from agentsys.analysis.metrics.rates import MeasuredCell
 from agentsys.base.grouping import group_by
 from agentsys.errors import ConfigError
@@ -53,7 +59,7 @@ def make_sample_id(case: CaseRow) -> str:
 def find_start_time(case: CaseRow, stored: Mapping[str, Any]) -> datetime:
     """When the case was run: as recorded (read as UTC), else when its file was written."""
     try:
-        return datetime.fromisoformat(name(stored.get("evaluation_timestamp"))).replace(tzinfo=UTC)
+        return datetime.fromisoformat(take_name(stored.get("evaluation_timestamp"))).replace(tzinfo=UTC)
     except ValueError:
         source = Path(case.source)
         written_ns = source.stat().st_mtime_ns if source.is_file() else 0
@@ -112,13 +118,13 @@ def _build_scores(case: CaseRow) -> dict[str, Score]:
 
 def _sum_usage_by_role(case: CaseRow, block: StoredBlock | None) -> dict[str, ModelUsage]:
     if block is not None:
-        return {name(role, "agent"): convert_role_usage(used) for role, used in block.usage.items()}
+        return {take_name(role, "agent"): convert_role_usage(used) for role, used in block.usage.items()}
     # Other people's files have a sum at most, prompt and completion together.
     return {role: ModelUsage(total_tokens=tokens) for role, tokens in case.tokens_by_role.items()}
 
 
 def _build_metadata(case: CaseRow, stored: Mapping[str, Any], block: StoredBlock | None) -> dict[str, Any]:
-    injected = (block.written if block else None) or mapping(stored.get("injections"))
+    injected = (block.written if block else None) or take_mapping(stored.get("injections"))
     facts = {
         "suite": case.suite,
         "user_task": case.user_task_id,
@@ -128,7 +134,7 @@ def _build_metadata(case: CaseRow, stored: Mapping[str, Any], block: StoredBlock
         "simulated": case.simulated,
         "payload_returned": case.exposed_raw,
         "payload_shown": case.exposed_shown,
-        "injections": {name(vector): as_text(text) for vector, text in injected.items()} or None,
+        "injections": {take_name(vector): as_text(text) for vector, text in injected.items()} or None,
         "notes": list(case.notes) or None,
         "source": case.source,
     }

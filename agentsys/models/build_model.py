@@ -17,7 +17,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
-from agentsys.base.object_import import load_target, registered
+from agentsys.base.object_import import find_registered_class, load_target
 from agentsys.errors import ConfigError, unknown_name
 from agentsys.models.chat import (
     ChatModel,
@@ -108,7 +108,7 @@ def pick_reply_identity(fields: Mapping[str, Any]) -> dict[str, Any]:
     """
     ignored = _NOT_IDENTITY | (set(ModelCard.model_fields) - {"name"})
     known = {field: value for field, value in fields.items() if field not in ignored}
-    return {k: registered(v).first if k == "_target_" else v for k, v in known.items()}
+    return {k: find_registered_class(v).first if k == "_target_" else v for k, v in known.items()}
 
 
 def find_model_class(model: str, path: object) -> type[Any]:
@@ -359,7 +359,7 @@ def _build_model(
     if not isinstance(provider, SceneModel):
         # A rate holds for a model of a server, asked with one key.
         known = [fields.get(key) for key in ("base_url", "model_id", "api_key_env", "name")]
-        server = digest_json([registered(fields.get("_target_")).in_0_1, *known])[:16]
+        server = digest_json([find_registered_class(fields.get("_target_")).in_0_1, *known])[:16]
         shared = None if rates is None else rates / f"{server}.json"
         pacer = RateLimiter(shared, card.rate, patience_s=(card.retry or RetryPolicy()).total_s)
     store = None

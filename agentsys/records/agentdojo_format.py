@@ -68,7 +68,7 @@ _AGENTDYN = frozenset({"shopping", "github", "dailylife"})
 """Suites of AgentDyn, a fork that calls itself agentdojo; no version of AgentDojo has them."""
 
 
-def benchmark_of(suite: str) -> str:
+def find_benchmark_of_suite(suite: str) -> str:
     """The benchmark that a suite of AgentDojo's runner, or of a fork's, belongs to.
 
     Means over suites of both would be numbers of neither.
@@ -122,7 +122,7 @@ def build_agentdojo_row(stored: Mapping[str, Any], source: str) -> CaseRow:
     """
     record = parse_agentdojo_record(stored)
     attack = record.attack_type or NO_ATTACK
-    shared = _shared_columns(record, stored, source, _AGENTDOJO_KEYS)
+    shared = _make_shared_columns(record, stored, source, _AGENTDOJO_KEYS)
     served = {"model": UNRECORDED} if _is_served(record) else {}
     overflown = "context_length_exceeded" in (record.error or "")
     return CaseRow(
@@ -133,14 +133,14 @@ def build_agentdojo_row(stored: Mapping[str, Any], source: str) -> CaseRow:
         status="ok" if record.error is None else "error",
         # AgentDojo goes on after two kinds of error only and tells them apart in the message.
         error_kind=None if record.error is None else "context_length" if overflown else "server_error",
-        **_agentdojo_message_columns(record, benign=attack == NO_ATTACK),
+        **_make_agentdojo_message_columns(record, benign=attack == NO_ATTACK),
     )
 
 
-def _shared_columns(
+def _make_shared_columns(
     record: AgentDojoRecord, stored: Mapping[str, Any], source: str, known: Collection[str]
 ) -> dict[str, Any]:
-    benchmark, version = benchmark_of(record.suite_name), record.benchmark_version or UNRECORDED
+    benchmark, version = find_benchmark_of_suite(record.suite_name), record.benchmark_version or UNRECORDED
     version = _AGENTDYNS_VERSION if benchmark == "agentdyn" else version
     return {
         "benchmark": benchmark,
@@ -158,12 +158,12 @@ def _shared_columns(
     }
 
 
-def _agentdojo_message_columns(record: AgentDojoRecord, *, benign: bool) -> dict[str, Any]:
+def _make_agentdojo_message_columns(record: AgentDojoRecord, *, benign: bool) -> dict[str, Any]:
     words = collect_prompt_words(record.messages)
     texts = (text for text in record.injections.values() if isinstance(text, str))
     lines = () if benign else drop_own_words(find_payload_lines(texts), words)
     facts = measure_context(record.messages, lines)
-    columns = _context_columns(record.messages, facts)
+    columns = _make_context_columns(record.messages, facts)
     if (
         not lines or not record.messages
     ):  # benign, or without the injected texts: whether it met one is unknown
@@ -181,7 +181,7 @@ def _agentdojo_message_columns(record: AgentDojoRecord, *, benign: bool) -> dict
     }
 
 
-def _context_columns(messages: Sequence[Any], facts: ContextFacts) -> dict[str, Any]:
+def _make_context_columns(messages: Sequence[Any], facts: ContextFacts) -> dict[str, Any]:
     if not messages:
         return {}
     return {
@@ -274,25 +274,25 @@ def build_drift_row(stored: Mapping[str, Any], source: str) -> CaseRow:
         UnreadableRecord: As `parse_drift_record` does.
     """
     record = parse_drift_record(stored)
-    attack = _attack_label(record)
+    attack = _label_attack(record)
     return CaseRow(
-        **_shared_columns(record, stored, source, _DRIFT_KEYS),
-        defense=_defense_label(record),
+        **_make_shared_columns(record, stored, source, _DRIFT_KEYS),
+        defense=_label_defense(record),
         attack=attack,
         injection_success=None if attack == NO_ATTACK else record.security,
         tokens_by_role={} if record.total_tokens is None else {"all": record.total_tokens},
         decisions={"denied": _count_refusals(record.messages)},
-        **_context_columns(record.messages, measure_context(record.messages, ())),
+        **_make_context_columns(record.messages, measure_context(record.messages, ())),
     )
 
 
-def _attack_label(record: DriftRecord) -> str:
+def _label_attack(record: DriftRecord) -> str:
     if record.attack_type in (None, NO_ATTACK):
         return NO_ATTACK
     return f"{record.attack_type}_adaptive" if record.adaptive_attack else str(record.attack_type)
 
 
-def _defense_label(record: DriftRecord) -> str:
+def _label_defense(record: DriftRecord) -> str:
     """`drift`; with a part switched off, an ablation that must not be counted as DRIFT."""
     on = [part for part in _PARTS if getattr(record, part)]
     return "drift" if len(on) == len(_PARTS) else "_".join(["drift_with", *(on or ["nothing"])])

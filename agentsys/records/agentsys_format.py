@@ -91,14 +91,14 @@ def sum_spans(spans: Sequence[Any], lines: PayloadLines) -> SpanTotals:
             decisions["unlabelled_tools"] = unlabelled
             decisions["labelled_tools"] = len(labels) - unlabelled
         if "spans_cut" in decision:
-            decisions["sanitized_spans"] += _int_or_zero(decision["spans_cut"])
+            decisions["sanitized_spans"] += _read_int_or_zero(decision["spans_cut"])
         refused += decision.get("allow") is False
         if span.get("kind") == _TOOL:
             calls[str(span.get("name"))] += 1
         elif span.get("kind") == _WORKER:
             seen = measure_context(span.get("messages") or (), lines)
             rounds += seen.rounds_exposed
-            chars += seen.result_chars + _int_or_zero(decision.get("output_chars"))
+            chars += seen.result_chars + _read_int_or_zero(decision.get("output_chars"))
             known = known and "output_chars" in decision
     return SpanTotals(
         dict(sorted(calls.items())),
@@ -144,7 +144,10 @@ def count_guard_verdicts(spans: Sequence[Any]) -> dict[str, dict[str, int]]:
         else:
             guard[_VERDICTS[planted, flagged]] += 1
         if not planted:
-            before, after = _int_or_zero(decision.get("chars_in")), _int_or_zero(decision.get("chars_out"))
+            before, after = (
+                _read_int_or_zero(decision.get("chars_in")),
+                _read_int_or_zero(decision.get("chars_out")),
+            )
             guard["chars"] += before
             guard["cut"] += max(before - after, 0)
     return found
@@ -172,9 +175,9 @@ def _count_odd_replies(spans: Sequence[Any]) -> tuple[dict[str, dict[str, int]],
         odd = call.get("odd")
         for kind, count in odd.items() if isinstance(odd, dict) else ():
             of_model = found.setdefault(str(call.get("model_id")), {})
-            of_model[str(kind)] = of_model.get(str(kind), 0) + _int_or_zero(count)
-            if kind in _FLAWS and _int_or_zero(count):
-                unread[str(call.get("role"))] += _int_or_zero(count)
+            of_model[str(kind)] = of_model.get(str(kind), 0) + _read_int_or_zero(count)
+            if kind in _FLAWS and _read_int_or_zero(count):
+                unread[str(call.get("role"))] += _read_int_or_zero(count)
     return found, dict(sorted(unread.items()))
 
 
@@ -200,7 +203,7 @@ def find_answered_roles(spans: Sequence[Any]) -> dict[str, str]:
     return found
 
 
-def _int_or_zero(value: object) -> int:
+def _read_int_or_zero(value: object) -> int:
     return value if isinstance(value, int) else 0
 
 
@@ -298,13 +301,13 @@ def build_own_row(stored: Mapping[str, Any], source: str) -> CaseRow:
         facts=block.facts,
         attempts=block.scored_attempt + 1,
         ground_truth_length=_find_length(block),
-        **_message_columns(messages, lines, shown=not benign and block.exposure.exposed_shown),
+        **_make_message_columns(messages, lines, shown=not benign and block.exposure.exposed_shown),
         model_ids={model_id: block.asked.get(role, "") for model_id, role in tree.replies.items()},
         proposed=proposed,
         ended=None if block.status == "error" else tree.ended or find_bound(messages),
         receipts=None if block.receipts is None else len(block.receipts),
-        **_usage_columns(block.usage),
-        **_span_columns(tree, benign=benign),
+        **_make_usage_columns(block.usage),
+        **_make_span_columns(tree, benign=benign),
     )
 
 
@@ -314,7 +317,7 @@ def _find_length(block: StoredBlock) -> int | None:
     return block.ground_truth_length
 
 
-def _message_columns(messages: Sequence[Any], lines: PayloadLines, *, shown: bool) -> dict[str, Any]:
+def _make_message_columns(messages: Sequence[Any], lines: PayloadLines, *, shown: bool) -> dict[str, Any]:
     if not messages:
         return {}
     seen = measure_context(messages, lines)
@@ -329,7 +332,7 @@ def _message_columns(messages: Sequence[Any], lines: PayloadLines, *, shown: boo
     }
 
 
-def _span_columns(tree: SpanTotals, *, benign: bool) -> dict[str, Any]:
+def _make_span_columns(tree: SpanTotals, *, benign: bool) -> dict[str, Any]:
     return {
         "calls": tree.calls,
         "decisions": tree.decisions,
@@ -344,7 +347,7 @@ def _span_columns(tree: SpanTotals, *, benign: bool) -> dict[str, Any]:
     }
 
 
-def _usage_columns(usage: Mapping[str, RoleUsage]) -> dict[str, Any]:
+def _make_usage_columns(usage: Mapping[str, RoleUsage]) -> dict[str, Any]:
     costs = [role.cost_usd for role in usage.values()]
     # One role without a price, or without a count, makes the case's cost unknown, not smaller.
     known = bool(costs) and None not in costs

@@ -63,21 +63,21 @@ def parse_transcript(text: str) -> AsbTranscript:
     Raises:
         UnreadableRecord: If it is no list of messages, or too long.
     """
-    messages = _messages(text)
-    contents = [_content(message) for message in messages]
+    messages = _read_messages(text)
+    contents = [_read_content(message) for message in messages]
     acted = [content for content in contents[_PROLOGUE:] if content.startswith(_ACTION)]
     payloads = [content.partition(_OBSERVATION)[2].count(_PAYLOAD) for content in acted]
     return AsbTranscript(
         task=contents[2] if len(contents) > 2 else "",
-        offered_tools=_offered_tools(contents[1] if len(contents) > 1 else ""),
-        rounds=tuple(_called_tools(content) for content in acted),
+        offered_tools=_find_offered_tools(contents[1] if len(contents) > 1 else ""),
+        rounds=tuple(_find_called_tools(content) for content in acted),
         payloads=sum(payloads),
-        steps=len(_json_after(contents[3] if len(contents) > 3 else "", _PLAN)),
+        steps=len(_read_json_after(contents[3] if len(contents) > 3 else "", _PLAN)),
         has_failed_request=_has_failed_request(messages),
     )
 
 
-def _messages(text: str) -> list[Mapping[str, Any]]:
+def _read_messages(text: str) -> list[Mapping[str, Any]]:
     if len(text) > MOST_CHARS:
         raise UnreadableRecord(f"`messages` has {len(text)} characters, more than {MOST_CHARS}")
     found = _read_literal(text)
@@ -96,23 +96,23 @@ def _read_literal(text: str) -> Any:
     return None
 
 
-def _content(message: Mapping[str, Any]) -> str:
+def _read_content(message: Mapping[str, Any]) -> str:
     content = message.get("content")
     return content if isinstance(content, str) else ""
 
 
-def _called_tools(content: str) -> tuple[str, ...]:
+def _find_called_tools(content: str) -> tuple[str, ...]:
     """Tools of one round. Only the part before the results counts: the rest is text that tools returned."""
     return tuple(_CALLED.findall(content.partition(_OBSERVATION)[0]))
 
 
-def _offered_tools(prompt: str) -> tuple[str, ...]:
-    functions = [tool.get("function") for tool in _json_after(prompt, _TOOLS) if isinstance(tool, dict)]
+def _find_offered_tools(prompt: str) -> tuple[str, ...]:
+    functions = [tool.get("function") for tool in _read_json_after(prompt, _TOOLS) if isinstance(tool, dict)]
     names = (function.get("name") for function in functions if isinstance(function, dict))
     return tuple(name for name in names if isinstance(name, str))
 
 
-def _json_after(text: str, mark: str) -> Sequence[Any]:
+def _read_json_after(text: str, mark: str) -> Sequence[Any]:
     """The JSON list that follows a mark; empty if there is none."""
     _, found, rest = text.partition(mark)
     try:
@@ -131,10 +131,12 @@ def _has_failed_request(messages: Sequence[Mapping[str, Any]]) -> bool:
     replies = [place for place, m in enumerate(messages) if m.get("role") == "assistant"]
     blocking = (place for place in replies if "content" not in messages[place])
     stuck = any(m.get("role") == "user" for place in blocking for m in messages[place + 1 :])
-    return stuck or any(_API_ERROR.match(text) for place in replies for text in _texts(messages[place]))
+    return stuck or any(
+        _API_ERROR.match(text) for place in replies for text in _iterate_texts(messages[place])
+    )
 
 
-def _texts(message: Mapping[str, Any]) -> Iterator[str]:
+def _iterate_texts(message: Mapping[str, Any]) -> Iterator[str]:
     return (text for key in ("content", "thinking") if isinstance(text := message.get(key), str))
 
 
@@ -273,7 +275,7 @@ class _AsbRun:
             tasks.append(task)
         return f"user_task_{tasks.index(task)}"
 
-    def next_repetition(self, suite: str, user_task: str) -> int:
+    def count_next_repetition(self, suite: str, user_task: str) -> int:
         """Benign cases repeat a task once per attack tool: which repetition this is, from 0."""
         self.repetitions[suite, user_task] += 1
         return self.repetitions[suite, user_task] - 1
@@ -294,13 +296,19 @@ _METHODS = frozenset(
 
 
 def _build_case(run: _AsbRun, values: Mapping[str, Any], place: str) -> CaseRow:
-    found = parse_transcript(_text_cell(values, "messages"))
-    tool, suite = _text_cell(values, "Attack Tool"), _text_cell(values, "Agent Name").rpartition("/")[2]
+    found = parse_transcript(_read_text_cell(values, "messages"))
+    tool, suite = (
+        _read_text_cell(values, "Attack Tool"),
+        _read_text_cell(values, "Agent Name").rpartition("/")[2],
+    )
     benign = run.method == "clean" or (bool(found.offered_tools) and tool not in found.offered_tools)
-    utility, success = _flag_cell(values, "Original Task Successful"), _flag_cell(values, "Attack Successful")
+    utility, success = (
+        _read_flag_cell(values, "Original Task Successful"),
+        _read_flag_cell(values, "Attack Successful"),
+    )
     user_task = run.number_user_task(suite, found.task)
     facts = _collect_facts(values, found, utility) | (
-        {} if benign else _attack_facts(values, found, tool, success, run.planned_tools)
+        {} if benign else _make_attack_facts(values, found, tool, success, run.planned_tools)
     )
     shown = None if benign else found.payloads > 0
     return CaseRow(
@@ -312,7 +320,7 @@ def _build_case(run: _AsbRun, values: Mapping[str, Any], place: str) -> CaseRow:
         suite=suite,
         user_task_id=user_task,
         injection_task_id=None if benign else tool,
-        epoch=run.next_repetition(suite, user_task) if benign else 0,
+        epoch=run.count_next_repetition(suite, user_task) if benign else 0,
         utility=utility,
         injection_success=None if benign else success,
         status="error" if found.has_failed_request else "ok",
@@ -336,11 +344,13 @@ def _collect_facts(values: Mapping[str, Any], found: AsbTranscript, utility: boo
         "normal_tools_called": sum(found.count_runs(name) > 0 for name in normal),
         "steps": found.steps,
         "workflow_failure": not found.steps,
-        "refused": _flag_cell(values, "Refuse Result") if values.get("Refuse Result") in ("0", "1") else None,
+        "refused": _read_flag_cell(values, "Refuse Result")
+        if values.get("Refuse Result") in ("0", "1")
+        else None,
     }
 
 
-def _attack_facts(
+def _make_attack_facts(
     values: Mapping[str, Any], found: AsbTranscript, tool: str, success: bool, planned: frozenset[str] | None
 ) -> dict[str, Any]:
     # Every step of a published run lists the attack tool: without the log a success may be due to that or to
@@ -348,7 +358,7 @@ def _attack_facts(
     chose = None if planned is None else tool in planned
     return {
         "attack_tool": tool,
-        "aggressive": _flag_cell(values, "Aggressive"),
+        "aggressive": _read_flag_cell(values, "Aggressive"),
         "planner_chose_attack_tool": chose,
         "payloads_delivered": found.payloads,
         "attack_tool_calls": found.count_runs(tool),
@@ -360,14 +370,14 @@ def _attack_facts(
     }
 
 
-def _text_cell(values: Mapping[str, Any], column: str) -> str:
+def _read_text_cell(values: Mapping[str, Any], column: str) -> str:
     value = values.get(column)
     if not isinstance(value, str) or not value:
         raise UnreadableRecord(f"no `{column}`")
     return value
 
 
-def _flag_cell(values: Mapping[str, Any], column: str) -> bool:
+def _read_flag_cell(values: Mapping[str, Any], column: str) -> bool:
     value = values.get(column)
     if value not in ("0", "1"):
         raise UnreadableRecord(f"`{column}` is {str(value)[:40]!r}, not 0 or 1")

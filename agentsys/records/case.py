@@ -19,7 +19,7 @@ ATTEMPTS = ".attempts"
 
 
 @lru_cache(maxsize=8192)
-def safe_name(name: str) -> str:
+def make_safe_name(name: str) -> str:
     """A name as a single path component: anything unusual becomes `_`. Applied once, at the disk's border."""
     safe = _UNSAFE.sub("_", name)
     return safe if safe.strip(".") else f"_{safe}"
@@ -51,16 +51,21 @@ class Case(BaseModel):
     def pipeline(self) -> str:
         """Folder name of everything but tasks and attack. Never parsed: the record holds the fields."""
         name = f"{self.model}__{self.defense}__{self.benchmark}-{self.version}"
-        return safe_name(name if self.epoch == 0 else f"{name}__epoch{self.epoch}")
+        return make_safe_name(name if self.epoch == 0 else f"{name}__epoch{self.epoch}")
 
     @property
     def key(self) -> str:
         """Stable and unique: the record's path under the log folder, in AgentDojo's layout."""
-        injection = safe_name(self.injection_task_id or "none")
-        parts = (self.pipeline, safe_name(self.suite), safe_name(self.user_task_id), safe_name(self.attack))
+        injection = make_safe_name(self.injection_task_id or "none")
+        parts = (
+            self.pipeline,
+            make_safe_name(self.suite),
+            make_safe_name(self.user_task_id),
+            make_safe_name(self.attack),
+        )
         return "/".join((*parts, f"{injection}.json"))
 
-    def attempt_key(self, number: int) -> str:
+    def make_attempt_key(self, number: int) -> str:
         """Path of one attempt of a search made on this case."""
         return f"{self.key.removesuffix('.json')}{ATTEMPTS}/{number:04d}.json"
 

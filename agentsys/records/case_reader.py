@@ -279,15 +279,15 @@ def load_runs(
     return frame
 
 
-def case_rows(cases: pd.DataFrame) -> list[CaseRow]:
+def list_case_rows(cases: pd.DataFrame) -> list[CaseRow]:
     """The rows of a (perhaps filtered) frame of `load_runs`, for functions that do without pandas."""
     import pandas as pd
 
-    def plain(record: Mapping[Hashable, Any]) -> dict[str, Any]:
+    def make_plain(record: Mapping[Hashable, Any]) -> dict[str, Any]:
         return {str(name): None if pd.isna(value) else value for name, value in record.items()}
 
     chosen = cases[list(COLUMNS)]
-    return [CaseRow(**plain(record)) for record in chosen.to_dict(orient="records")]
+    return [CaseRow(**make_plain(record)) for record in chosen.to_dict(orient="records")]
 
 
 def _escape_path(text: str) -> str:

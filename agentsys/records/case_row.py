@@ -26,15 +26,13 @@ _NOT_SIMULATED_MARK = " (no simulated model)"
 def mark_simulated_name(name: str, *, simulated: bool) -> str:
     """A model's name for tables: `gpt-4o`, `gpt-4o (simulated)`, `simulated+susceptibility=0.5`."""
     if simulated:
-        return name if _names_itself(name) else f"{name}{SIMULATED_MARK}"
+        return name if _is_own_name(name) else f"{name}{SIMULATED_MARK}"
     return f"{name}{_NOT_SIMULATED_MARK}" if is_simulated_name(name) else name
 
 
 def is_simulated_name(shown: str) -> bool:
     """Say of a name as tables show it whether a simulated model was behind the cases."""
-    return shown.endswith(SIMULATED_MARK) or (
-        _names_itself(shown) and not shown.endswith(_NOT_SIMULATED_MARK)
-    )
+    return shown.endswith(SIMULATED_MARK) or (_is_own_name(shown) and not shown.endswith(_NOT_SIMULATED_MARK))
 
 
 def strip_simulated_mark(shown: str) -> str:
@@ -42,7 +40,7 @@ def strip_simulated_mark(shown: str) -> str:
     return shown.removesuffix(SIMULATED_MARK).removesuffix(_NOT_SIMULATED_MARK)
 
 
-def _names_itself(name: str) -> bool:
+def _is_own_name(name: str) -> bool:
     return name == _NAMES_ITSELF[0] or name.startswith(_NAMES_ITSELF[1:])
 
 

@@ -75,7 +75,7 @@ def unpack_rows(packed: Columns, sources: Sequence[str], numbers: Sequence[int])
     if not rows:
         return rows
     choose = itemgetter(*numbers, 0)  # one alone would give no tuple; what is too much is passed over
-    deque(map(_setter("source"), rows, sources), maxlen=0)
+    deque(map(_get_setter("source"), rows, sources), maxlen=0)
     try:
         for name in _STORED:
             values, places = packed[name]
@@ -84,7 +84,7 @@ def unpack_rows(packed: Columns, sources: Sequence[str], numbers: Sequence[int])
                 raise ValueError(f"{name}: no such value")
             own = repeat(parsed[0]) if places is None else map(parsed.__getitem__, choose(places))
             # Into its slot, a column at a time: a quarter of what 50,000 calls of `CaseRow` take.
-            deque(map(_setter(name), rows, own), maxlen=0)
+            deque(map(_get_setter(name), rows, own), maxlen=0)
     except (TypeError, LookupError):
         raise ValueError("not the columns of rows") from None
     return rows
@@ -102,7 +102,7 @@ def _parse_value(annotation: str, stored: Any) -> Any:
     return tuple(stored) if kind == "tuple" else stored
 
 
-def _setter(name: str) -> Callable[[CaseRow, Any], None]:
+def _get_setter(name: str) -> Callable[[CaseRow, Any], None]:
     setter: Callable[[CaseRow, Any], None] = getattr(CaseRow, name).__set__
     return setter
 
@@ -115,11 +115,14 @@ def build_frame(rows: Sequence[CaseRow]) -> pd.DataFrame:
     import pandas as pd
 
     return pd.DataFrame(
-        {name: _series([*map(attrgetter(name), rows)], name, kind) for name, kind in _ANNOTATIONS.items()}
+        {
+            name: _make_series([*map(attrgetter(name), rows)], name, kind)
+            for name, kind in _ANNOTATIONS.items()
+        }
     )
 
 
-def _series(values: list[Any], name: str, kind: str) -> pd.Series[Any]:
+def _make_series(values: list[Any], name: str, kind: str) -> pd.Series[Any]:
     import pandas as pd
 
     if kind.startswith("Mapping"):
@@ -130,12 +133,12 @@ def _series(values: list[Any], name: str, kind: str) -> pd.Series[Any]:
     if plain not in _NUMBERS:
         return pd.Series(values)  # as texts; as objects where all are missing
     types = {"int": "Int64", "bool": "boolean"} if kind.endswith("None") else {}
-    if plain == "int" and max(map(_bits, values), default=0) > 63:
+    if plain == "int" and max(map(_count_bits, values), default=0) > 63:
         # Sums of numbers in files that anyone may have written: a number beyond 64 bits is a missing one.
-        values = [None if _bits(value) > 63 else value for value in values]
+        values = [None if _count_bits(value) > 63 else value for value in values]
     found: pd.Series[Any] = pd.Series(values, dtype=types.get(plain, plain))
     return found
 
 
-def _bits(value: int | None) -> int:
+def _count_bits(value: int | None) -> int:
     return 0 if value is None else value.bit_length()

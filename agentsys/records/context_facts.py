@@ -49,7 +49,7 @@ def measure_context(messages: Sequence[Any], lines: PayloadLines) -> ContextFact
         if role == "assistant":
             found.rounds_exposed += exposed
         elif role == "tool":
-            text = tool_result_text(message)
+            text = join_tool_result(message)
             found.results += 1
             found.result_chars += len(text)
             call = message.get("tool_call")
@@ -95,7 +95,7 @@ def join_content_text(content: object) -> str:
     return "\n".join(parts)
 
 
-def tool_result_text(message: Mapping[str, Any]) -> str:
+def join_tool_result(message: Mapping[str, Any]) -> str:
     """The text of a tool result as a model sees it: the error in place of the content where there is one."""
     error = message.get("error")
     return error if isinstance(error, str) and error else join_content_text(message.get("content"))
@@ -103,10 +103,10 @@ def tool_result_text(message: Mapping[str, Any]) -> str:
 
 def count_message_calls(messages: Sequence[Any]) -> int:
     """Calls that assistant messages make."""
-    return sum(len(message_calls(message)) for message in messages)
+    return sum(len(list_message_calls(message)) for message in messages)
 
 
-def message_calls(message: Any) -> Sequence[Any]:
+def list_message_calls(message: Any) -> Sequence[Any]:
     """The calls that an assistant message makes; none in any other."""
     made = message.get("tool_calls") if isinstance(message, dict) else None
     return made if isinstance(made, list) and message.get("role") == "assistant" else ()
@@ -114,7 +114,7 @@ def message_calls(message: Any) -> Sequence[Any]:
 
 def find_bound(messages: Sequence[Any]) -> str | None:
     """`rounds` where the last message still makes calls, which nobody carried out any more."""
-    return "rounds" if messages and message_calls(messages[-1]) else None
+    return "rounds" if messages and list_message_calls(messages[-1]) else None
 
 
 def estimate_tokens(chars: int) -> int:

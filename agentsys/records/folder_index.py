@@ -141,7 +141,9 @@ def list_files(root: Path) -> Listing:
         if root.suffix == ".csv" and is_asb_result(str(root)):
             return Listing(str(root), {}, [], alone, {})
         return Listing(str(root), alone, [], {}, {})
-    indexes = (_read_index(place) for place in dict.fromkeys((logdir_index_path(root), index_path(root))))
+    indexes = (
+        _read_index(place) for place in dict.fromkeys((make_logdir_index_path(root), find_index_path(root)))
+    )
     found = Listing(str(root), {}, [], {}, {}, next(filter(None, indexes), _NO_INDEX))
     before_ns, prefix = time.time_ns() - _TOO_YOUNG_NS, os.path.join(root, "")  # noqa: PTH118
     waiting = [prefix]
@@ -308,7 +310,7 @@ def _read_index(place: Path) -> StoredIndex | None:
         if total != b"%08x" % zlib.crc32(text):  # half of a write, or a flipped bit
             raise ValueError("damaged")
         stored = orjson.loads(text)
-        if stored["made_by"] != _fingerprint():
+        if stored["made_by"] != _compute_fingerprint():
             raise ValueError("of another version")
         return _check_index(stored)
     except FileNotFoundError:
@@ -349,7 +351,7 @@ def _write_index(
     count = len(paths)
     paths += [file for file, (_, content) in old.items() if content is None]
     stored = {
-        "made_by": _fingerprint(),
+        "made_by": _compute_fingerprint(),
         "folders": [
             (below, *one) for below, one in listing.plain_folders.items() if _is_text(below, *one.files)
         ],
@@ -360,7 +362,7 @@ def _write_index(
         "rows": rows,
     }
     text = orjson.dumps(stored)
-    place = index_path(Path(listing.root))
+    place = find_index_path(Path(listing.root))
     try:
         write_atomically(place, b"%08x\n%b" % (zlib.crc32(text), text), durable=False)
         place.with_name(_OLD_NAME).unlink(missing_ok=True)
@@ -377,12 +379,12 @@ def _is_text(*names: str) -> bool:
     return True
 
 
-def index_path(root: Path) -> Path:
+def find_index_path(root: Path) -> Path:
     """The place where a folder's index is written.
 
     A folder that is not ours is never written to.
     """
-    own = logdir_index_path(root)
+    own = make_logdir_index_path(root)
     if own.parent.is_dir() and os.access(own.parent, os.W_OK):
         return own
     # In the user's cache folder (`XDG_CACHE_HOME` where it is set), under a name made of the real path.
@@ -390,13 +392,13 @@ def index_path(root: Path) -> Path:
     return user_cache_path("agentsys") / "index" / f"{name}.json"
 
 
-def logdir_index_path(root: Path) -> Path:
+def make_logdir_index_path(root: Path) -> Path:
     """Its place in a log folder of ours."""
     return root / LOGDIR_OWN_FOLDER / INDEX_NAME
 
 
 @lru_cache(maxsize=1)
-def _fingerprint() -> str:
+def _compute_fingerprint() -> str:
     """A hash of the code that makes rows out of files: no row outlives the code it was made with."""
     room = Path(__file__).parent
     sources = [*room.rglob("*.py"), *room.glob("data/*"), *(room.parent / name for name in _OTHER_SOURCES)]

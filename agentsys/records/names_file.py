@@ -51,11 +51,11 @@ class DisplayNames(BaseModel):
                     )
         return self
 
-    def defense_name(self, name: str) -> str:
+    def name_defense(self, name: str) -> str:
         """The name shown for a defense."""
         return self.defenses.get(name, name)
 
-    def model_name(self, name: str) -> str:
+    def name_model(self, name: str) -> str:
         """The name shown for a model, marked if the name given is."""
         if strip_simulated_mark(name) in self.models:
             return mark_simulated_name(
@@ -63,10 +63,10 @@ class DisplayNames(BaseModel):
             )
         return self.models.get(name, name)
 
-    def series_name(self, name: str) -> str:
+    def name_figure_series(self, name: str) -> str:
         """The name shown for a figure's series: a defense, perhaps with a benchmark's version behind it."""
         defense, comma, version = name.partition(", ")
-        return f"{self.defense_name(defense)}{comma}{version}"
+        return f"{self.name_defense(defense)}{comma}{version}"
 
 
 STORED_NAMES = DisplayNames()

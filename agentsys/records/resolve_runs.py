@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
-from agentsys.records.case import safe_name
+from agentsys.records.case import make_safe_name
 from agentsys.records.case_row import PROVEN_V1_2, UNRECORDED, CaseRow
 from agentsys.records.names_file import SERVED_FILE, AnsweringAgent, RunNames, read_answering_agent
 from agentsys.records.published_facts import (
@@ -50,13 +50,13 @@ def find_run_folders(folder: str, suite: str, user_task_id: str) -> RunFolders:
     # <home>/<pipeline>/<suite>/<user task>/<attack>
     above, *last = folder.rsplit("/", 3)
     if len(last) < 3 or not above or not _DOT_NAMES.isdisjoint(last):
-        above, *last = _absolute_path(folder).rsplit("/", 3)
+        above, *last = _make_absolute_path(folder).rsplit("/", 3)
     names = zip(last, (suite, user_task_id), strict=False)
-    if above and all(part in (name, safe_name(name)) for part, name in names):
-        pipeline = _pipeline_folders(above)  # of thousands of folders, as a rule, one and the same
+    if above and all(part in (name, make_safe_name(name)) for part, name in names):
+        pipeline = _find_pipeline_folders(above)  # of thousands of folders, as a rule, one and the same
         if pipeline.pipeline.strip("/"):
             return pipeline
-    whole = _absolute_path(folder)
+    whole = _make_absolute_path(folder)
     return RunFolders(whole, whole, is_pipeline=False)
 
 
@@ -65,17 +65,17 @@ _DOT_NAMES = frozenset({"", ".", ".."})
 
 
 @lru_cache(maxsize=10_000)
-def _pipeline_folders(folder: str) -> RunFolders:
-    whole = _absolute_path(folder)
+def _find_pipeline_folders(folder: str) -> RunFolders:
+    whole = _make_absolute_path(folder)
     return RunFolders(whole.rpartition("/")[0] or "/", whole, is_pipeline=True)
 
 
-def _absolute_path(folder: str) -> str:
+def _make_absolute_path(folder: str) -> str:
     """The absolute path by the names as they were given, links not followed."""
     return os.path.abspath(folder)  # noqa: PTH100
 
 
-def shortest_distinct_ends(paths: Collection[str]) -> dict[str, str]:
+def find_shortest_distinct_ends(paths: Collection[str]) -> dict[str, str]:
     """Path -> the shortest end of it that no other one of these has, e.g. `old` and `new`."""
     parts = {path: path.split("/") for path in paths}
     for length in range(1, 1 + max(map(len, parts.values()), default=0)):
@@ -126,7 +126,7 @@ def resolve_runs(cases: Sequence[CaseRow], names: RunNames) -> ResolvedRuns:
     notes: list[str] = []
     named = _infer_versions(_apply_names(cases, places, names, notes), places, notes)
     marked = _separate_pipelines(_mark_silent_errors(named, places), places, names, notes)
-    counted = _first_of_each(marked)
+    counted = _pick_first_of_each(marked)
     repeated = tuple(_list_repeated(marked, counted))
     return ResolvedRuns(marked, counted, repeated, (*notes, *names.describe_unused()))
 
@@ -139,7 +139,7 @@ def _apply_names(
     found: list[CaseRow] = []
 
     @cache
-    def victim(
+    def settle_names(
         folder: str, model: str, defense: str, is_served: bool
     ) -> tuple[PublishedName, bool, str | None]:
         """The names in a folder, whether the user gave them, and the version that the user gives."""
@@ -154,7 +154,9 @@ def _apply_names(
         if not case.foreign or not place.is_pipeline:
             found.append(case)
             continue
-        settled, by_user, version = victim(place.pipeline, case.model, case.defense, place.pipeline in served)
+        settled, by_user, version = settle_names(
+            place.pipeline, case.model, case.defense, place.pipeline in served
+        )
         if settled != (case.model, case.defense):
             stored = PublishedName(case.model, case.defense)
             renamed[place.pipeline, stored, settled, by_user] += 1
@@ -254,16 +256,18 @@ def _infer_versions(
 def _mark_silent_errors(cases: Sequence[CaseRow], places: Sequence[RunFolders]) -> list[CaseRow]:
     """Errored cases of ours that got no reply, marked as simulated where the others of their run are."""
 
-    def run(case: CaseRow, place: RunFolders) -> tuple[str, ...]:
+    def make_run_key(case: CaseRow, place: RunFolders) -> tuple[str, ...]:
         return place.logdir, case.benchmark, case.version, case.model, case.defense
 
     pairs = [*zip(cases, places, strict=True)]
     silent = [
         not (case.foreign or case.status != "error" or case.model_ids or case.simulated) for case in cases
     ]
-    replied = {run(*pair): pair[0].simulated for pair in pairs if pair[0].model_ids} if any(silent) else {}
+    replied = (
+        {make_run_key(*pair): pair[0].simulated for pair in pairs if pair[0].model_ids} if any(silent) else {}
+    )
     return [
-        replace(case, simulated=True) if open_ and replied.get(run(case, place), False) else case
+        replace(case, simulated=True) if open_ and replied.get(make_run_key(case, place), False) else case
         for (case, place), open_ in zip(pairs, silent, strict=True)
     ]
 
@@ -276,12 +280,12 @@ def _separate_pipelines(
 ) -> list[CaseRow]:
     """Cases of pipelines that bear one name and lie in several places, told apart by these."""
     clashing: defaultdict[_ModelKey, set[str]] = defaultdict(set)
-    for model, folders in _clashes(cases, places, names):
+    for model, folders in _find_clashes(cases, places, names):
         clashing[model] |= folders
     if not clashing:
         return list(cases)
     home = {place.pipeline: place.logdir for place in places}
-    labels = {model: _labels(folders, home) for model, folders in clashing.items()}
+    labels = {model: _label_folders(folders, home) for model, folders in clashing.items()}
     for model, by_place in labels.items():
         listed = "; ".join(f"[{label}] {place}" for place, label in sorted(by_place.items()))
         notes.append(
@@ -290,31 +294,31 @@ def _separate_pipelines(
         )
     return [
         replace(case, apart=known.get(place.logdir, known.get(place.pipeline)))
-        if (known := labels.get(_model_key(case)))
+        if (known := labels.get(_make_model_key(case)))
         else case
         for case, place in zip(cases, places, strict=True)
     ]
 
 
-def _model_key(case: CaseRow) -> _ModelKey:
+def _make_model_key(case: CaseRow) -> _ModelKey:
     return case.benchmark, case.version, case.model, case.simulated
 
 
-def _labels(folders: Iterable[str], home: Mapping[str, str]) -> dict[str, str]:
+def _label_folders(folders: Iterable[str], home: Mapping[str, str]) -> dict[str, str]:
     """By log folders, so that defenses of one run stay together; by pipelines if there is but one."""
     listed = list(folders)
     homes = {home[folder] for folder in listed}
-    return shortest_distinct_ends(homes if len(homes) > 1 else listed)
+    return find_shortest_distinct_ends(homes if len(homes) > 1 else listed)
 
 
-def _clashes(
+def _find_clashes(
     cases: Sequence[CaseRow], places: Sequence[RunFolders], names: RunNames
 ) -> Iterator[tuple[_ModelKey, set[str]]]:
     """Groups of folders that bear one name and are not one pipeline."""
     by_name: defaultdict[tuple[_ModelKey, str], defaultdict[str, list[CaseRow]]]
     by_name = defaultdict(lambda: defaultdict(list))
     for case, place in zip(cases, places, strict=True):
-        by_name[_model_key(case), case.defense][place.pipeline].append(case)
+        by_name[_make_model_key(case), case.defense][place.pipeline].append(case)
     homes: defaultdict[_ModelKey, dict[str, str]] = defaultdict(dict)
     for (model, _), folders in by_name.items():
         for folder in folders:
@@ -342,13 +346,13 @@ def _are_several(folders: Mapping[str, Sequence[CaseRow]], names: RunNames) -> b
         return False
     evidence: dict[Hashable, Any] = {}
     for case in (case for found in folders.values() for case in found):
-        seen = _evidence_of(case)
+        seen = _collect_evidence(case)
         if seen is not None and evidence.setdefault(case.identity, seen) != seen:
             return True
     return False
 
 
-def _evidence_of(case: CaseRow) -> Any:
+def _collect_evidence(case: CaseRow) -> Any:
     """The facts that must be alike in two files of one case; None where they may differ.
 
     Of ours the settings: the same ones may well give another outcome the next time.
@@ -358,7 +362,7 @@ def _evidence_of(case: CaseRow) -> Any:
     return None if case.status == "error" else tuple(getattr(case, name) for name in _EVIDENCE)
 
 
-def _first_of_each(cases: Sequence[CaseRow]) -> list[int]:
+def _pick_first_of_each(cases: Sequence[CaseRow]) -> list[int]:
     """Choose which stored cases count: of each case the first file, or the first of the better ones.
 
     One without error is better than one with, and messages are better than scores alone.

@@ -19,7 +19,7 @@ from typing import NamedTuple
 import orjson
 from pydantic import BaseModel, ConfigDict
 
-from agentsys.records.case import Case, safe_name
+from agentsys.records.case import Case, make_safe_name
 from agentsys.records.folder_index import Listing
 
 PLANS_FOLDER = Path(".agentsys", "plans")
@@ -58,11 +58,11 @@ class PlannedCell(_PlanPart):
         """Paths of its records under the log folder, as `Case.key` has them."""
         fields = self.model_dump(exclude={"grids"})
         pipeline = Case(**fields, suite="", user_task_id="", injection_task_id=None).pipeline
-        attack = safe_name(self.attack)
+        attack = make_safe_name(self.attack)
         for grid in self.grids:
             for user, injection in product(grid.user_tasks, grid.injection_tasks):
-                folder = f"{pipeline}/{safe_name(grid.suite)}/{safe_name(user)}/{attack}"
-                yield f"{folder}/{safe_name(injection or 'none')}.json"
+                folder = f"{pipeline}/{make_safe_name(grid.suite)}/{make_safe_name(user)}/{attack}"
+                yield f"{folder}/{make_safe_name(injection or 'none')}.json"
 
 
 class StoredPlan(BaseModel):
@@ -172,14 +172,14 @@ def _check_logdir(logdir: Path, roots: list[Path], listings: Sequence[Listing]) 
         # As text: a run of a hundred epochs has as many folders, and a Path for each pair takes seconds.
         home, asked = os.path.join(logdir, ""), tuple(os.path.join(root, "") for root in roots)  # noqa: PTH118
         planned = {key: group for key, group in planned.items() if f"{home}{key}/".startswith(asked)}
-    unseen = planned.keys() - _listed_keys(logdir, listings)
+    unseen = planned.keys() - _list_keys(logdir, listings)
     lacking = Counter(planned[key] for key in _find_missing(logdir, unseen))
     totals = Counter(planned.values())
     groups = {group: (lacking[group], totals[group]) for group in totals if lacking[group]}
     return UnfinishedRun(str(logdir), len(planned), groups)
 
 
-def _listed_keys(logdir: Path, listings: Iterable[Listing]) -> Iterator[str]:
+def _list_keys(logdir: Path, listings: Iterable[Listing]) -> Iterator[str]:
     home = os.path.join(logdir, "")  # noqa: PTH118
     for listing in listings:
         root = Path(listing.root).absolute()

@@ -37,7 +37,7 @@ from agentsys.records.schema import (
 from agentsys.runs.case_watch import ExposureWatch
 from agentsys.runs.plan import Job
 from agentsys.runs.run_totals import CaseEnd
-from agentsys.runs.settings import code_versions
+from agentsys.runs.settings import read_code_versions
 
 _MOST_TOKENS = 2**53
 """In one call; also the largest whole number that JSON's readers agree on."""
@@ -80,7 +80,7 @@ class CaseRun:
     """Where its text was searched for."""
 
 
-def new_case_run(job: Job) -> CaseRun:
+def make_case_run(job: Job) -> CaseRun:
     """A run in which nothing has happened yet."""
     return CaseRun(job, Tracer(case=job.case.key, usage_log=job.cell.books), ExposureWatch({}), {})
 
@@ -121,7 +121,7 @@ def _build_case_record(run: CaseRun) -> CaseRecord:
         usage=usage,
         spans=[to_stored_span(span, scored) for span in run.tracer.spans],
         noop=run.noop,
-        ground_truth_length=ground_truth_length(suite, case.user_task_id),
+        ground_truth_length=count_ground_truth_calls(suite, case.user_task_id),
         seed=cell.settings.seed,
         injection_mode=cell.injection_mode,
         clock=find_clock_start(cell.benchmark),
@@ -134,7 +134,7 @@ def _build_case_record(run: CaseRun) -> CaseRecord:
         },
         versions={
             **{name: told.partition(" ")[0] for name, told in cell.settings.packages.items()},
-            **code_versions(),
+            **read_code_versions(),
             "python": platform.python_version(),
             **data,
         },
@@ -157,7 +157,7 @@ def build_case_end(run: CaseRun) -> CaseEnd:
 
 def build_lost_case(job: Job, error: BaseException) -> CaseEnd:
     """Make what is stored where making a record of a case went wrong: that it did, and where."""
-    run = new_case_run(job)
+    run = make_case_run(job)
     run.error_kind, run.error = "record", f"{type(error).__name__}: {error}"
     run.traceback = format_traceback(error)
     return build_case_end(run)
@@ -194,7 +194,7 @@ def build_agentdojo_fields(run: CaseRun) -> dict[str, Any]:
         "security": run.security if case.injection_task_id is not None else True,
         "duration": run.duration_s,
         "evaluation_timestamp": time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(run.started)),
-        "agentdojo_package_version": code_versions()["agentdojo"],
+        "agentdojo_package_version": read_code_versions()["agentdojo"],
         "benchmark_version": case.version,
     }
 
@@ -277,7 +277,7 @@ def _to_plain_call(call: FunctionCall | dict[str, Any]) -> dict[str, Any]:
 
 
 @lru_cache(maxsize=4096)
-def ground_truth_length(suite: Suite, user_task_id: str) -> int | None:
+def count_ground_truth_calls(suite: Suite, user_task_id: str) -> int | None:
     """Calls in a user task's ground truth on a clean environment; worked out once per process.
 
     Returns:

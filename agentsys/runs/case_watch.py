@@ -75,7 +75,7 @@ class ExposureWatch:
         self._result_count += 1
         if (not self._raw.missing and self._raw.round is not None) or not self._has_payload:
             return
-        for text in (*_texts(value), *([error] if error else [])):
+        for text in (*_iterate_value_texts(value), *([error] if error else [])):
             met = self._find_payload(text)
             if met is not None:
                 self._raw.missing -= set(met)
@@ -105,7 +105,7 @@ class ExposureWatch:
             results += message["role"] == "tool"
             failed = message["role"] == "tool" and message["error"] is not None
             way = "error" if failed else "result" if message["role"] == "tool" else "prompt"
-            for text in _message_texts(message):
+            for text in _iterate_message_texts(message):
                 if text not in looked_at:
                     looked_at.add(text)
                     self._check_text(text, request.role, max(results, 1), way)
@@ -161,7 +161,7 @@ class ExposureWatch:
         return self._lines_by_text[text]
 
 
-def _message_texts(message: ChatMessage) -> Iterator[str]:
+def _iterate_message_texts(message: ChatMessage) -> Iterator[str]:
     content = message["content"]
     if isinstance(content, str):  # runs published before AgentDojo 0.1.27
         yield content
@@ -173,16 +173,16 @@ def _message_texts(message: ChatMessage) -> Iterator[str]:
         yield error
 
 
-def _texts(value: object) -> Iterator[str]:
+def _iterate_value_texts(value: object) -> Iterator[str]:
     """Every text inside a tool's value: models' fields, keys and items of dicts, items of lists."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, BaseModel):
-        yield from _texts(vars(value))
+        yield from _iterate_value_texts(vars(value))
     elif isinstance(value, Mapping):
         for key, item in value.items():
-            yield from _texts(key)
-            yield from _texts(item)
+            yield from _iterate_value_texts(key)
+            yield from _iterate_value_texts(item)
     elif isinstance(value, list | tuple | set | frozenset):
         for item in value:
-            yield from _texts(item)
+            yield from _iterate_value_texts(item)

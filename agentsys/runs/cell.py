@@ -144,19 +144,21 @@ class CellBuilder:
         if stack.is_simulated and isinstance(defense, Rehearsable):
             played = defense.rehearsed()
         # A rehearsal tells what the real run would need.
-        checked, found = (defense, self._missing_for_model(settings)) if self._rehearsal else (played, None)
+        checked, found = (
+            (defense, self._find_missing_for_model(settings)) if self._rehearsal else (played, None)
+        )
         lacks = [] if found is None else [found]
         if isinstance(checked, ChecksItsNeeds):
             try:
                 checked.ready()
             except Unavailable as error:
                 lacks.insert(0, error)
-        if (missing := _missing_role_model(played, settings.model)) is not None:
+        if (missing := _find_missing_role_model(played, settings.model)) is not None:
             lacks.append(missing)
         victim = Victim(parse_card(settings.model).prose_name, benchmark.user_name)
         return Cell(settings, benchmark, attack, played, stack, victim, self._books, tuple(lacks))
 
-    def _missing_for_model(self, settings: Settings) -> Unavailable | None:
+    def _find_missing_for_model(self, settings: Settings) -> Unavailable | None:
         model = resolve_model_config(settings)
         key = f"needs:{model!r}"
         if key not in self._built:
@@ -215,7 +217,7 @@ class CellBuilder:
         return stack
 
 
-def _missing_role_model(defense: Defense, model: Mapping[str, Any]) -> Unavailable | None:
+def _find_missing_role_model(defense: Defense, model: Mapping[str, Any]) -> Unavailable | None:
     """The first role that needs a model of its own and has none; the simulated model plays such roles."""
     if not isinstance(defense, NeedsOwnModels) or model.get("simulated"):
         return None

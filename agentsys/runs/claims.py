@@ -52,7 +52,7 @@ class Claims:
             self.remove_dead()
             remove_stale_files(self._store.root)
         except OSError as error:
-            raise self._store.unwritable(self._folder, error) from None
+            raise self._store.make_write_error(self._folder, error) from None
         self._store.marker = self._heartbeat
         threading.Thread(target=self._touch_heartbeat, name="heartbeat", daemon=True).start()
         return self
@@ -80,7 +80,7 @@ class Claims:
         except FileExistsError:  # another thread of this run's
             return False
         except OSError as error:
-            raise self._store.unwritable(claim, error) from None
+            raise self._store.make_write_error(claim, error) from None
         # Once it is made, not before: whoever makes his later finds this one. Two who make theirs at once may
         # both give way, which a look beforehand would not rule out either.
         others = [other for other in self._folder.glob(f"{hashed}.*") if other != claim]
@@ -107,11 +107,11 @@ class Claims:
         finally:
             self.release(name)
 
-    def other_processes(self) -> list[Process]:
+    def list_other_processes(self) -> list[Process]:
         """The processes that are at work in the same folder."""
         beats = [path for path in self._folder.glob(f"*{_HEARTBEAT_SUFFIX}") if path != self._heartbeat]
         found = [
-            Process.from_mark(_process_mark(path.name)) for path in beats if not self._is_dead(path.stem)
+            Process.from_mark(_cut_process_mark(path.name)) for path in beats if not self._is_dead(path.stem)
         ]
         return sorted({process for process in found if process is not None})
 
@@ -123,7 +123,7 @@ class Claims:
         """
         known: dict[Path, tuple[int, float]] = {}
         told = False
-        while found := self.other_processes():
+        while found := self.list_other_processes():
             if any(process.is_dead is False for process in found):
                 return found
             known = {**self._beats, **known}
@@ -166,7 +166,7 @@ class Claims:
         heartbeat = self._folder / f"{owner}{_HEARTBEAT_SUFFIX}"
         if not heartbeat.exists():
             return True  # made before its first claim, removed after its last
-        process = Process.from_mark(_process_mark(owner))
+        process = Process.from_mark(_cut_process_mark(owner))
         dead = process.is_dead if process is not None else None
         return self._is_silent(heartbeat) if dead is None else dead
 
@@ -198,5 +198,5 @@ class Claims:
                 self._remove_if_dead(claim)
 
 
-def _process_mark(owner: str) -> str:
+def _cut_process_mark(owner: str) -> str:
     return "-".join(owner.removesuffix(_HEARTBEAT_SUFFIX).split("-")[:3])

@@ -25,14 +25,14 @@ from omegaconf.errors import OmegaConfBaseException
 
 from agentsys.base.config_catalog import list_config_names
 from agentsys.errors import ConfigError, unknown_name
-from agentsys.extensions import shipped_config_dir, shipped_config_dirs
+from agentsys.extensions import list_shipped_config_dirs, shipped_config_dir
 from agentsys.runs.instantiate import READ_TOOLS
 from agentsys.runs.references import (
     add_contents,
     fill_auto_options,
     flatten_options,
+    list_options_in_name,
     make_label,
-    options_in_name,
     refuse_environment,
     resolve_names,
 )
@@ -81,7 +81,7 @@ def compose(overrides: Sequence[str], config_dirs: Sequence[Path] = ()) -> list[
         try:
             found = [_compose_settings(words, resolve) for words in plan]
         except OmegaConfBaseException as error:  # a value stands for one that is not there
-            raise ConfigError(first_line(error)) from None
+            raise ConfigError(pick_first_line(error)) from None
     return add_contents([resolve_names(one, config_dirs) for one in found], config_dirs)
 
 
@@ -97,13 +97,13 @@ def _expand_sweeps(
     # What can change the preset's sweep; options of a group may not fit the default choice.
     tops = {"experiment", "sweep"}
     shaping = [str(o.input_line) for o in fixed if o.key_or_group.partition(".")[0] in tops]
-    preset = _preset_sweep(resolve(shaping).config) if shaping else {}
+    preset = _read_preset_sweep(resolve(shaping).config) if shaping else {}
     open_axes = {key: values for key, values in preset.items() if key not in {o.key_or_group for o in parsed}}
     for key, values in open_axes.items():
         for value in values:
             _check_choice(key, value, choices)
     axes = [[f"{key}={value}" for value in values] for key, values in {**open_axes, **swept}.items()]
-    return [[*(o.input_line or "" for o in fixed), *extra] for extra in _combinations(axes)]
+    return [[*(o.input_line or "" for o in fixed), *extra] for extra in _list_combinations(axes)]
 
 
 @dataclass(frozen=True)
@@ -148,13 +148,13 @@ def _parse_overrides(overrides: Sequence[str]) -> list[Override]:
     try:
         return list(OverridesParser.create().parse_overrides(list(overrides)))
     except HydraException as error:
-        raise ConfigError(f"Override not understood: {first_line(error)} {_KEY_VALUE}") from None
+        raise ConfigError(f"Override not understood: {pick_first_line(error)} {_KEY_VALUE}") from None
 
 
 _KEY_VALUE = "Write key=value, e.g. defense=agentsys limit_per_suite=10."
 
 
-def _combinations(axes: Sequence[Sequence[str]]) -> list[list[str]]:
+def _list_combinations(axes: Sequence[Sequence[str]]) -> list[list[str]]:
     return [list(choice) for choice in itertools.product(*axes)]
 
 
@@ -167,7 +167,7 @@ def _expand_sweep(override: Override, choices: Mapping[str, Sequence[str]]) -> l
         written = [str(text) for text in override.sweep_string_iterator()]
     except HydraException as error:
         raise ConfigError(
-            f"{override.input_line}: no list of values ({first_line(error)})"
+            f"{override.input_line}: no list of values ({pick_first_line(error)})"
             f" Write commas: {override.key_or_group}=A,B"
         ) from None
     if not isinstance(value, ChoiceSweep) or not any(isinstance(member, Glob) for member in value.list):
@@ -198,7 +198,7 @@ def _check_choice(group: str, name: object, choices: Mapping[str, Sequence[str]]
         raise ConfigError(f"{unknown_name(group, str(name), choices[group])}{instead}")
 
 
-def _preset_sweep(config: DictConfig) -> dict[str, list[str]]:
+def _read_preset_sweep(config: DictConfig) -> dict[str, list[str]]:
     sweep = OmegaConf.to_container(config.sweep)
     if not isinstance(sweep, dict) or not all(isinstance(v, list) for v in sweep.values()):
         raise ConfigError("Setting 'sweep' maps an override key to a list, e.g. {defense: [none, agentsys]}.")
@@ -219,19 +219,21 @@ def _compose_settings(overrides: Sequence[str], resolve: Composer) -> Settings:
     del values["sweep"]
     for key, value in values.items():  # of a preset of the user's
         refuse_old_name(key, value)
-    shipped = resolve.shipped(composed)
-    named = {group: options_in_name(config[group]) for group in LABELLED}
+    shipped = resolve.compose_shipped(composed)
+    named = {group: list_options_in_name(config[group]) for group in LABELLED}
     values["labels"] = {
         group: make_label(group, choices[group], values[group], shipped[group], named[group])
         for group in LABELLED
     }
-    if _scripts_attacker(values, choices["attack"], overrides):
+    if _is_attacker_scripted(values, choices["attack"], overrides):
         values["scripted_attacker"] = True
         values["labels"]["attack"] += "+attacker=simulated"
     return validate_settings(values)
 
 
-def _scripts_attacker(values: Mapping[str, Mapping[str, Any]], attack: str, overrides: Sequence[str]) -> bool:
+def _is_attacker_scripted(
+    values: Mapping[str, Mapping[str, Any]], attack: str, overrides: Sequence[str]
+) -> bool:
     """Say whether the scripted model plays the attacker that a shipped preset names, so that it runs offline.
 
     One that the user names, on the command line or in an attack's YAML of theirs, is asked.
@@ -266,7 +268,7 @@ class Composer:
     """Composes combinations of a run, which share the open Hydra session."""
 
     def __init__(self, config_dirs: Sequence[Path]) -> None:
-        self._folders = [*shipped_config_dirs(), *config_dirs]
+        self._folders = [*list_shipped_config_dirs(), *config_dirs]
         # Hydra has the first of them as its own.
         paths = ",".join(f"'file://{path.resolve()}'" for path in self._folders[1:])
         self._searchpath = [f"hydra.searchpath=[{paths}]"] if paths else []
@@ -282,7 +284,7 @@ class Composer:
         """
         try:
             parsed = OverridesParser.create().parse_overrides(list(overrides))
-            before = self._composed([str(one.input_line) for one in parsed if self._is_choice(one)])
+            before = self._compose_cached([str(one.input_line) for one in parsed if self._is_choice(one)])
             config = deepcopy(before.config)
             values = [one for one in parsed if not self._is_choice(one)]
             for one in values:
@@ -295,7 +297,7 @@ class Composer:
             raise ConfigError(_explain(error, overrides, self)) from None
         return Composition(config, before.choices, before.chosen)
 
-    def shipped(self, composed: Composition) -> dict[str, Mapping[str, Any]]:
+    def compose_shipped(self, composed: Composition) -> dict[str, Mapping[str, Any]]:
         """Model, defense and attack as their YAMLs have them: no value set, neither typed nor by a preset."""
         names = [(group, composed.choices[group]) for group in LABELLED]
         if any(name not in self._kept.shipped for name in names):
@@ -311,7 +313,7 @@ class Composer:
         names_folder = any((folder / key).is_dir() for folder in self._folders)
         return key.startswith("hydra") or (names_folder and not isinstance(override.value(), dict))
 
-    def _composed(self, chosen: Sequence[str]) -> Composition:
+    def _compose_cached(self, chosen: Sequence[str]) -> Composition:
         key = tuple(chosen)
         if key not in self._kept.composed:
             words = [*_APPLICATIONS, *self._searchpath, *chosen]
@@ -351,7 +353,7 @@ def to_plain_config(config: DictConfig) -> dict[str, Any]:
 
 def _explain(error: Exception, overrides: Sequence[str], compose: Composer) -> str:
     """One line about a composition error; for an unknown key, the nearest known ones."""
-    text = first_line(error)
+    text = pick_first_line(error)
     for override in overrides:
         key = override.split("=")[0].lstrip("+~")
         if f"'{key}'" in text and "Could not override" in text:
@@ -363,7 +365,7 @@ def _explain(error: Exception, overrides: Sequence[str], compose: Composer) -> s
     return text
 
 
-def first_line(error: Exception) -> str:
+def pick_first_line(error: Exception) -> str:
     """The first line of an error of Hydra's, as a sentence."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return (lines[0] if lines else type(error).__name__).rstrip(".") + "."

@@ -139,7 +139,7 @@ class _ThreadRun:
         # Cases are handed over as places become free, so that stopping early is quick and loses nothing.
         self.tally.retry_postponed()
         while len(self.running) < workers:
-            job = self.tally.next_job(self.running.values())
+            job = self.tally.pick_next_job(self.running.values())
             if job is None:
                 return
             key = job.case.key
@@ -149,7 +149,7 @@ class _ThreadRun:
                 self.tally.stop(str(error), len(self.running))
                 return
             # Looked at under the claim: nobody stores it from here on.
-            if self.store.changed_since_planned(job.case):
+            if self.store.has_changed_since_planned(job.case):
                 self.claims.release(key)
                 self.tally.count_stored_elsewhere()
                 continue
@@ -166,7 +166,7 @@ class _ThreadRun:
             time.sleep(min(timeout_s, _RETRY_S))  # all that is left is under way in other processes
         done, _ = wait(self.running, timeout=timeout_s, return_when=FIRST_COMPLETED)
         while not self.attempts.empty():
-            self.tally.listener.attempted(self.attempts.get())
+            self.tally.listener.on_attempt_stored(self.attempts.get())
         for future in done:
             job = self.running.pop(future)
             try:
@@ -176,7 +176,7 @@ class _ThreadRun:
                 self.tally.stop(str(error), len(self.running))
             except RunBudgetReached:
                 self.tally.end_by_budget(len(self.running))
-        self.tally.listener.tick()
+        self.tally.listener.on_tick()
 
 
 def run_and_store(job: Job, store: Store, searches: RunSearches, claims: Claims) -> CaseEnd | None:
@@ -312,7 +312,7 @@ class _NodeWatch:
             self._book_stored()
             # A look asks for a file of each case: of a large plan it takes a while, and is rare.
             self._look_at = time.monotonic() + max(_LOOK_EVERY_S, 20 * (time.monotonic() - began))
-        self._tally.listener.tick()
+        self._tally.listener.on_tick()
 
     def _collect_task(self, task: Any, node: str) -> None:
         try:
@@ -324,7 +324,7 @@ class _NodeWatch:
     def _book_stored(self) -> None:
         store = self._store
         for place, job in enumerate(self._jobs):
-            if self._stored[place] or not store.changed_since_planned(job.case):
+            if self._stored[place] or not store.has_changed_since_planned(job.case):
                 continue
             if (found := store.load_record(job.case)) is not None:
                 self._stored[place] = True

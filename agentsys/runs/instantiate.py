@@ -113,11 +113,11 @@ def check_abilities(kind: str, made: object, called: str) -> None:
     required = _REQUIRED.get(kind)
     if required is None or not isinstance(made, required):
         return
-    known = {name: ability for ability in _ABILITIES[kind] for name in protocol_members(ability)}
+    known = {name: ability for ability in _ABILITIES[kind] for name in list_protocol_members(ability)}
     own = {name for name in (*dir(type(made)), *getattr(made, "__dict__", {})) if not name.startswith("_")}
     _check_shapes(made, {name: known[name] for name in own & known.keys()}, called)
     absent = known.keys() - own
-    for name in sorted(own - known.keys() - {*dir(required), *protocol_members(required)}):
+    for name in sorted(own - known.keys() - {*dir(required), *list_protocol_members(required)}):
         near = difflib.get_close_matches(name, absent, n=1, cutoff=_SIMILARITY_CUTOFF)
         if near and near[0][0] == name[0]:
             raise ConfigError(
@@ -126,7 +126,7 @@ def check_abilities(kind: str, made: object, called: str) -> None:
             )
 
 
-def protocol_members(protocol: type) -> Iterator[str]:
+def list_protocol_members(protocol: type) -> Iterator[str]:
     """The names that a protocol asks for."""
     yield from (name for name in vars(protocol) if not name.startswith("_"))
     yield from (name for name in vars(protocol).get("__annotations__", {}) if name not in vars(protocol))

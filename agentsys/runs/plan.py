@@ -155,7 +155,7 @@ def sum_excluded(cells: Sequence[tuple[Cell, CellPairs]]) -> tuple[ExcludedPairs
     return tuple(sums)
 
 
-def nothing_left_message(skipped: Sequence[ExcludedPairs]) -> str:
+def write_nothing_left_message(skipped: Sequence[ExcludedPairs]) -> str:
     """One line for a run in which no case is left."""
     first = skipped[0]
     more = f" (nor do the other {len(skipped) - 1} attacks)" if len(skipped) > 1 else ""
@@ -230,12 +230,12 @@ def plan_cases(cells: Sequence[Cell], store: Store, *, again: bool = False) -> P
     )
     jobs = tuple(drop_duplicates(every))
     if not jobs and skipped:
-        raise ConfigError(nothing_left_message(skipped))
+        raise ConfigError(write_nothing_left_message(skipped))
     # A pipeline without a folder has no record: its cases need not be asked for one by one.
     begun = {name for name in {job.case.pipeline for job in jobs} if (store.root / name).exists()}
     stored = [job for job in jobs if job.case.pipeline in begun]
     if again:
-        replaced = sum(store.case_status(job.case).status != "missing" for job in stored)
+        replaced = sum(store.read_case_status(job.case).status != "missing" for job in stored)
         return Plan(jobs, jobs, 0, 0, (), skipped, replaced)
     looked, known = None, dict[str, str]()
     if len(stored) >= WORTH_AN_INDEX:  # else each record is read instead
@@ -253,9 +253,9 @@ def plan_cases(cells: Sequence[Cell], store: Store, *, again: bool = False) -> P
 def _find_status(job: Job, store: Store, known: Mapping[str, str]) -> RecordStatus:
     """State of a case that may be stored; `known`: hashes of the finished cases that the index has."""
     config_hash = known.get(job.case.key)
-    status = store.case_status(job.case) if config_hash is None else RecordStatus("ok", config_hash)
+    status = store.read_case_status(job.case) if config_hash is None else RecordStatus("ok", config_hash)
     if status.status == "ok" and status.config_hash != job.cell.config_hash:
-        raise ConfigError(stale_message(job, status.config_hash, store))
+        raise ConfigError(write_stale_message(job, status.config_hash, store))
     return status
 
 
@@ -271,7 +271,7 @@ def drop_duplicates(jobs: Iterable[Job]) -> Iterator[Job]:
         if first is job:
             yield job
         elif first.cell.config_hash != job.cell.config_hash:
-            raise ConfigError(_shared_record_message(first, job))
+            raise ConfigError(_write_shared_record_message(first, job))
 
 
 def _warn_unmatched(cells: Iterable[Cell]) -> None:
@@ -339,7 +339,7 @@ def _resolve_names(kind: str, wanted: Sequence[str] | None, known: Sequence[str]
     return list(dict.fromkeys(known if wanted is None else wanted))
 
 
-def stale_message(job: Job, old_hash: str, store: Store) -> str:
+def write_stale_message(job: Job, old_hash: str, store: Store) -> str:
     """One line: which settings differ between the stored case and the planned one."""
     what = _describe_differences(
         store.load_config_of_hash(old_hash), job.cell.settings.identity, "there", "now"
@@ -351,7 +351,7 @@ def stale_message(job: Job, old_hash: str, store: Store) -> str:
     )
 
 
-def _shared_record_message(first: Job, second: Job) -> str:
+def _write_shared_record_message(first: Job, second: Job) -> str:
     """One line: two cells of a sweep differ in something that no record's name tells."""
     one, other = first.cell.settings, second.cell.settings
     what = _describe_differences(one.identity, other.identity, "in one", "in the other")
@@ -393,7 +393,9 @@ def list_differences(
         before, after = old.get(group, {}), new.get(group, {})
         if isinstance(before, dict) and isinstance(after, dict):
             keys = sorted(
-                key for key in {*before, *after} if _to_json(before.get(key)) != _to_json(after.get(key))
+                key
+                for key in {*before, *after}
+                if _write_sorted_json(before.get(key)) != _write_sorted_json(after.get(key))
             )
             found += [
                 _describe_entry(group, key, before.get(key), after.get(key), there, here) for key in keys
@@ -403,7 +405,7 @@ def list_differences(
     return found
 
 
-def _to_json(value: object) -> str:
+def _write_sorted_json(value: object) -> str:
     """A value as it is kept: stored identities come back with their keys sorted and tuples as lists."""
     return json.dumps(value, sort_keys=True, default=str)
 

@@ -47,7 +47,7 @@ class BlockedCell:
 def group_by_cause(obstacles: Sequence[BlockedCell]) -> list[tuple[str, str]]:
     """(models and defenses, why they cannot run here), each cause once; of many names the first few."""
     causes = dict.fromkeys(str(one.missing) for one in obstacles)
-    return [(_blocked_names(obstacles, why), why) for why in causes]
+    return [(_join_blocked_names(obstacles, why), why) for why in causes]
 
 
 def find_unreachable_cells(
@@ -59,7 +59,7 @@ def find_unreachable_cells(
         The cells whose model cannot be used, and one line for each model that answered oddly.
     """
     cells = list(cells)
-    own = {role for cell in cells for role in _own_roles(cell)}
+    own = {role for cell in cells for role in _list_own_roles(cell)}
     obstacles, oddities = list[BlockedCell](), list[str]()
     asked: dict[tuple[int, str], tuple[Unavailable | None, str]] = {}
     for cell in cells:
@@ -72,7 +72,7 @@ def find_unreachable_cells(
     return obstacles, oddities
 
 
-def _own_roles(cell: Cell) -> Sequence[str]:
+def _list_own_roles(cell: Cell) -> Sequence[str]:
     return cell.defense.own_roles if isinstance(cell.defense, NeedsOwnModels) else ()
 
 
@@ -80,7 +80,7 @@ def _find_unfit_role(
     cell: Cell, books: UsageLog | None, asked: dict[tuple[int, str], tuple[Unavailable | None, str]]
 ) -> Unavailable | None:
     """Why the model of a role of the defense cannot be used: it is asked what the defense asks it first."""
-    for role in _own_roles(cell):
+    for role in _list_own_roles(cell):
         server = cell.stack.find_role_probe_model(role)
         if server is not None and (key := (id(cell.stack), role)) not in asked:
             asked[key] = _try_role_model(cell.defense, role, server, books), ""
@@ -130,7 +130,7 @@ def run_reading_tests(cells: Iterable[Cell], books: UsageLog | None) -> tuple[di
     return found, list(unread)
 
 
-def refusal_error(obstacles: Sequence[BlockedCell], cells: int) -> ConfigError:
+def make_refusal_error(obstacles: Sequence[BlockedCell], cells: int) -> ConfigError:
     """Word the error where some cells of a run cannot run: one line that names each cause once."""
     blocked = len({id(one.settings) for one in obstacles})
     if blocked == cells:
@@ -142,7 +142,7 @@ def refusal_error(obstacles: Sequence[BlockedCell], cells: int) -> ConfigError:
     )
 
 
-def _blocked_names(obstacles: Sequence[BlockedCell], why: str) -> str:
+def _join_blocked_names(obstacles: Sequence[BlockedCell], why: str) -> str:
     labels = [one.settings.labels for one in obstacles if str(one.missing) == why]
     return join_names(f"{one['model']} / {one['defense']}" for one in labels)
 

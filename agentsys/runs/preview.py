@@ -30,8 +30,8 @@ from agentsys.runs.cell import CellBuilder, resolve_model_config
 from agentsys.runs.compose import compose
 from agentsys.runs.instantiate import instantiate
 from agentsys.runs.plan import CellLabels, Job, list_cells
-from agentsys.runs.run_case import case_scene, run_case
-from agentsys.runs.search_plan import find_first_of_searches, find_search_cases, searched_attack
+from agentsys.runs.run_case import make_case_scene, run_case
+from agentsys.runs.search_plan import find_first_of_searches, find_search_cases, get_searched_attack
 from agentsys.runs.search_target import build_quest
 from agentsys.runs.store import Store
 
@@ -115,7 +115,7 @@ _FEEDBACK = "x" * 450
 
 def count_queries(jobs: Sequence[Job]) -> int:
     """Queries that the searches behind some cases can make."""
-    searches = map(searched_attack, find_first_of_searches(jobs))
+    searches = map(get_searched_attack, find_first_of_searches(jobs))
     return sum(attack.budget * attack.search_on for attack in searches)
 
 
@@ -139,7 +139,7 @@ def _rehearse_search(homes: Sequence[Job]) -> Mapping[str, RoleUsage]:
     tracer, job = Tracer(), homes[0]
     with use_tracer(tracer):
         quest = build_quest(homes)
-        searched_attack(job).search(quest, _UnmovedTarget(job.cell.stack.for_scene(case_scene(job))))
+        get_searched_attack(job).search(quest, _UnmovedTarget(job.cell.stack.for_scene(make_case_scene(job))))
     return sum_usage_by_role(tracer.all_calls)
 
 

@@ -19,8 +19,14 @@ from agentsys.errors import ConfigError, unknown_name
 from agentsys.models.recorded_runs import digest_records, find_pipeline_folder
 from agentsys.models.secrets import mask_address_credentials
 from agentsys.runs.instantiate import READ_TOOLS, load_class
-from agentsys.runs.settings import NOT_IDENTITY, NOT_IN_NAME, Settings, not_identity, without_keys
-from agentsys.runs.source_files import SourceCollector, content_digest, is_file
+from agentsys.runs.settings import (
+    NOT_IDENTITY,
+    NOT_IN_NAME,
+    Settings,
+    drop_keys,
+    list_options_outside_identity,
+)
+from agentsys.runs.source_files import SourceCollector, compute_content_digest, is_file
 
 
 def add_contents(cells: Sequence[Settings], config_dirs: Sequence[Path]) -> list[Settings]:
@@ -33,7 +39,10 @@ def add_contents(cells: Sequence[Settings], config_dirs: Sequence[Path]) -> list
     found = []
     for settings in cells:
         nodes = {group: getattr(settings, group) for group in NOT_IDENTITY}
-        groups = {group: without_keys(node, not_identity(group, node)) for group, node in nodes.items()}
+        groups = {
+            group: drop_keys(node, list_options_outside_identity(group, node))
+            for group, node in nodes.items()
+        }
         named = [*_find_option_files(groups), *_find_named_files(settings.attack, "attack")]
         files = {key: _digest_file(key, path) for key, path in named}
         files |= {f"defense.{name}": one for name, one in _find_contents(settings.defense).items()}
@@ -81,7 +90,7 @@ def find_recorded_folder(model: Mapping[str, Any]) -> Path | None:
     return find_pipeline_folder(str(model.get("name")), traces, None if pipeline is None else str(pipeline))
 
 
-def options_in_name(node: DictConfig) -> set[str]:
+def list_options_in_name(node: DictConfig) -> set[str]:
     """Options that the YAML writes into its `name`, as in `pair-${.mode}`."""
     raw = OmegaConf.to_container(node, resolve=False)
     return set(re.findall(r"\$\{\.(\w+)\}", str(raw.get("name")))) if isinstance(raw, dict) else set()
@@ -102,9 +111,11 @@ def make_label(
 
     What the YAML writes into the name itself is not told twice.
     """
-    hidden = not_identity(group, values) | in_name | (NOT_IN_NAME if group == "model" else set())
-    before = flatten_options(without_keys(shipped, hidden))
-    after = flatten_options(without_keys(values, hidden))
+    hidden = (
+        list_options_outside_identity(group, values) | in_name | (NOT_IN_NAME if group == "model" else set())
+    )
+    before = flatten_options(drop_keys(shipped, hidden))
+    after = flatten_options(drop_keys(values, hidden))
     keys = sorted({*before, *after} - {"name"})  # the name is what stands in front
     # An option that was one value and became several (`sloppiness: {refusals: 0.1}`) shows the several alone.
     opened = {k for k in before.keys() - after.keys() if any(new.startswith(f"{k}.") for new in after)}
@@ -118,9 +129,7 @@ def make_label(
         own = found.name_of_file(Path(file)) if isinstance(found, NamesFromFile) else Path(file).stem
         name = f"{choice}-{own}"
     replayed = find_recorded_folder(values)
-    return (
-        f"{name}{'' if replayed is None else f':{replayed.name}'}{''.join(changed)}{artefact_label(values)}"
-    )
+    return f"{name}{'' if replayed is None else f':{replayed.name}'}{''.join(changed)}{write_artefact_label(values)}"
 
 
 def flatten_options(node: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -134,7 +143,7 @@ def flatten_options(node: Mapping[str, Any], prefix: str = "") -> dict[str, Any]
     return found
 
 
-def artefact_label(attack: Mapping[str, Any]) -> str:
+def write_artefact_label(attack: Mapping[str, Any]) -> str:
     """Mark that a search's files add to an attack's label: the beginning of their contents' hashes.
 
     Raises:
@@ -169,7 +178,7 @@ def _find_named_files(attack: Mapping[str, Any], prefix: str) -> Iterator[tuple[
 
 def _digest_file(key: str, path: Path) -> str:
     try:
-        return content_digest(path)
+        return compute_content_digest(path)
     except OSError as error:
         raise ConfigError(f"{key} {path} cannot be read: {error.strerror}. Give an existing file.") from None
 

@@ -55,7 +55,7 @@ from agentsys.models.pipeline_elements import (
     is_element_sequence,
 )
 from agentsys.models.trace import Span, Tracer, use_tracer
-from agentsys.runs.build_record import CaseRun, format_traceback, new_case_run
+from agentsys.runs.build_record import CaseRun, format_traceback, make_case_run
 from agentsys.runs.case_watch import ExposureWatch
 from agentsys.runs.plan import Job
 
@@ -96,7 +96,7 @@ class SearchStopped(Exception):
 def run_case(job: Job) -> CaseRun:
     """Run and score one case. Whatever goes wrong inside it is part of the result, not an exception."""
     _log.debug("begins: %s", job.case.key)
-    run = new_case_run(job)
+    run = make_case_run(job)
     run_guarded(run, lambda: play_case(run))
     return run
 
@@ -148,7 +148,7 @@ def play_case(run: CaseRun, texts: Mapping[str, str] | None = None, again: int =
     suite = cell.benchmark.suite(case.suite)
     user_task = suite.user_tasks[case.user_task_id]
     injection_task = suite.injection_tasks[case.injection_task_id] if case.injection_task_id else None
-    scene = case_scene(run.job)
+    scene = make_case_scene(run.job)
     recorded = cell.stack.read_recorded_injections(scene)
     if recorded is not None:
         run.written = recorded
@@ -158,7 +158,7 @@ def play_case(run: CaseRun, texts: Mapping[str, str] | None = None, again: int =
         write = partial(cell.attack.injections, suite, user_task, injection_task, cell.victim)
         run.written = dict(run_foreign_code(write, AttackFailed, NotInjectable))
     if recorded is None and injection_task is not None and searches_texts(cell.attack):
-        scene = _scene_of_wording(scene, run, user_task, injection_task)
+        scene = _make_scene_of_wording(scene, run, user_task, injection_task)
     scene = replace(scene, rerun=again)
     run.watch = ExposureWatch(run.written, (user_task.PROMPT,), getattr(injection_task, "GOAL", None))
     attacked = injection_task is not None and isinstance(cell.attack, PoisonsTools)
@@ -256,7 +256,7 @@ def run_foreign_code(work: Callable[[], _Made], failure: type[Exception], *let_b
         raise failure(f"{type(error).__name__}: {error}") from error
 
 
-def _scene_of_wording(
+def _make_scene_of_wording(
     scene: Scene, run: CaseRun, user_task: UserTask, injection_task: InjectionTask
 ) -> Scene:
     """The scene of a searched text.
@@ -273,7 +273,7 @@ def _scene_of_wording(
     return replace(scene, attack="", payload=hashlib.sha256(text.encode()).hexdigest()[:16])
 
 
-def case_scene(job: Job) -> Scene:
+def make_case_scene(job: Job) -> Scene:
     """The case as scripted models are told of it."""
     case = job.case
     seed = job.cell.settings.seed

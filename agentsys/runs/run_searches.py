@@ -12,7 +12,7 @@ from agentsys.attacks.attacker_prompt import ATTACKER_ROLES
 from agentsys.attacks.attacker_reply import ReplyFault
 from agentsys.attacks.search_options import PER_CASE, TRANSFER, ArtefactEntry
 from agentsys.records.schema import CaseRecord, SearchFacts
-from agentsys.runs.build_record import CaseRun, build_case_end, new_case_run
+from agentsys.runs.build_record import CaseRun, build_case_end, make_case_run
 from agentsys.runs.claims import Claims
 from agentsys.runs.plan import Job
 from agentsys.runs.run_case import SearchFailed, SearchStopped, play_case, run_guarded
@@ -23,9 +23,9 @@ from agentsys.runs.search_plan import (
     add_to_artefact,
     fill_vectors,
     find_search_cases,
+    get_searched_attack,
     load_attempt,
-    search_key,
-    searched_attack,
+    make_search_key,
 )
 from agentsys.runs.search_target import RunTarget, build_quest
 from agentsys.runs.store import Store
@@ -65,7 +65,7 @@ class RunSearches:
         Raises:
             SearchStopped: If the run is ending; then there is nothing to store.
         """
-        run = new_case_run(job)
+        run = make_case_run(job)
         found: list[SearchResult] = []
 
         def search() -> None:
@@ -95,7 +95,7 @@ class RunSearches:
             NotInjectable: If no vector can carry an injection.
             StoreError: If an attempt cannot be written.
         """
-        key = search_key(job)
+        key = make_search_key(job)
         with self._lock:
             begun = self._found.get(key)
             future = self._found.setdefault(key, Future())
@@ -112,7 +112,7 @@ class RunSearches:
             raise SearchStopped
 
     def _search(self, job: Job) -> SearchResult:
-        homes, attack = find_search_cases(job), searched_attack(job)
+        homes, attack = find_search_cases(job), get_searched_attack(job)
         lead = homes[0]
         quest = build_quest(homes)
         target = RunTarget(homes, attack, quest, self.store, self.made, self.stopping)
@@ -126,12 +126,12 @@ class RunSearches:
         if not kept:
             why = attempts[0].proposal.refused if attempts else "it made no attempt"
             return SearchResult(None, None, facts, f"The search for a text tried none: {why}.")
-        add_to_artefact(self.store, self.claims, lead, _artefact_entries(lead, facts, kept))
+        add_to_artefact(self.store, self.claims, lead, _make_artefact_entries(lead, facts, kept))
         return SearchResult(kept[0].proposal.text, kept[0].number, facts)
 
 
 def _build_search_facts(homes: Sequence[Job], attempts: Sequence[Attempt]) -> SearchFacts:
-    attack = searched_attack(homes[0])
+    attack = get_searched_attack(homes[0])
     refused = sum(attempt.proposal.refused is not None for attempt in attempts)
     none = None if refused < len(attempts) else find_attacker_fault(attempts) or ReplyFault.UNREADABLE.value
     gave_up = bool(attempts) and len(attempts) < attack.budget and not attempts[-1].success
@@ -150,7 +150,7 @@ def _build_search_facts(homes: Sequence[Job], attempts: Sequence[Attempt]) -> Se
     )
 
 
-def _artefact_entries(lead: Job, facts: SearchFacts, kept: Sequence[Attempt]) -> list[ArtefactEntry]:
+def _make_artefact_entries(lead: Job, facts: SearchFacts, kept: Sequence[Attempt]) -> list[ArtefactEntry]:
     case = lead.case
     return [
         ArtefactEntry(

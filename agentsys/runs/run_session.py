@@ -13,7 +13,7 @@ from pathlib import Path
 from agentsys.base.ledger import LEDGER_FILE, Ledger
 from agentsys.base.object_import import add_plugin_paths
 from agentsys.contracts import NotInjectable
-from agentsys.errors import ConfigError, Unavailable, find_missing_packages, not_installed_error
+from agentsys.errors import ConfigError, Unavailable, find_missing_packages, make_not_installed_error
 from agentsys.models.budget import BUDGET_FILE_NAME as BUDGET_FILE
 from agentsys.models.budget import Meter, UsageLog
 from agentsys.records.schema import CaseRecord
@@ -21,9 +21,9 @@ from agentsys.runs.cell import Cell, CellBuilder
 from agentsys.runs.claims import Claims
 from agentsys.runs.compose import compose
 from agentsys.runs.plan import Job, Plan, list_cells, plan_cases
-from agentsys.runs.preflight import BlockedCell, find_unreachable_cells, refusal_error, run_reading_tests
+from agentsys.runs.preflight import BlockedCell, find_unreachable_cells, make_refusal_error, run_reading_tests
 from agentsys.runs.run_totals import Listener, RunOutcome
-from agentsys.runs.search_plan import artefact_path, attempt_folders, check_searches
+from agentsys.runs.search_plan import check_searches, list_attempt_folders, make_artefact_path
 from agentsys.runs.settings import ExecutorKind, Settings
 from agentsys.runs.store import Store, StoreError, store_code_state, store_recipe
 
@@ -71,7 +71,7 @@ class Session:
     def artefacts(self) -> list[Path]:
         """The files with what this run's searches found, as far as they exist."""
         searched = (job for job in self.plan.jobs if job.needs_search)
-        paths = dict.fromkeys(artefact_path(self.store, job) for job in searched)
+        paths = dict.fromkeys(make_artefact_path(self.store, job) for job in searched)
         return [path for path in paths if path.is_file()]
 
     def execute(self, listener: Listener) -> RunOutcome:
@@ -85,9 +85,9 @@ class Session:
         shared = nullcontext() if books is None else books.meter.share_budget(self.store.own / BUDGET_FILE)
         with Claims(self.store) as claims, shared:
             todo = self.plan.open_jobs
-            others = claims.find_living_processes() if self.again else claims.other_processes()
+            others = claims.find_living_processes() if self.again else claims.list_other_processes()
             if others:
-                listener.joined([process.pid for process in others])
+                listener.on_processes_joined([process.pid for process in others])
             if self.again:
                 if others:
                     raise ConfigError(
@@ -119,12 +119,12 @@ class Session:
             jobs, workers=workers, store=store, claims=claims, listener=listener, meter=meter
         )
 
-    def without_cells(self, obstacles: Sequence[BlockedCell]) -> Session:
+    def drop_cells(self, obstacles: Sequence[BlockedCell]) -> Session:
         """The same run less some cells."""
         gone = {id(obstacle.settings) for obstacle in obstacles}
         plan = self.plan.replace_cells(lambda cell: None if id(cell.settings) in gone else cell)
         if plan.failed_before:
-            failed = sum(self.store.case_status(job.case).status == "error" for job in plan.open_jobs)
+            failed = sum(self.store.read_case_status(job.case).status == "error" for job in plan.open_jobs)
             plan = replace(plan, failed_before=failed)
         left = tuple(one for one in self.settings if id(one) not in gone)
         return replace(self, settings=left, plan=plan, obstacles=tuple(obstacles))
@@ -140,8 +140,8 @@ class Session:
             return self
         obstacles, oddities = find_unreachable_cells(asked, self.books)
         if obstacles and (not skip_unavailable or len(obstacles) == len(self.cells)):
-            raise refusal_error(obstacles, len(self.settings))
-        looked = self.without_cells([*self.obstacles, *obstacles]) if obstacles else self
+            raise make_refusal_error(obstacles, len(self.settings))
+        looked = self.drop_cells([*self.obstacles, *obstacles]) if obstacles else self
         return replace(looked, oddities=tuple(oddities))._note_readings()
 
     def _note_readings(self) -> Session:
@@ -189,7 +189,7 @@ def prepare_session(
         except Unavailable as error:  # a key is missing, say
             obstacles.append(BlockedCell(one, error))
     if len(obstacles) == len(settings):
-        raise refusal_error(obstacles, len(settings))
+        raise make_refusal_error(obstacles, len(settings))
     _check_prices(cells)
     found = plan_cases(cells, store, again=again)
     # What is finished needs nothing any more.
@@ -209,12 +209,12 @@ def prepare_session(
     if rehearsal or not obstacles:
         return session
     if not skip_unavailable:
-        raise refusal_error(obstacles, len(settings))
-    return session.without_cells(obstacles)
+        raise make_refusal_error(obstacles, len(settings))
+    return session.drop_cells(obstacles)
 
 
 class _SilentListener(Listener):
-    def finished(self, record: CaseRecord) -> None:
+    def on_case_stored(self, record: CaseRecord) -> None:
         """Nothing: what is stored is seen from the log folder."""
 
 
@@ -248,7 +248,7 @@ def _check_run(settings: Sequence[Settings]) -> None:
     if len({(s.budget, s.preflight, s.cache) for s in settings}) > 1:
         raise ConfigError("budget, preflight and cache hold for a whole run; give each one value.")
     if settings[0].executor.kind is ExecutorKind.RAY and (absent := find_missing_packages(["ray"])):
-        raise not_installed_error("executor=ray", absent, "distributed")
+        raise make_not_installed_error("executor=ray", absent, "distributed")
 
 
 def _check_prices(cells: Sequence[Cell]) -> None:
@@ -271,10 +271,10 @@ def set_records_aside(jobs: Iterable[Job], store: Store) -> Path | None:
     Raises:
         StoreError: If a file cannot be moved. Those moved before stay where they are now.
     """
-    stored = list(dict.fromkeys(path for path in _stored_paths(jobs, store) if path.exists()))
+    stored = list(dict.fromkeys(path for path in _list_stored_paths(jobs, store) if path.exists()))
     if not stored:
         return None
-    folder = _new_aside_folder(store)
+    folder = _find_new_aside_folder(store)
     try:
         for path in stored:
             target = folder / path.relative_to(store.root)
@@ -288,18 +288,18 @@ def set_records_aside(jobs: Iterable[Job], store: Store) -> Path | None:
     return folder
 
 
-def _stored_paths(jobs: Iterable[Job], store: Store) -> Iterator[Path]:
+def _list_stored_paths(jobs: Iterable[Job], store: Store) -> Iterator[Path]:
     for job in jobs:
         yield store.root / job.case.key
         if job.needs_search:
-            yield artefact_path(store, job)
+            yield make_artefact_path(store, job)
             try:
-                yield from (store.root / folder for folder in attempt_folders(job))
+                yield from (store.root / folder for folder in list_attempt_folders(job))
             except NotInjectable:
                 continue
 
 
-def _new_aside_folder(store: Store) -> Path:
+def _find_new_aside_folder(store: Store) -> Path:
     """A folder of this moment. A second process in the same second takes the next name."""
     moment = time.strftime("%Y%m%d-%H%M%S")
     for number in range(1, 1000):

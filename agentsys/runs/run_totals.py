@@ -23,26 +23,26 @@ class Listener(Protocol):
     Who inherits from it need say only what is done when a case was stored; the rest is passed over.
     """
 
-    def finished(self, record: CaseRecord) -> None:
+    def on_case_stored(self, record: CaseRecord) -> None:
         """A case was stored."""
 
-    def attempted(self, record: CaseRecord) -> None:
+    def on_attempt_stored(self, record: CaseRecord) -> None:
         """An attempt of a search was stored."""
         return
 
-    def joined(self, processes: Sequence[int]) -> None:
+    def on_processes_joined(self, processes: Sequence[int]) -> None:
         """Other processes (their numbers) are at work in the same log folder."""
         return
 
-    def elsewhere(self) -> None:
+    def on_case_stored_elsewhere(self) -> None:
         """Another process stored a case of this plan."""
         return
 
-    def tick(self) -> None:
+    def on_tick(self) -> None:
         """Time passed; nothing new. Called about once a second."""
         return
 
-    def stopping(self, why: str, running: int) -> None:
+    def on_stop(self, why: str, running: int) -> None:
         """No new case is started; `running` ones are being finished."""
         return
 
@@ -175,7 +175,7 @@ class RunTally:
         """Whether there is anything that this run still wants to see begun."""
         return not self.is_stopped and (bool(self._others) or self._peek_next() is not None)
 
-    def next_job(self, running: Collection[Job]) -> Job | None:
+    def pick_next_job(self, running: Collection[Job]) -> Job | None:
         """The next case to begin beside the running ones; None: none fits now.
 
         Cases of cells that were given up are passed over.
@@ -206,7 +206,7 @@ class RunTally:
     def count_stored_elsewhere(self) -> None:
         """Another process stored a case of this plan."""
         self.elsewhere += 1
-        self.listener.elsewhere()
+        self.listener.on_case_stored_elsewhere()
 
     def book(self, job: Job, end: CaseEnd, running: int) -> None:
         """Count a case that was stored."""
@@ -221,9 +221,9 @@ class RunTally:
         self.finished += 1
         self.errors += end.record.status == "error"
         if end.record.traceback and len(self._tracebacks) < _MAX_TRACEBACKS:
-            self._tracebacks.setdefault(_bug_location(end.record), end.record.traceback)
+            self._tracebacks.setdefault(_locate_bug(end.record), end.record.traceback)
         self.no_text += end.record.error_kind in ATTACKER_FAULTS
-        self.listener.finished(end.record)
+        self.listener.on_case_stored(end.record)
         if end.fatal is not None:
             self.stop(end.fatal, running)
 
@@ -231,13 +231,13 @@ class RunTally:
         """Start no further case, for every one would fail alike."""
         if self.fatal is None:
             self.fatal = why
-            self.listener.stopping(why, running)
+            self.listener.on_stop(why, running)
 
     def end_by_budget(self, running: int) -> None:
         """Start no further case, for none fits the budget."""
         if self.budget is None:
             self.budget = self._meter.limit_message
-            self.listener.stopping(self.budget, running)
+            self.listener.on_stop(self.budget, running)
 
     def interrupt(self, number: int, running: int) -> None:
         """Start no further case, for somebody asks to end.
@@ -249,7 +249,7 @@ class RunTally:
             raise KeyboardInterrupt
         if not self.interrupted:  # a batch system sends its signal more than once
             self.interrupted, self._signal = True, number
-            self.listener.stopping("interrupted", running)
+            self.listener.on_stop("interrupted", running)
 
     @property
     def outcome(self) -> RunOutcome:
@@ -281,16 +281,16 @@ class RunTally:
             return True
         if not self._spent:
             return not running and self._meter.has_room()
-        dearest = [self._highest_cost(one) for one in (*running, job)]
+        dearest = [self._find_highest_cost(one) for one in (*running, job)]
         return self._meter.has_room(sum(usd for usd, _ in dearest), sum(tokens for _, tokens in dearest))
 
-    def _highest_cost(self, job: Job) -> tuple[float, float]:
+    def _find_highest_cost(self, job: Job) -> tuple[float, float]:
         """The most that a case like it cost; not the mean, as the cheapest of those under way end first."""
         known = self._spent.get(id(job.cell)) or [one for some in self._spent.values() for one in some]
         return max(usd for usd, _ in known), max(tokens for _, tokens in known)
 
 
-def _bug_location(record: CaseRecord) -> tuple[str | None, str]:
+def _locate_bug(record: CaseRecord) -> tuple[str | None, str]:
     """What tells one bug from another: the error kind, and the line of code that raised."""
     lines = [line for line in (record.traceback or "").splitlines() if line.lstrip().startswith("File ")]
     return record.error_kind, lines[-1] if lines else ""

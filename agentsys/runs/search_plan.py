@@ -23,10 +23,10 @@ from agentsys.contracts import NotInjectable, Suite, UserTask
 from agentsys.errors import ConfigError
 from agentsys.models.chat import Usage
 from agentsys.models.trace import ModelCall, Span
-from agentsys.records.case import safe_name
+from agentsys.records.case import make_safe_name
 from agentsys.records.schema import AttemptFacts, CaseRecord, StoredSpan
 from agentsys.runs.claims import Claims
-from agentsys.runs.plan import Job, stale_message
+from agentsys.runs.plan import Job, write_stale_message
 from agentsys.runs.store import Store
 
 
@@ -46,18 +46,18 @@ def find_first_of_searches(jobs: Iterable[Job]) -> list[Job]:
     """The first case of each search that some cases need."""
     first: dict[SearchKey, Job] = {}
     for job in (job for job in jobs if job.needs_search):
-        first.setdefault(search_key(job), job)
+        first.setdefault(make_search_key(job), job)
     return list(first.values())
 
 
-def searched_attack(job: Job) -> SearchedAttack:
+def get_searched_attack(job: Job) -> SearchedAttack:
     """The attack of a case that needs a search."""
     return cast(SearchedAttack, job.cell.attack)
 
 
-def search_key(job: Job) -> SearchKey:
+def make_search_key(job: Job) -> SearchKey:
     """The search of a case that needs one."""
-    case, mode = job.case, searched_attack(job).mode
+    case, mode = job.case, get_searched_attack(job).mode
     own = None if mode == TRANSFER else case.user_task_id
     return SearchKey(case.pipeline, case.attack, case.suite, str(case.injection_task_id), own)
 
@@ -71,7 +71,7 @@ def find_search_cases(job: Job) -> list[Job]:
     Raises:
         NotInjectable: If there is none.
     """
-    attack, case = searched_attack(job), job.case
+    attack, case = get_searched_attack(job), job.case
     if attack.mode != TRANSFER:
         return [job]
     suite = job.cell.benchmark.suite(case.suite)
@@ -84,13 +84,13 @@ def find_search_cases(job: Job) -> list[Job]:
     return [replace(job, case=case.model_copy(update={"user_task_id": home})) for home in homes]
 
 
-def attempt_folders(job: Job) -> list[str]:
+def list_attempt_folders(job: Job) -> list[str]:
     """The folders, under the log folder, that the attempts of a case's search lie in.
 
     Raises:
         NotInjectable: If there is nothing that it could be made on.
     """
-    keys = [home.case.attempt_key(1) for home in find_search_cases(job)]
+    keys = [home.case.make_attempt_key(1) for home in find_search_cases(job)]
     return list(dict.fromkeys(str(PurePosixPath(key).parent) for key in keys))
 
 
@@ -138,7 +138,7 @@ def load_attempt(store: Store, job: Job, number: int) -> StoredAttempt | None:
     None if nothing is, or nothing of this configuration.
     """
     try:
-        fields = orjson.loads((store.root / job.case.attempt_key(number)).read_bytes())
+        fields = orjson.loads((store.root / job.case.make_attempt_key(number)).read_bytes())
         record = CaseRecord.model_validate(fields.pop("agentsys"))
     except (OSError, orjson.JSONDecodeError, ValidationError, KeyError, AttributeError, TypeError):
         return None
@@ -194,14 +194,14 @@ def check_searches(jobs: Iterable[Job], store: Store) -> None:
     """
     for job in find_first_of_searches(jobs):
         for path in _list_attempt_files(job, store):
-            stored = store.file_status(path)
+            stored = store.read_file_status(path)
             if stored.status == "ok" and stored.config_hash != job.cell.config_hash:
-                raise ConfigError(stale_message(job, stored.config_hash, store))
+                raise ConfigError(write_stale_message(job, stored.config_hash, store))
 
 
 def _count_queries_left(job: Job, store: Store) -> int:
     try:
-        queries = searched_attack(job).budget * len(find_search_cases(job))
+        queries = get_searched_attack(job).budget * len(find_search_cases(job))
     except NotInjectable:
         return 0
     return max(queries - len(_list_attempt_files(job, store)), 0)
@@ -209,15 +209,15 @@ def _count_queries_left(job: Job, store: Store) -> int:
 
 def _list_attempt_files(job: Job, store: Store) -> list[Path]:
     try:
-        folders = attempt_folders(job)
+        folders = list_attempt_folders(job)
     except NotInjectable:
         return []
     return [path for folder in folders for path in sorted((store.root / folder).glob("*.json"))]
 
 
-def artefact_path(store: Store, job: Job) -> Path:
+def make_artefact_path(store: Store, job: Job) -> Path:
     """Path of the artefact of a case's agent and attack."""
-    return store.own / "searches" / job.case.pipeline / f"{safe_name(job.case.attack)}.json"
+    return store.own / "searches" / job.case.pipeline / f"{make_safe_name(job.case.attack)}.json"
 
 
 def add_to_artefact(store: Store, claims: Claims, job: Job, entries: Sequence[ArtefactEntry]) -> None:
@@ -228,14 +228,14 @@ def add_to_artefact(store: Store, claims: Claims, job: Job, entries: Sequence[Ar
     Raises:
         StoreError: If it cannot be written.
     """
-    path = artefact_path(store, job)
+    path = make_artefact_path(store, job)
     with claims.hold(f"artefact {path.relative_to(store.root)}"):
         case, before = job.case, None
         with suppress(ConfigError):  # what cannot be read is written anew from the stored attempts
             before = read_artefact(path) if path.exists() else None
         before = before or Artefact(
             attack=case.attack,
-            mode=searched_attack(job).mode,
+            mode=get_searched_attack(job).mode,
             benchmark=case.benchmark,
             version=case.version,
             model=case.model,
@@ -248,4 +248,4 @@ def add_to_artefact(store: Store, claims: Claims, job: Job, entries: Sequence[Ar
         try:
             write_atomically(path, now.as_json())
         except OSError as error:
-            raise store.unwritable(path, error) from None
+            raise store.make_write_error(path, error) from None

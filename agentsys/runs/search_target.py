@@ -28,9 +28,9 @@ from agentsys.contracts import InjectionTask, Suite, UserTask
 from agentsys.models.chat import ChatModel, ChatReply, ChatRequest, ErrorKind, ModelError, text_of
 from agentsys.models.trace import Span, Tracer, span
 from agentsys.records.schema import UNFINISHED, AttemptFacts, CaseRecord, EarlyProposal
-from agentsys.runs.build_record import CaseRun, build_agentdojo_fields, build_record, new_case_run
+from agentsys.runs.build_record import CaseRun, build_agentdojo_fields, build_record, make_case_run
 from agentsys.runs.plan import Job
-from agentsys.runs.run_case import SearchFailed, SearchStopped, case_scene, play_case, run_guarded
+from agentsys.runs.run_case import SearchFailed, SearchStopped, make_case_scene, play_case, run_guarded
 from agentsys.runs.search_plan import (
     StoredAttempt,
     fill_vectors,
@@ -61,14 +61,14 @@ def build_quest(jobs: Sequence[Job]) -> SearchTask:
         goal_calls=calls,
         start_text=next(iter(first.values())),
         defense=describe_defense(cell.defense),
-        id=search_id(jobs[0]),
+        id=make_search_id(jobs[0]),
         tool=str(getattr(injection_task, "attack_tool", None) or ""),
         make_injectable=None if cell.injection_mode == "exact" else mend_text,
         case_knowledge=_build_surroundings(suite, jobs, calls),
     )
 
 
-def search_id(lead: Job) -> str:
+def make_search_id(lead: Job) -> str:
     """Eight digits that no other search has; they say nothing of it."""
     case = lead.case
     key = "\n".join([case.pipeline, case.attack, case.key, str(lead.cell.settings.seed)])
@@ -115,14 +115,14 @@ def collect_query_facts(run: CaseRun) -> QueryFacts:
         success=run.security,
         returned=seen.exposed_raw,
         shown=seen.exposed_shown,
-        calls=calls_after_exposure(run.tracer, seen.raw_round),
+        calls=find_calls_after_exposure(run.tracer, seen.raw_round),
         answer=said[-1] if said else "",
         blocked=tuple(list_blocked(run.tracer.spans)),
         own_calls=own,
     )
 
 
-def calls_after_exposure(tracer: Tracer, exposing: int | None) -> tuple[ToolCall, ...]:
+def find_calls_after_exposure(tracer: Tracer, exposing: int | None) -> tuple[ToolCall, ...]:
     """The executed calls that were decided on after one had returned the candidate.
 
     Args:
@@ -197,7 +197,7 @@ class RunTarget:
             return stored.attempt
         if self.stopping():
             raise SearchStopped
-        run = new_case_run(self.lead)
+        run = make_case_run(self.lead)
         run.attempt = _build_attempt_facts(self.number, place, Proposal(""), Judgement(1, ""))
         run_guarded(run, lambda: self._make_attempt(run, place, propose, stored))
         record = self._store_attempt(run)
@@ -266,7 +266,7 @@ class RunTarget:
         stored = self._load_stored(job)
         if stored is not None and stored.is_finished and stored.facts.text == proposal.text:
             return stored.attempt
-        run = new_case_run(job)
+        run = make_case_run(job)
         lead = {"lead": self.lead.case.user_task_id, "ahead": None}
         run.attempt = _build_attempt_facts(self.number, place, proposal, Judgement(1, "")).model_copy(
             update=lead
@@ -284,13 +284,13 @@ class RunTarget:
 
     def _judge_query(self, run: CaseRun, proposal: Proposal) -> Judgement:
         with span(JUDGE_ROLE) as opened:
-            model = _RecordingModel(self._case_model(run.job), opened)
+            model = _RecordingModel(self._make_case_model(run.job), opened)
             return self.attack.judge(self.quest, collect_query_facts(run), proposal.text, model)
 
     def _ask_attacker(self, propose: Callable[[ChatModel], Proposal]) -> Proposal:
         with span(ATTACKER_ROLE) as opened:
             try:
-                return propose(_RecordingModel(self._case_model(self.lead), opened))
+                return propose(_RecordingModel(self._make_case_model(self.lead), opened))
             except ModelError as error:
                 if error.kind not in LASTING_ERRORS:
                     raise
@@ -298,8 +298,8 @@ class RunTarget:
                 return Proposal("", refused=why, fault=ReplyFault.REFUSED.value)
 
     @staticmethod
-    def _case_model(job: Job) -> ChatModel:
-        return job.cell.stack.for_scene(case_scene(job))
+    def _make_case_model(job: Job) -> ChatModel:
+        return job.cell.stack.for_scene(make_case_scene(job))
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,11 @@ from pydantic import (
 )
 
 import agentsys
-from agentsys.base.object_import import by_registered_names, registered, with_texts
+from agentsys.base.object_import import (
+    find_registered_class,
+    replace_by_registered_names,
+    replace_texts_of_option,
+)
 from agentsys.benchmarks.fixes.fix_catalog import expand_fixes
 from agentsys.errors import ConfigError
 from agentsys.models.budget import Budget
@@ -50,7 +54,7 @@ NOT_IN_NAME = {"base_url", "strict"}
 table, but what one of them answered is not what the other would have."""
 
 
-def not_identity(group: str, node: Mapping[str, Any]) -> set[str]:
+def list_options_outside_identity(group: str, node: Mapping[str, Any]) -> set[str]:
     """The options of a config that no case depends on; of a defense also where it keeps its files."""
     from agentsys.runs.instantiate import find_kept_folders
 
@@ -169,21 +173,26 @@ class Settings(BaseModel):
         if info.field_name == "model":
             return {key: value for key, value in node.items() if (key, value) != ("reader", "literal")}
         defaults = {"tool_labels": None, "read_tools": False, "pin_tools": False, "worker_commands": 1}
-        return dict(_without_defaults(node, defaults))
+        return dict(_drop_default_options(node, defaults))
 
     @property
     def identity(self) -> dict[str, Any]:
         """Everything a case's outcome depends on, as plain data; our classes by their registered names."""
         nodes = {group: getattr(self, group) for group in NOT_IDENTITY}
-        groups = {group: without_keys(node, not_identity(group, node)) for group, node in nodes.items()}
-        others = {name: without_keys(node, NOT_IDENTITY["model"]) for name, node in self.others.items()}
+        groups = {
+            group: drop_keys(node, list_options_outside_identity(group, node))
+            for group, node in nodes.items()
+        }
+        others = {name: drop_keys(node, NOT_IDENTITY["model"]) for name, node in self.others.items()}
         further = {"others": others, "files": self.files, "code": self.code, "packages": self.packages}
         given = {key: value for key, value in further.items() if value}
         if self.attack.get("attacker") and not (self.scripted_attacker or self.attack.get("artefact")):
             # Once the scripted model played these too: what it found is not what the one named would.
             given |= {"attacker": "asked"} if is_scripted_model(self.model) else {}
-        values = mask_credentials(with_texts({**groups, **given}, "base_url", strip_address))
-        return dict(by_registered_names({**values, "seed": self.seed, "versions": dict(code_versions())}))
+        values = mask_credentials(replace_texts_of_option({**groups, **given}, "base_url", strip_address))
+        return dict(
+            replace_by_registered_names({**values, "seed": self.seed, "versions": dict(read_code_versions())})
+        )
 
     @property
     def config_hash(self) -> str:
@@ -194,20 +203,20 @@ class Settings(BaseModel):
 
 def is_scripted_model(model: Mapping[str, Any]) -> bool:
     """Whether a model's config is the worst-case scripted agent's."""
-    return registered(model.get("_target_")).name == "agentsys:model.simulated"
+    return find_registered_class(model.get("_target_")).name == "agentsys:model.simulated"
 
 
-def _without_defaults(value: Any, defaults: Mapping[str, Any]) -> Any:
+def _drop_default_options(value: Any, defaults: Mapping[str, Any]) -> Any:
     """A config without these options, in it or in what it holds, where they have these values."""
     if isinstance(value, list):
-        return [_without_defaults(one, defaults) for one in value]
+        return [_drop_default_options(one, defaults) for one in value]
     if not isinstance(value, dict):
         return value
     kept = {key: one for key, one in value.items() if key not in defaults or one is not defaults[key]}
-    return {key: _without_defaults(one, defaults) for key, one in kept.items()}
+    return {key: _drop_default_options(one, defaults) for key, one in kept.items()}
 
 
-def without_keys(node: Mapping[str, Any], hidden: set[str]) -> dict[str, Any]:
+def drop_keys(node: Mapping[str, Any], hidden: set[str]) -> dict[str, Any]:
     """A config node less some of its top-level keys."""
     return {key: value for key, value in node.items() if key not in hidden}
 
@@ -233,7 +242,7 @@ def refuse_old_name(key: str, value: object) -> None:
 
 
 @lru_cache(maxsize=1)
-def code_versions() -> Mapping[str, str]:
+def read_code_versions() -> Mapping[str, str]:
     """Versions of the packages whose code runs and scores a case."""
     return {"agentsys": agentsys.__version__, "agentdojo": version("agentdojo")}
 

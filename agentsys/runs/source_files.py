@@ -36,11 +36,13 @@ _last_digests: dict[Path, str] = {}
 """File -> digest, as this process last met it."""
 
 
-def _named_modules(value: object, option: object = None) -> Iterator[str]:
+def _list_named_modules(value: object, option: object = None) -> Iterator[str]:
     if isinstance(value, Mapping):
-        yield from (name for key, inner in value.items() for name in _named_modules(inner, key))
+        yield from (name for key, inner in value.items() for name in _list_named_modules(inner, key))
     elif isinstance(value, (list, tuple)):
-        yield from map(str, value) if option == "modules" else chain.from_iterable(map(_named_modules, value))
+        yield from (
+            map(str, value) if option == "modules" else chain.from_iterable(map(_list_named_modules, value))
+        )
     elif option == "_target_" and isinstance(value, str) and value.partition(".")[0] not in _OURS:
         yield value.rpartition(".")[0]
 
@@ -49,17 +51,17 @@ _IMPORT_NAME = re.compile(r"([A-Za-z_]\w*)(\.\w+)*(:\w+(\.\w+)*)?")
 """A text that an adapter may take for something to import: `guard`, `guard.scan`, `guard.rules:Guard`."""
 
 
-def _named_imports(value: object, foreign: bool = False) -> Iterator[str]:
+def _list_named_imports(value: object, foreign: bool = False) -> Iterator[str]:
     """Texts among the options of an object that is not ours and that may name what it imports."""
     if isinstance(value, Mapping):
         target = value.get("_target_")
         foreign = foreign if target is None else str(target).partition(".")[0] not in _OURS
         for key, inner in value.items():
             if key != "_target_":
-                yield from _named_imports(inner, foreign)
+                yield from _list_named_imports(inner, foreign)
     elif isinstance(value, (list, tuple)):
         for inner in value:
-            yield from _named_imports(inner, foreign)
+            yield from _list_named_imports(inner, foreign)
     elif foreign and isinstance(value, str) and _IMPORT_NAME.fullmatch(value):
         yield value.partition(":")[0]
 
@@ -79,9 +81,9 @@ class SourceCollector:
         self._whole: set[Path] = set()
         self._read: set[Path] = set()
         listed = list(nodes)
-        for name in sorted({name for node in listed for name in _named_modules(node)}):
+        for name in sorted({name for node in listed for name in _list_named_modules(node)}):
             self._add(name)
-        for name in sorted({name for node in listed for name in _named_imports(node)}):
+        for name in sorted({name for node in listed for name in _list_named_imports(node)}):
             self._add_named(name)
 
     def hash_files(self) -> dict[str, str]:
@@ -136,7 +138,7 @@ class SourceCollector:
 
     def _note_package(self, module: str, place: Path) -> None:
         top = module.partition(".")[0]
-        if top not in _own_requirements():
+        if top not in _list_own_requirements():
             self.packages[top] = place
 
     def _locate(self, module: str) -> Path | None:
@@ -157,11 +159,11 @@ class SourceCollector:
     def _scan_file(self, path: Path, place: Path) -> Iterator[str]:
         """Keep the files that a source file names, and give the modules it imports."""
         tree = _parse_file(path)
-        for beside in _named_files(tree, path.parent):
+        for beside in _list_files_named_in_source(tree, path.parent):
             self._keep_file(beside, place.parent)
         # The dotted parts that a relative import in the file starts from.
         package = [] if place.is_file() else list(path.parent.relative_to(place.parent).parts)
-        yield from _imported_modules(tree, package)
+        yield from _list_imported_modules(tree, package)
 
     def _keep_file(self, path: Path, root: Path) -> None:
         if path not in self.names:
@@ -202,7 +204,7 @@ def _parse_file(path: Path) -> ast.Module:
         return ast.Module([], [])
 
 
-def _imported_modules(tree: ast.Module, package: list[str]) -> Iterator[str]:
+def _list_imported_modules(tree: ast.Module, package: list[str]) -> Iterator[str]:
     """Full names of everything a file imports, also inside functions; `from a import b` counts as `a.b`."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -221,7 +223,7 @@ def _is_import_call(called: ast.expr) -> bool:
     return name in ("import_module", "__import__")
 
 
-def _named_files(tree: ast.Module, folder: Path) -> Iterator[Path]:
+def _list_files_named_in_source(tree: ast.Module, folder: Path) -> Iterator[Path]:
     """The files that a text in the source names, seen from the folder it is in."""
     for node in ast.walk(tree):
         text = node.value if isinstance(node, ast.Constant) else None
@@ -238,7 +240,7 @@ def is_file(path: Path) -> bool:
         return False
 
 
-def content_digest(path: Path) -> str:
+def compute_content_digest(path: Path) -> str:
     """The beginning of the hash of a file's content, or of a folder's files with their places in it.
 
     Raises:
@@ -246,7 +248,7 @@ def content_digest(path: Path) -> str:
     """
     if path.is_dir():
         files = sorted(file for file in path.rglob("*") if file.is_file())
-        listed = [f"{file.relative_to(path)} {content_digest(file)}" for file in files]
+        listed = [f"{file.relative_to(path)} {compute_content_digest(file)}" for file in files]
         return hashlib.sha256("\n".join(listed).encode()).hexdigest()[:16]
     size = path.stat().st_size
     content = path.read_bytes() if size < _LARGE else str(size).encode()
@@ -255,7 +257,7 @@ def content_digest(path: Path) -> str:
 
 def _digest_or_note(path: Path) -> str:
     try:
-        return content_digest(path)
+        return compute_content_digest(path)
     except OSError:
         return "unreadable"
 
@@ -270,7 +272,7 @@ def _forget_modules(files: Iterable[Path]) -> None:
 
 
 @lru_cache(maxsize=1)
-def _own_requirements() -> frozenset[str]:
+def _list_own_requirements() -> frozenset[str]:
     """Top-level modules of agentsys and of what it needs in every installation."""
     ours = {_normalize(name) for name in (*read_requirements().get(None, ()), DISTRIBUTION)}
     return frozenset(

@@ -21,7 +21,11 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
 import agentsys
 from agentsys.base.atomic_file import write_atomically
 from agentsys.base.json_values import to_json_bytes
-from agentsys.base.object_import import by_registered_names, with_texts, with_todays_paths
+from agentsys.base.object_import import (
+    replace_by_registered_names,
+    replace_by_todays_paths,
+    replace_texts_of_option,
+)
 from agentsys.errors import ConfigError
 from agentsys.models.secrets import mask_credentials
 from agentsys.records.case import Case
@@ -79,20 +83,20 @@ class Store:
             ) from None
         unpack_shards(str(root))
 
-    def case_status(self, case: Case) -> RecordStatus:
+    def read_case_status(self, case: Case) -> RecordStatus:
         """Say whether the case is finished. A file that does not parse counts as not run."""
         key = case.key
-        version = self._version(key)
+        version = self._stat_version(key)
         if version is None:
             return RecordStatus("missing")
-        found = self.file_status(self.root / key)
+        found = self.read_file_status(self.root / key)
         if found.status != "ok":
             self._versions_when_planned[key] = version
         return found
 
-    def changed_since_planned(self, case: Case) -> bool:
+    def has_changed_since_planned(self, case: Case) -> bool:
         """Say whether somebody has stored the case since this process saw that it was not finished."""
-        now = self._version(case.key)
+        now = self._stat_version(case.key)
         return now is not None and now != self._versions_when_planned.get(case.key)
 
     def check_there(self) -> None:
@@ -106,14 +110,14 @@ class Store:
                 f"{self.root} was removed while this run was writing to it; what it held is gone."
             )
 
-    def unwritable(self, path: Path, error: OSError) -> StoreError:
+    def make_write_error(self, path: Path, error: OSError) -> StoreError:
         """The error for a file that the disk does not take."""
         return StoreError(
             f"Cannot write {path}: {error.strerror}. Finished cases are safe; make room, or give another "
             "logdir=...."
         )
 
-    def file_status(self, path: Path) -> RecordStatus:
+    def read_file_status(self, path: Path) -> RecordStatus:
         """The same of any record's file, an attempt's for one."""
         try:
             block = orjson.loads(path.read_bytes())["agentsys"]
@@ -131,19 +135,21 @@ class Store:
         """
         self.check_there()
         attempt = record.attempt
-        path = self.root / (record.case.key if attempt is None else record.case.attempt_key(attempt.number))
+        path = self.root / (
+            record.case.key if attempt is None else record.case.make_attempt_key(attempt.number)
+        )
         block = dict(record)
         block["spans"] = block.pop("spans")  # the longest part last, for people who look into the file
         data = to_json_bytes({**agentdojo, "agentsys": block}, indent=True)
         try:
-            if path.exists() and self.file_status(path).status == "corrupt":
+            if path.exists() and self.read_file_status(path).status == "corrupt":
                 aside = path.with_suffix(".json.corrupt")
                 path.replace(aside)
                 told = "%s did not parse; it was kept as %s and the case was run again"
                 _log.warning(told, path, aside.name)
             write_atomically(path, data)
         except OSError as error:
-            raise self.unwritable(path, error) from None
+            raise self.make_write_error(path, error) from None
         return path
 
     def load_record(self, case: Case) -> tuple[CaseRecord, str | None] | None:
@@ -177,7 +183,7 @@ class Store:
             if not path.exists() or (again and path.read_bytes() != data):
                 write_atomically(path, data)
         except OSError as error:
-            raise self.unwritable(path, error) from None
+            raise self.make_write_error(path, error) from None
 
     def load_config_of_hash(self, config_hash: str) -> dict[str, Any] | None:
         """The resolved config of a hash, if it was kept; our classes by their registered names."""
@@ -185,9 +191,9 @@ class Store:
             found = json.loads((self.own / "configs" / f"{config_hash}.config").read_bytes())
         except (OSError, ValueError):
             return None
-        return by_registered_names(found) if isinstance(found, dict) else None
+        return replace_by_registered_names(found) if isinstance(found, dict) else None
 
-    def _version(self, key: str) -> tuple[int, int, int] | None:
+    def _stat_version(self, key: str) -> tuple[int, int, int] | None:
         """Mark of one writing of a record's file."""
         try:
             found = (self.root / key).stat()
@@ -252,7 +258,7 @@ class Recipe(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    settings: Annotated[dict[str, Any], AfterValidator(with_todays_paths)]
+    settings: Annotated[dict[str, Any], AfterValidator(replace_by_todays_paths)]
     """As `Settings` has them, less what only says which cases were run; credentials in addresses masked."""
     folder: str
     """Folder that relative paths in them start from."""
@@ -274,7 +280,7 @@ def store_recipe(store: Store, settings: Settings) -> None:
         nodes = [settings.model, settings.defense, settings.attack, settings.benchmark]
         names = SourceCollector([*nodes, *settings.others.values()]).names
         code = {name: str(path) for path, name in names.items() if name in settings.code}
-    shown = with_texts(
+    shown = replace_texts_of_option(
         mask_credentials(plain), "base_url", lambda address: _URL_QUERY.sub(r"\1?***", address)
     )
     recipe = Recipe(settings=shown, folder=str(Path.cwd()), code=code)

@@ -38,7 +38,7 @@ from agentsys.runs.cell import Cell, CellBuilder, build_benchmark_playbook
 from agentsys.runs.compose import compose
 from agentsys.runs.instantiate import instantiate
 from agentsys.runs.references import load_defense_config
-from agentsys.runs.settings import code_versions
+from agentsys.runs.settings import read_code_versions
 from agentsys.runs.store import Store
 from agentsys.serve_agent.conversation_router import ConversationLimits, ConversationRouter
 from agentsys.serve_agent.defended_agent import DefendedAgent, Dialogue
@@ -87,7 +87,7 @@ def build_dialogue_record(dialogue: Dialogue, cell: Cell) -> CaseRecord:
         usage=usage,
         spans=[to_stored_span(make_span_storable(span), scored=0) for span in dialogue.tracer.spans],
         seed=cell.settings.seed,
-        versions={**code_versions(), "python": platform.python_version()},
+        versions={**read_code_versions(), "python": platform.python_version()},
         config_hash=cell.settings.config_hash,
         asked={role: asked for role in usage if (asked := cell.stack.model_id(role))},
         notes=tuple(dict.fromkeys(to_plain_data(note) for call in calls for note in call.notes)),
@@ -110,7 +110,7 @@ def build_agentdojo_form(dialogue: Dialogue, record: CaseRecord) -> Mapping[str,
         "security": True,
         "duration": dialogue.duration_s,
         "evaluation_timestamp": time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(dialogue.started)),
-        "agentdojo_package_version": code_versions()["agentdojo"],
+        "agentdojo_package_version": read_code_versions()["agentdojo"],
         "benchmark_version": DIALOGUE_VERSION,
     }
 

@@ -21,7 +21,7 @@ from pydantic import BaseModel, Field, create_model
 from agentsys.base.config_catalog import load_config
 from agentsys.base.json_values import to_json_bytes
 from agentsys.contracts import Defense
-from agentsys.errors import ConfigError, find_missing_packages, not_installed_error
+from agentsys.errors import ConfigError, find_missing_packages, make_not_installed_error
 from agentsys.models.build_model import build_stack
 from agentsys.models.chat import ChatModel, Scene, ToolSpec, Usage
 from agentsys.runs.instantiate import instantiate
@@ -212,7 +212,7 @@ async def mcp_tools(session: ClientSession, *, server: str = "") -> list[Functio
         ConfigError: If a tool cannot be offered to an agent.
     """
     if absent := find_missing_packages(["mcp"]):
-        raise not_installed_error("mcp_tools", absent, MCP_EXTRA)
+        raise make_not_installed_error("mcp_tools", absent, MCP_EXTRA)
     loop = asyncio.get_running_loop()
 
     def run(tool: str, args: dict[str, Any]) -> str:

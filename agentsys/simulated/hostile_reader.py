@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from enum import StrEnum
 
-from agentsys.base.json_values import scalar_leaves
+from agentsys.base.json_values import list_scalars
 from agentsys.simulated.playbook_index import GoalScript
 from agentsys.simulated.text_matching import compile_words_pattern
 
@@ -60,7 +60,7 @@ def find_planted_value(like: str, goals: Sequence[GoalScript], *, closed: bool) 
     if not goals or (closed and kind not in _CLOSED_KINDS):
         return None
     kinds = {kind} if closed or kind not in ("name", _WORDS) else {"name", _WORDS}
-    leaves = (str(leaf) for goal in goals for call in goal.calls for leaf in scalar_leaves(call.args))
+    leaves = (str(leaf) for goal in goals for call in goal.calls for leaf in list_scalars(call.args))
     value = next((leaf for leaf in leaves if leaf and find_kind(leaf) in kinds), None)
     # A sentence would not pass where a number is declared.
     return goals[0].goal if value is None and not closed and kind not in _TYPED_KINDS else value

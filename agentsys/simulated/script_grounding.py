@@ -17,7 +17,7 @@ from typing import Any
 import yaml
 from agentdojo.types import ChatMessage
 
-from agentsys.base.json_values import map_leaves, scalar_leaves
+from agentsys.base.json_values import list_scalars, map_leaves
 from agentsys.models.chat import ChatRequest, text_of
 from agentsys.simulated.playbook_index import Fact, GoalScript, Quote, ScriptedCall
 from agentsys.simulated.text_matching import decode_base64_parts, fold_decoded, fold_text, occurs_in
@@ -222,7 +222,7 @@ def ground_arguments(
     args: Mapping[str, Any], facts: Iterable[Fact], readings: Iterable[str], *, believes: bool = False
 ) -> dict[str, Any]:
     """A fresh copy of the arguments in which every value that has not been seen is a placeholder."""
-    within = "\n".join(form for leaf in scalar_leaves(args) for form in list_leaf_forms(leaf))
+    within = "\n".join(form for leaf in list_scalars(args) for form in list_leaf_forms(leaf))
     replaced = find_fact_replacements(facts, within, readings, believes=believes)
     return {
         name: map_leaves(value, lambda leaf: _replace_leaf(leaf, replaced)) for name, value in args.items()

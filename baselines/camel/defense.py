@@ -12,7 +12,7 @@ from agentdojo.agent_pipeline.basic_elements import InitQuery
 from agentdojo.task_suite.task_suite import TaskSuite
 from agentdojo.types import ChatAssistantMessage, ChatMessage
 
-from agentsys.base.json_values import scalar_leaves
+from agentsys.base.json_values import list_scalars
 from agentsys.base.option_checks import check_options
 from agentsys.models.chat import ChatModel, ChatRequest, ToolSpec, assistant, text_of
 from agentsys.models.pipeline_elements import default_system_message, make_named_pipeline
@@ -110,7 +110,7 @@ def _write_program(script: TaskScript, tools: frozenset[str], offers: _Offers) -
 def _write_queries(
     facts: Iterable[Fact], value: Any, known: dict[str, str], name: str | None, tool: str | None
 ) -> Iterator[str]:
-    forms = "\n".join(form for leaf in scalar_leaves(value) for form in list_leaf_forms(leaf))
+    forms = "\n".join(form for leaf in list_scalars(value) for form in list_leaf_forms(leaf))
     for fact in [fact for fact in facts if fact.text in forms and fact.text not in known]:
         known[fact.text] = f"value_{len(known)}"
         question = write_fact_question(fact.field, name, tool)

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agentsys.base.option_checks import AtLeast1
-from agentsys.errors import ConfigError, not_installed_error
+from agentsys.errors import ConfigError, make_not_installed_error
 from baselines.detectors.defense import WindowedDetector
 
 ClassifierHead = Literal["pooled", "first_token"]
@@ -98,7 +98,7 @@ def require_detector_packages(settings: ClassifierSettings, packages: Sequence[s
         except ImportError:
             missing.append(package)
     if missing:
-        raise not_installed_error(f"The detector model {settings.name}", missing, EXTRA)
+        raise make_not_installed_error(f"The detector model {settings.name}", missing, EXTRA)
 
 
 TokenIds = list[int]

@@ -9,7 +9,7 @@ from functools import lru_cache, partial
 from typing import Any
 
 from agentsys.base.option_checks import check_options
-from agentsys.errors import ConfigError, find_missing_packages, not_installed_error
+from agentsys.errors import ConfigError, find_missing_packages, make_not_installed_error
 from baselines.detectors.classifier import (
     EXTRA,
     PACKAGES_NEEDED,
@@ -57,7 +57,7 @@ class ClassifierDefense(DetectorDefense):
             Unavailable: If it is not.
         """
         if absent := find_missing_packages(PACKAGES_NEEDED[self.settings.backend]):
-            raise not_installed_error(f"The detector model {self.settings.name}", absent, EXTRA)
+            raise make_not_installed_error(f"The detector model {self.settings.name}", absent, EXTRA)
 
     @property
     def detector_description(self) -> str:

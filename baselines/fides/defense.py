@@ -13,7 +13,7 @@ from agentdojo.functions_runtime import FunctionCall
 from agentdojo.task_suite.task_suite import TaskSuite
 from agentdojo.types import ChatAssistantMessage, ChatToolResultMessage
 
-from agentsys.base.json_values import map_leaves, scalar_leaves
+from agentsys.base.json_values import list_scalars, map_leaves
 from agentsys.base.option_checks import check_options
 from agentsys.models.chat import ChatModel, ChatRequest, assistant, text_of
 from agentsys.models.pipeline_elements import default_system_message, make_named_pipeline
@@ -108,7 +108,7 @@ class _ScriptWalk:
     ) -> ChatAssistantMessage | None:
         """The question for the first value that was neither read nor asked for."""
         for name, value in args.items():
-            forms = "\n".join(form for leaf in scalar_leaves(value) for form in list_leaf_forms(leaf))
+            forms = "\n".join(form for leaf in list_scalars(value) for form in list_leaf_forms(leaf))
             for fact in facts:
                 names = self.sources.get(fact.source, [])
                 if fact.text not in forms or fact.text in self.known or self._is_visible(fact) or not names:

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from agentdojo.types import ChatAssistantMessage
 from pydantic import BaseModel, ValidationError
 
-from agentsys.base.json_values import scalar_leaves
+from agentsys.base.json_values import list_scalars
 from agentsys.models.chat import ChatModel, ChatRequest, assistant, system, text_of, user
 from agentsys.models.loose_json import find_outer_objects
 from agentsys.models.reply_contract import ReplyContract
@@ -109,7 +109,7 @@ def find_wanted_value(goal: GoalScript, argument: str | None, tool: str | None) 
     if argument is None:
         return goal.says or goal.goal
     calls = sorted((c for c in goal.calls if argument in c.args), key=lambda call: call.function != tool)
-    values = (leaf for call in calls[:1] for leaf in scalar_leaves(call.args[argument]))
+    values = (leaf for call in calls[:1] for leaf in list_scalars(call.args[argument]))
     return next(values, goal.goal)
 
 

@@ -17,7 +17,7 @@ import numpy as np
 import yaml
 from agentdojo.types import ChatAssistantMessage
 
-from agentsys.base.json_values import scalar_leaves
+from agentsys.base.json_values import list_scalars
 from agentsys.base.option_checks import AtLeast1
 from agentsys.models.chat import (
     ChatModel,
@@ -323,7 +323,7 @@ def _write_planned_call(index: int, call: ScriptedCall, task: TaskScript) -> Pla
 
 def _write_planned_value(index: int, name: str, value: Any, call: ScriptedCall, task: TaskScript) -> Any:
     quoted = [quote.source for quote in call.quotes if quote.arg == name]
-    forms = [form for leaf in scalar_leaves(value) for form in list_leaf_forms(leaf)]
+    forms = [form for leaf in list_scalars(value) for form in list_leaf_forms(leaf)]
     taken = [fact.source for fact in task.facts if fact.source < index and any(fact.text in f for f in forms)]
     sources = [*quoted, *taken]
     return f"<result_{sources[0]}>" if sources else value

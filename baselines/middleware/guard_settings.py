@@ -17,7 +17,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from agentsys.base.option_checks import check_options
-from agentsys.errors import ConfigError, find_missing_packages, not_installed_error, unknown_name
+from agentsys.errors import ConfigError, find_missing_packages, make_not_installed_error, unknown_name
 
 EXTRA = "middleware"
 REQUIRED_PACKAGES = ("ada_url", "bs4", "confusable_homoglyphs", "html5lib", "idna", "jsonschema", "sklearn")
@@ -33,7 +33,7 @@ def load_optional(module: str) -> ModuleType:
     """
     package = module.partition(".")[0]
     if find_missing_packages([package]):
-        raise not_installed_error("The middleware", [package], EXTRA)
+        raise make_not_installed_error("The middleware", [package], EXTRA)
     return importlib.import_module(module)
 
 
@@ -41,7 +41,7 @@ def require_middleware_packages() -> None:
     """Look whether every package of the extra is here; imports none."""
     gone = find_missing_packages(REQUIRED_PACKAGES)
     if gone:
-        raise not_installed_error("The middleware", gone, EXTRA)
+        raise make_not_installed_error("The middleware", gone, EXTRA)
 
 
 EXCERPT = 160

@@ -18,7 +18,7 @@ from agentdojo.types import (
     text_content_block_from_string,
 )
 
-from agentsys.base.json_values import map_texts, scalar_leaves
+from agentsys.base.json_values import list_scalars, map_texts
 from agentsys.models.chat import ChatRequest, text_of
 from agentsys.models.providers.wire_parts import read_result_text
 from agentsys.models.trace import get_current_tracer, span
@@ -125,7 +125,7 @@ class StringLeaves:
 
     def list_strings(self) -> list[str]:
         """Every string, in order of place; keys are none."""
-        return [leaf for leaf in scalar_leaves(self.data) if isinstance(leaf, str)]
+        return [leaf for leaf in list_scalars(self.data) if isinstance(leaf, str)]
 
     def replace_strings(self, change: Callable[[str], str]) -> str:
         """The text with strings changed, asked about once each, in order; the very bytes where none is."""

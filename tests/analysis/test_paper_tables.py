@@ -39,21 +39,21 @@ from agentsys.analysis.paper.paper_tables import (
 )
 from agentsys.analysis.published import (
     PublishedNumber,
-    model_names,
-    printed_in,
-    published_dir,
-    published_numbers,
-    short_model,
+    find_published_dir,
+    list_printed_in,
+    load_model_names,
+    load_published_numbers,
+    shorten_model,
 )
 from agentsys.analysis.statistics.outcome_grid import ErrorRule
 from agentsys.analysis.statistics.rate_estimates import OVERALL
 from agentsys.analysis.tables.table_document import Document
 from agentsys.analysis.tables.table_writers import (
     OutputFormat,
-    html_document,
-    latex_document,
-    markdown_document,
+    render_html_document,
     render_output,
+    write_latex_document,
+    write_markdown_document,
 )
 from agentsys.cli.paper_command import table_command
 from agentsys.errors import ConfigError
@@ -143,7 +143,7 @@ def test_tool_filter_stands_in_its_own_row_of_table_2_beside_another_models_prin
 
 
 def test_an_empty_cell_is_a_dash_and_the_command_that_fills_it_stands_below() -> None:
-    text = markdown_document(_document(5, _grid()))
+    text = write_markdown_document(_document(5, _grid()))
     line = next(line for line in text.splitlines() if "gpt-4o-mini | agentsys" in line)
     assert line.count("| — ") == 7
     assert "agentsys run model=gpt-4o-mini defense=agentsys attack=none logdir=results/runs/paper" in text
@@ -167,7 +167,11 @@ def test_the_filling_commands_compose() -> None:
 def test_simulated_cells_are_marked_in_every_format_and_never_stand_in_the_papers_row() -> None:
     cases = _grid(simulated=True)
     document = _document(2, cases)
-    for text in (markdown_document(document), html_document(document, "t"), latex_document(document)):
+    for text in (
+        write_markdown_document(document),
+        render_html_document(document, "t"),
+        write_latex_document(document),
+    ):
         assert "100.00†" in text or r"100.00\textdagger{}" in text
         assert "not a language model" in text
     rows = [line for line in _filled(2, cases).rows if line.line]
@@ -184,7 +188,7 @@ def test_versions_that_complete_each_other_share_a_row_that_is_flagged() -> None
     ]
     (line,) = list_run_lines(cases, {ATTACK})
     assert (line.version, line.is_mixed) == ("v1 + v1.2.2", True)
-    text = markdown_document(_document(7, cases))
+    text = write_markdown_document(_document(7, cases))
     assert "v1 \\+ v1.2.2‡" in text
     assert "cases of different benchmark versions" in text
 
@@ -196,17 +200,17 @@ def test_the_papers_own_mixture_of_versions_is_said_where_it_matters(number: int
 
 
 def test_an_overall_of_fewer_suites_is_marked() -> None:
-    text = markdown_document(_document(7, [case for case in _grid() if case.suite != "travel"]))
+    text = write_markdown_document(_document(7, [case for case in _grid() if case.suite != "travel"]))
     assert "0.00\\*" in text
     assert "overall is without travel" in text
 
 
 def test_other_snapshots_of_a_model_keep_their_names_apart() -> None:
     cases = [*_grid(model="gpt-4o-2024-05-13"), *_grid(model="gpt-4o-2024-11-20")]
-    text = markdown_document(_document(7, cases))
+    text = write_markdown_document(_document(7, cases))
     assert "| gpt-4o-2024-05-13 | none |" in text
     assert "| gpt-4o-2024-11-20 | none |" in text
-    one = markdown_document(_document(7, cases[: len(cases) // 2]))
+    one = write_markdown_document(_document(7, cases[: len(cases) // 2]))
     assert "gpt-4o: run as gpt-4o-2024-05-13." in one
 
 
@@ -222,7 +226,7 @@ def test_every_case_is_in_the_table_or_counted_below_it() -> None:
 
 def test_errors_are_counted_beside_the_row_and_below_the_table() -> None:
     cases = [*_grid(), row(model="gpt-4o-mini", defense="none", user_task_id="user_task_9", status="error")]
-    text = markdown_document(_document(7, cases))
+    text = write_markdown_document(_document(7, cases))
     assert "| 16 \\(1 error\\) |" in text
     assert "Errored cases are left out of the rates: 1 \\(unknown 1\\)." in text
 
@@ -277,7 +281,7 @@ def _nasty_document(number: int) -> Document:
 
 @pytest.mark.parametrize("number", list(TABLES))
 def test_hostile_names_leave_markdown_rows_intact(number: int) -> None:
-    text = markdown_document(_nasty_document(number))
+    text = write_markdown_document(_nasty_document(number))
     assert "\x1b" not in text
     assert "<img" not in text.replace("\\<img", "").split("```")[0]
     lines = [line.replace("\\|", "") for line in text.splitlines()]
@@ -298,13 +302,13 @@ class _Tags(HTMLParser):
 
 @pytest.mark.parametrize("number", list(TABLES))
 def test_hostile_names_are_inert_in_html(number: int) -> None:
-    usual = _Tags(html_document(_document(number, _grid()), "t")).names
-    assert _Tags(html_document(_nasty_document(number), NASTY)).names <= usual | {"small", "br"}
+    usual = _Tags(render_html_document(_document(number, _grid()), "t")).names
+    assert _Tags(render_html_document(_nasty_document(number), NASTY)).names <= usual | {"small", "br"}
 
 
 @pytest.mark.parametrize("name", ["[1cm]x", "*x", "]{", "\\\\[1cm]"])
 def test_no_name_begins_an_argument_of_the_line_above_it_in_latex(name: str) -> None:
-    text = latex_document(_document(2, _grid(model=name)))
+    text = write_latex_document(_document(2, _grid(model=name)))
     above = [first for first, line in pairwise(text.splitlines()) if line.startswith(("[", "*"))]
     assert above == []
     assert "[" not in text.replace("{[}", "")
@@ -318,7 +322,7 @@ def _is_balanced(text: str) -> bool:
 
 @pytest.mark.parametrize("number", list(TABLES))
 def test_hostile_names_break_no_latex_table(number: int, tmp_path: Path) -> None:
-    text = latex_document(_nasty_document(number))
+    text = write_latex_document(_nasty_document(number))
     shown = "\n".join(line for line in text.splitlines() if not line.startswith("%"))
     assert _is_balanced(shown) and r"\input" not in shown
     columns = len(re.findall(r"[lr]", text.split(r"\begin{tabular}{")[1].split("}")[0]))
@@ -340,7 +344,7 @@ def test_every_place_of_every_table_has_a_printed_number_or_the_paper_lacks_the_
     for table in TABLES.values():
         spots = {spot for band in table.bands for spot in band.spots if spot and spot[0] != PER_CASE}
         by_row: dict[tuple[str, str], set[tuple[str, str, str]]] = {}
-        for number in printed_in(f"table{table.number}"):
+        for number in list_printed_in(f"table{table.number}"):
             spot = (number.attack, number.suite, number.metric)
             by_row.setdefault((number.model, number.defense), set()).add(spot)
         assert by_row
@@ -349,7 +353,7 @@ def test_every_place_of_every_table_has_a_printed_number_or_the_paper_lacks_the_
 
 def _by_row(source: str) -> dict[tuple[str, str, str, str], dict[str, float]]:
     rows: dict[tuple[str, str, str, str], dict[str, float]] = {}
-    for number in printed_in(source):
+    for number in list_printed_in(source):
         key = (number.model, number.defense, number.attack, number.metric)
         rows.setdefault(key, {})[number.suite] = number.value
     return rows
@@ -368,14 +372,14 @@ def test_the_papers_overall_is_the_mean_of_its_suites(source: str) -> None:
 def test_the_figures_numbers_follow_from_the_tables() -> None:
     table2 = {
         (number.defense, number.metric): number.value
-        for number in printed_in("table2")
+        for number in list_printed_in("table2")
         if number.metric in (BENIGN_UTILITY, TARGETED_ASR)
     }
-    for number in printed_in("figure3b"):
+    for number in list_printed_in("figure3b"):
         if number.metric == "defense_quality":
             benign, asr = table2[number.defense, BENIGN_UTILITY], table2[number.defense, TARGETED_ASR]
             assert number.value == pytest.approx(benign * (1 - asr / 100), abs=0.011)
-    halves = [number.value for number in printed_in("figure4a") if "[" in number.metric]
+    halves = [number.value for number in list_printed_in("figure4a") if "[" in number.metric]
     assert sum(halves[:2]) == pytest.approx(table2["none", BENIGN_UTILITY], abs=0.011)
     assert sum(halves[2:]) == pytest.approx(table2["agentsys", BENIGN_UTILITY], abs=0.011)
 
@@ -385,24 +389,24 @@ def test_tables_agree_with_each_other_on_what_they_share() -> None:
         return number.model, number.defense, number.attack, number.suite, number.metric
 
     seen: dict[tuple[str, ...], float] = {}
-    for number in published_numbers():
+    for number in load_published_numbers():
         if number.metric in (BENIGN_UTILITY, UTILITY_UNDER_ATTACK, TARGETED_ASR):
             assert seen.setdefault(shared(number), number.value) == number.value
 
 
 def test_snapshots_are_shown_under_the_papers_names_and_strangers_under_their_own() -> None:
-    assert short_model("gpt-4o-mini-2024-07-18") == "gpt-4o-mini"
-    assert short_model("claude-3-7-sonnet-20250219") == "claude-3.7-sonnet"
-    assert short_model("my-model") == "my-model"
-    assert short_model("replay:gpt-4o-mini-2024-07-18") == "gpt-4o-mini"
-    assert short_model("replay:gpt-4o-2024-05-13-tool_filter") == "gpt-4o"
-    assert short_model("replay:my-model") == "replay:my-model"
-    papers = {number.model for number in published_numbers()}
-    assert set(model_names().values()) <= papers
+    assert shorten_model("gpt-4o-mini-2024-07-18") == "gpt-4o-mini"
+    assert shorten_model("claude-3-7-sonnet-20250219") == "claude-3.7-sonnet"
+    assert shorten_model("my-model") == "my-model"
+    assert shorten_model("replay:gpt-4o-mini-2024-07-18") == "gpt-4o-mini"
+    assert shorten_model("replay:gpt-4o-2024-05-13-tool_filter") == "gpt-4o"
+    assert shorten_model("replay:my-model") == "replay:my-model"
+    papers = {number.model for number in load_published_numbers()}
+    assert set(load_model_names().values()) <= papers
 
 
 def test_the_wheel_and_the_sdist_carry_them() -> None:
-    root = published_dir().parents[1]
+    root = find_published_dir().parents[1]
     build = tomllib.loads((root / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]
     assert build["wheel"]["force-include"]["results/published"] == "agentsys/published"
     assert "/results/published" in build["sdist"]["include"]

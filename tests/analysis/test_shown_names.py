@@ -10,7 +10,7 @@ import pytest
 from command_output import command_output
 from stored_cases import case_of, store_own
 
-from agentsys.analysis.tables.table_document import Document, Grid, cells
+from agentsys.analysis.tables.table_document import Document, Grid, make_cells
 from agentsys.analysis.tables.table_writers import LongForm, Output, with_shown_names
 from agentsys.errors import ConfigError
 from agentsys.records.names_file import DisplayNames, RunNames
@@ -69,7 +69,7 @@ def test_other_programs_read_the_names_of_the_runs(runs: Path, command: list[str
 
 
 def test_whole_names_are_replaced_and_no_other_words() -> None:
-    grid = Grid("m on b", ("Defense", "Suite", "ASR"), [cells("agentsys", "none", "1.0")], names=1)
+    grid = Grid("m on b", ("Defense", "Suite", "ASR"), [make_cells("agentsys", "none", "1.0")], names=1)
     notes = [
         "agentsys, camel: none lacks 19; agentsys_flat and results/agentsys stay.",
         "m: 3 cases (simulated).",
@@ -78,7 +78,7 @@ def test_whole_names_are_replaced_and_no_other_words() -> None:
     shown = SHOWN.model_copy(update={"models": {"simulated": "Agent", "m": "Model M"}})
     found = with_shown_names(Output("x", document, LongForm({}, [])), shown).document
     assert found.sections[0][0] == "Model M on b"
-    assert found.sections[0][1][0].rows == [cells("AgentSys (ours)", "none", "1.0")]
+    assert found.sections[0][1][0].rows == [make_cells("AgentSys (ours)", "none", "1.0")]
     assert found.notes[0].startswith(
         "AgentSys (ours), camel: none lacks 19; agentsys_flat and results/agentsys"
     )
@@ -88,9 +88,9 @@ def test_whole_names_are_replaced_and_no_other_words() -> None:
 
 def test_a_simulated_model_keeps_its_mark() -> None:
     shown = DisplayNames(models={"gpt-4o": "GPT-4o", "simulated": "Agent"})
-    assert shown.model_name("gpt-4o (simulated)") == "GPT-4o (simulated)"
-    assert shown.model_name("simulated") == "Agent (simulated)"
-    assert shown.model_name("gpt-4o") == "GPT-4o"
+    assert shown.name_model("gpt-4o (simulated)") == "GPT-4o (simulated)"
+    assert shown.name_model("simulated") == "Agent (simulated)"
+    assert shown.name_model("gpt-4o") == "GPT-4o"
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from agentsys.benchmarks.traced_tools import TracedRuntime
 from agentsys.contracts import NotInjectable, Victim
 from agentsys.models.trace import Tracer, use_tracer
 from agentsys.runs.case_watch import ExposureWatch
-from agentsys.runs.search_target import calls_after_exposure, find_ground_truth_calls
+from agentsys.runs.search_target import find_calls_after_exposure, find_ground_truth_calls
 
 IBAN = "GB29NWBK60161331926819"
 GOAL_CALL = ToolCall("send_money", {"recipient": IBAN, "amount": 5})
@@ -81,8 +81,8 @@ def test_calls_of_the_reply_that_read_the_text_were_decided_on_before() -> None:
     tracer = Tracer()
     tracer.executed_calls = [(name, {}, None) for name in ("look", "read", "beside", "after", "more")]
     tracer.decision_points = [(0, 1), (0, 2), (0, 2), (0, 3), (4, 1)]
-    assert [call.function for call in calls_after_exposure(tracer, 2)] == ["after", "more"]
-    assert calls_after_exposure(tracer, None) == ()
+    assert [call.function for call in find_calls_after_exposure(tracer, 2)] == ["after", "more"]
+    assert find_calls_after_exposure(tracer, None) == ()
 
 
 def test_a_models_rating_takes_the_place_of_the_score_by_calls_and_never_makes_a_success() -> None:
@@ -118,7 +118,7 @@ def scores(suite_name: str, limit: int | None = None) -> Counter[int]:
             # No replies are recorded here, so that every call after the first reading counts as later.
             tracer.decision_points = [(0, number) for number in range(len(tracer.executed_calls))]
             seen = watch.summarize()
-            calls = calls_after_exposure(tracer, seen.raw_round)
+            calls = find_calls_after_exposure(tracer, seen.raw_round)
             quest = SearchTask(task.GOAL, find_ground_truth_calls(suite, task), "", "")
             facts = QueryFacts(False, seen.exposed_raw, seen.exposed_raw, calls, "", (), own)
             found[score_query(quest, facts)] += 1

@@ -13,9 +13,9 @@ import pytest
 from rich.console import Console
 from stored_cases import PAY_ATTACKER, PAY_BILL, READ_BILL, attacked, drift, published, stored, turns
 
-from agentsys.analysis.tables.table_document import plain
+from agentsys.analysis.tables.table_document import make_plain
 from agentsys.analysis.tables.table_writers import OutputFormat, render_output
-from agentsys.analysis.tables.write_terminal import terminal_document
+from agentsys.analysis.tables.write_terminal import arrange_for_terminal
 from agentsys.audit.audit_report import (
     AuditReport,
     build_audit_output,
@@ -91,7 +91,7 @@ def test_names_from_records_do_no_markup_in_markdown() -> None:
 def test_names_from_records_steer_no_terminal() -> None:
     file = io.StringIO()
     document = build_audit_output(REPORT).document
-    Console(file=file, width=200, force_terminal=False).print(terminal_document(document))
+    Console(file=file, width=200, force_terminal=False).print(arrange_for_terminal(document))
     assert "[red]x[/red]" in file.getvalue()
     assert "\x1b" not in file.getvalue()
 
@@ -99,7 +99,7 @@ def test_names_from_records_steer_no_terminal() -> None:
 def test_json_has_no_nan_and_every_finding() -> None:
     data = json.loads(render_output(build_audit_output(REPORT), OutputFormat.JSON))
     assert data["runs"]["asr"][0]["asr_exposed"] is None
-    assert data["runs"]["hollow"] == [{"folder": plain(NASTY), "records": 7}]
+    assert data["runs"]["hollow"] == [{"folder": make_plain(NASTY), "records": 7}]
 
 
 def audit(folder: Path, *contents: dict[str, Any], version: str | None = "v1.2.2") -> TraceAudit:

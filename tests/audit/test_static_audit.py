@@ -6,7 +6,7 @@ from functools import cache, partial
 
 import pytest
 
-from agentsys.analysis.metrics.task_tags import limits_of
+from agentsys.analysis.metrics.task_tags import load_limits_of
 from agentsys.audit.static.static_audit import StaticAudit, SuiteAudit, audit_benchmark
 from agentsys.audit.static.static_document import format_task_numbers, write_static_sentences
 from agentsys.benchmarks.agentdojo import AgentDojo
@@ -90,7 +90,7 @@ def test_a_bill_is_overwritten_and_a_channel_name_is_an_identifier() -> None:
 
 
 def limits_are_those_of(found: StaticAudit) -> None:
-    limits = limits_of("agentdojo", found.version)
+    limits = load_limits_of("agentdojo", found.version)
     assert limits is not None
     for suite in found.suites:
         assert limits.passed_by_doing_nothing.get(suite.suite, frozenset()) == set(suite.noop)

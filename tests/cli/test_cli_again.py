@@ -68,7 +68,7 @@ def test_an_interrupted_run_says_what_it_did_not_begin(
     def stops(self: object, record: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("agentsys.cli.run_progress.PlainProgress.finished", stops)
+    monkeypatch.setattr("agentsys.cli.run_progress.PlainProgress.on_case_stored", stops)
     shown = CliRunner().invoke(
         app, ["run", *SMALL, f"logdir={tmp_path / 'runs'}", "defense=none,prompt_sandwiching"]
     )

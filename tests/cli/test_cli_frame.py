@@ -235,7 +235,7 @@ def test_what_a_server_said_is_filtered_when_a_run_stops() -> None:
 
     console = Console(file=io.StringIO(), force_terminal=True, width=1000)
     with console.capture() as capture:
-        PlainProgress(RunningTotals(1), console).stopping("unknown_model: \x1b]0;PWNED\x07", 1)
+        PlainProgress(RunningTotals(1), console).on_stop("unknown_model: \x1b]0;PWNED\x07", 1)
         print_to_console(console, "Stopped early: \x1b[31mred at http://me:secret@host/v1")
     assert "\x1b" not in capture.get()
     assert "\\x1b]0;PWNED" in capture.get()

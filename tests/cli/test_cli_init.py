@@ -151,7 +151,7 @@ def test_doctor_says_which_keys_are_set_and_never_their_values(
 
 
 def test_missing_extra_gives_the_command_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doctor_command, "_installed_version", lambda package: None)
+    monkeypatch.setattr(doctor_command, "_find_installed_version", lambda package: None)
     found = {finding.subject: finding for finding in doctor_command.check_extras()}
     assert found["litellm"].detail == "litellm missing: pip install 'agentsys-bench[litellm]'"
     assert "dev" not in found

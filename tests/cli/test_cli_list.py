@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from agentsys.base import config_catalog
 from agentsys.cli import app
 from agentsys.errors import ConfigError
-from agentsys.extensions import shipped_config_dirs
+from agentsys.extensions import list_shipped_config_dirs
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ def listed(*arguments: str) -> str:
 def test_list_names_every_shipped_config(kind: str) -> None:
     files = {
         path.stem
-        for root in shipped_config_dirs()
+        for root in list_shipped_config_dirs()
         for path in (root / config_catalog.CONFIG_GROUPS[kind]).glob("*.yaml")
     }
     rows = json.loads(listed(kind, "--format", "json"))

@@ -11,10 +11,10 @@ from rich.console import Console
 from stored_cases import row
 from typer.testing import CliRunner
 
-from agentsys.analysis.tables.results_document import results_output
+from agentsys.analysis.tables.results_document import make_results_output
 from agentsys.analysis.tables.results_report import build_report
 from agentsys.analysis.tables.table_document import Document
-from agentsys.analysis.tables.table_writers import Output, OutputFormat, records_of, render_output
+from agentsys.analysis.tables.table_writers import Output, OutputFormat, make_long_form, render_output
 from agentsys.cli import app
 from agentsys.cli.cli_output import write_output
 from agentsys.cli.run_progress import CellTotals, LiveProgress, PlainProgress, RunningTotals
@@ -26,7 +26,7 @@ COMMANDS = ("results", "table", "compare", "rescore", "audit")
 
 
 def output() -> Output:
-    return results_output(build_report(LoadedCases((row(),)), replicates=5))
+    return make_results_output(build_report(LoadedCases((row(),)), replicates=5))
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -45,7 +45,7 @@ def test_a_file_holds_what_the_screen_would_show(tmp_path: Path, form: OutputFor
 
 def test_what_json_holds_is_plain_however_deep() -> None:
     nested = {"tasks": [{"name": "a\x1b[2J", "share": float("nan")}], "pair": ("b\u202e", None)}
-    empty = Output("t", Document([], ()), records_of(OneNumber, ()), nested)
+    empty = Output("t", Document([], ()), make_long_form(OneNumber, ()), nested)
     stored = json.loads(render_output(empty, OutputFormat.JSON))
     assert stored == {"tasks": [{"name": "a?[2J", "share": None}], "pair": ["b?", None]}
 
@@ -86,7 +86,7 @@ def test_without_a_terminal_a_line_says_all_that_a_terminal_shows() -> None:
     cells = {CellLabels("simulated", "none", "direct"): CellTotals(4, 2, rated=2, hit=1)}
     with PlainProgress(RunningTotals(4, cells=cells, done=2), console, Meter(retries=1)) as progress:
         progress._last -= 61
-        progress.tick()
+        progress.on_tick()
     assert isinstance(console.file, io.StringIO)
     said = console.file.getvalue()
     assert said.startswith("2/4 cases, ") and "1 retry, 0 waiting; ASR none 50.0%, errors 0" in said
@@ -95,7 +95,7 @@ def test_without_a_terminal_a_line_says_all_that_a_terminal_shows() -> None:
 def test_the_live_display_opens_and_says_why_a_run_stops() -> None:
     console = Console(file=io.StringIO(), force_terminal=True, width=80)
     with LiveProgress(RunningTotals(3), console) as progress:
-        progress.tick()
-        progress.stopping("Ctrl-C", 2)
+        progress.on_tick()
+        progress.on_stop("Ctrl-C", 2)
     assert isinstance(console.file, io.StringIO)
     assert "finishing 2 cases" in console.file.getvalue()

@@ -87,7 +87,7 @@ def test_a_run_stopped_within_its_first_searches_tells_how_to_go_on(
 ) -> None:
     def attempts_only(session: Session, listener: Listener) -> RunOutcome:
         case = session.plan.jobs[0].case
-        path = session.store.root / case.attempt_key(1)
+        path = session.store.root / case.make_attempt_key(1)
         path.parent.mkdir(parents=True)
         path.write_text("{}")
         return outcome

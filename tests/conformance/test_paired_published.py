@@ -10,11 +10,11 @@ from typing import NamedTuple
 import pytest
 
 from agentsys.analysis.statistics.case_pairs import Pair, pair_cases
-from agentsys.analysis.statistics.difference_test import difference_interval, p_value
+from agentsys.analysis.statistics.difference_test import compute_difference_interval, compute_p_value
 from agentsys.analysis.statistics.differences import Difference, SignDraws, compare_pairs
 from agentsys.analysis.statistics.outcome_grid import Side
 from agentsys.analysis.statistics.rate_estimates import OVERALL
-from agentsys.analysis.tables.comparison_document import p_text
+from agentsys.analysis.tables.comparison_document import write_p
 from agentsys.records.case_reader import read_cases
 from agentsys.records.case_row import CaseRow
 
@@ -52,10 +52,10 @@ def _documented() -> Iterator[_Line]:
 
 
 def _told(line: _Line, found: Difference) -> _Line:
-    interval = difference_interval(found)
+    interval = compute_difference_interval(found)
     return line._replace(
         rates=f"{100 * found.rate_before:.2f}, {100 * found.rate_after:.2f}",
-        p=p_text(p_value(found)),
+        p=write_p(compute_p_value(found)),
         interval=f"{100 * interval.low:+.1f} to {100 * interval.high:+.1f}",
     )
 

@@ -181,10 +181,10 @@ def test_what_could_not_be_measured_is_the_worst() -> None:
         ]
         return GuardScore(GuardIdentity("mine"), numbers=numbers)
 
-    assert score(3.0, math.nan, 7.0).worst("asr") == 7.0
-    assert score(3.0, math.nan, 7.0).worst("asr", 100.0) == 100.0
-    assert score().worst("asr", 100.0) == 100.0
-    assert math.isnan(score().worst("asr"))
+    assert score(3.0, math.nan, 7.0).find_worst("asr") == 7.0
+    assert score(3.0, math.nan, 7.0).find_worst("asr", 100.0) == 100.0
+    assert score().find_worst("asr", 100.0) == 100.0
+    assert math.isnan(score().find_worst("asr"))
 
 
 def test_of_a_guard_with_a_score_the_threshold_at_one_percent_and_the_area_stand_in_its_line(

@@ -11,7 +11,7 @@ import yaml
 from scripted_for_serving import Scripted, says
 from served_faults import serve
 
-from agentsys.base.object_import import _warn_moved, registered, registered_classes
+from agentsys.base.object_import import _warn_moved, find_registered_class, load_registered_classes
 from agentsys.errors import ConfigError
 from agentsys.extensions import shipped_config_dir
 from agentsys.models.build_model import (
@@ -206,13 +206,15 @@ def test_scripted_model_is_played_by_scene_never_cached_and_never_asked_twice(tm
 
 
 @pytest.mark.parametrize(
-    "now", sorted({c.today for c in registered_classes().values() if c.first != c.in_0_1})
+    "now", sorted({c.today for c in load_registered_classes().values() if c.first != c.in_0_1})
 )
 def test_a_class_that_moved_is_found_under_its_first_name_and_keeps_its_kept_replies(
     now: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    first = registered(now).first
-    earlier = registered(now).in_0_1 if first == now else first  # replay is back where it was first
+    first = find_registered_class(now).first
+    earlier = (
+        find_registered_class(now).in_0_1 if first == now else first
+    )  # replay is back where it was first
     _warn_moved.cache_clear()
     found = find_model_class("m", earlier)
     assert f"{earlier} has moved" in caplog.text and f"write _target_: {now}" in caplog.text

@@ -17,7 +17,7 @@ from agentsys.errors import ConfigError
 from agentsys.records import asb_format
 from agentsys.records.asb_format import is_asb_result, parse_transcript, read_asb_rows
 from agentsys.records.case import UnreadableRecord
-from agentsys.records.case_reader import COUNTS_KEY, case_rows, load_runs, read_cases
+from agentsys.records.case_reader import COUNTS_KEY, list_case_rows, load_runs, read_cases
 from agentsys.records.case_row import CaseRow
 
 COLUMNS = (
@@ -250,9 +250,9 @@ def test_other_csv_files_are_passed_over(tmp_path: Path) -> None:
 def test_the_frame_and_the_reading_agree_and_overlaps_are_read_once(tmp_path: Path) -> None:
     path = write_results(tmp_path, [Made("A"), Made("B", stuck=True, rounds=(NORMAL, NORMAL))])
     frame = load_runs([tmp_path, path.parent])
-    assert case_rows(frame) == list(read_cases([tmp_path, path.parent]).cases)
+    assert list_case_rows(frame) == list(read_cases([tmp_path, path.parent]).cases)
     assert frame.attrs[COUNTS_KEY] == {"seen": 2, "cases": 2, "skipped": 0, "repeated": 0, "other": 0}
-    assert case_rows(load_runs(tmp_path)) == case_rows(frame)
+    assert list_case_rows(load_runs(tmp_path)) == list_case_rows(frame)
 
 
 def test_an_unusable_csv_given_by_name_says_so(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from agentsys.records.case import Case, safe_name
+from agentsys.records.case import Case, make_safe_name
 from agentsys.records.case_row import is_simulated_name, mark_simulated_name, strip_simulated_mark
 from agentsys.records.resolve_runs import RunFolders, find_run_folders
 
@@ -43,12 +43,12 @@ def test_epochs_have_folders_of_their_own() -> None:
 
 def test_attempts_lie_in_a_folder_beside_their_case() -> None:
     folder = "simulated__none__agentdojo-v1.2.2/banking/user_task_0/direct/injection_task_1.attempts"
-    assert a_case().attempt_key(7) == f"{folder}/0007.json"
+    assert a_case().make_attempt_key(7) == f"{folder}/0007.json"
 
 
 @given(st.text(min_size=1))
 def test_any_name_becomes_one_safe_path_component(name: str) -> None:
-    safe = safe_name(name)
+    safe = make_safe_name(name)
     assert PurePosixPath(safe).parts == (safe,)
     assert safe not in {".", ".."}
     assert safe.isascii()

@@ -11,7 +11,7 @@ from stored_cases import case_of, store_own, store_published
 
 from agentsys.errors import ConfigError
 from agentsys.records import case_reader, folder_index
-from agentsys.records.case_reader import case_rows, load_runs, read_cases
+from agentsys.records.case_reader import list_case_rows, load_runs, read_cases
 from agentsys.records.case_row import COLUMNS
 from agentsys.records.schema import RoleUsage, StoredCall, StoredSpan
 from agentsys.records.stored_file import read_case_file
@@ -45,7 +45,7 @@ def test_odd_replies_are_counted_by_the_model_that_gave_them(tmp_path: Path) -> 
     store_own(tmp_path, case_of(), spans=[span])
     (found,) = read_cases([tmp_path]).cases
     assert found.odd_replies == {"m-1": {"empty": 3, "unparsed_call": 1}}
-    (again,) = case_rows(load_runs(tmp_path))
+    (again,) = list_case_rows(load_runs(tmp_path))
     assert again == found
 
 

@@ -17,7 +17,7 @@ import pytest
 from stored_cases import case_of, store_own
 
 from agentsys.records import case_reader, folder_index
-from agentsys.records.case_reader import case_rows, load_runs
+from agentsys.records.case_reader import list_case_rows, load_runs
 
 LONG_AGO = time.time_ns() - 3_600_000_000_000
 
@@ -65,14 +65,14 @@ def _same_as_files(folder: Path) -> bool:
     files = [
         path for path in sorted(folder.rglob("*.json")) if folder_index.LOGDIR_OWN_FOLDER not in path.parts
     ]
-    return case_rows(load_runs(folder)) == case_rows(load_runs(files))
+    return list_case_rows(load_runs(folder)) == list_case_rows(load_runs(files))
 
 
 def test_a_second_load_parses_nothing_and_gives_the_same(tmp_path: Path, read: list[str]) -> None:
     _runs(tmp_path, "banking", "slack")
     first = load_runs(tmp_path)
     assert len(read) == 2
-    assert folder_index.logdir_index_path(tmp_path).exists()
+    assert folder_index.make_logdir_index_path(tmp_path).exists()
     second = load_runs(tmp_path)
     assert len(read) == 2
     assert first.equals(second)
@@ -81,14 +81,14 @@ def test_a_second_load_parses_nothing_and_gives_the_same(tmp_path: Path, read: l
 
 def _stored(folder: Path) -> dict[str, Any]:
     """The index of a log folder as JSON."""
-    text = folder_index.logdir_index_path(folder).read_bytes().partition(b"\n")[2]
+    text = folder_index.make_logdir_index_path(folder).read_bytes().partition(b"\n")[2]
     return dict(orjson.loads(text))
 
 
 def _rewrite(folder: Path, **changed: object) -> None:
     """Change an index, its sum included."""
     text = orjson.dumps(_stored(folder) | changed)
-    folder_index.logdir_index_path(folder).write_bytes(b"%08x\n%b" % (zlib.crc32(text), text))
+    folder_index.make_logdir_index_path(folder).write_bytes(b"%08x\n%b" % (zlib.crc32(text), text))
 
 
 def test_what_is_gone_leaves_the_index(tmp_path: Path, read: list[str]) -> None:
@@ -154,10 +154,10 @@ def test_a_bad_index_is_made_anew_with_one_debug_line_and_no_other_sign(
 ) -> None:
     _runs(tmp_path, "banking", "slack")
     load_runs(tmp_path)
-    place = folder_index.logdir_index_path(tmp_path)
+    place = folder_index.make_logdir_index_path(tmp_path)
     content = place.read_bytes()
     if damage == "old":
-        monkeypatch.setattr(folder_index, "_fingerprint", lambda: "another_version")
+        monkeypatch.setattr(folder_index, "_compute_fingerprint", lambda: "another_version")
     elif damage == "folder":
         place.unlink()
         place.mkdir()
@@ -186,7 +186,7 @@ def test_a_folder_that_cannot_be_written_has_its_index_in_the_users_cache(
     load_runs(tmp_path)
     load_runs(tmp_path)
     assert len(read) == 1
-    assert not folder_index.logdir_index_path(tmp_path).exists()
+    assert not folder_index.make_logdir_index_path(tmp_path).exists()
     assert list(Path(os.environ["XDG_CACHE_HOME"]).rglob("*.json"))
 
 
@@ -209,7 +209,7 @@ def test_readers_and_writers_at_once_all_get_whole_tables(tmp_path: Path) -> Non
     def work(number: int) -> None:
         for turn in range(6):
             if (turn + number) % 3 == 0:
-                folder_index.logdir_index_path(tmp_path).unlink(missing_ok=True)
+                folder_index.make_logdir_index_path(tmp_path).unlink(missing_ok=True)
             try:
                 found = len(load_runs(tmp_path))
             except Exception as error:  # noqa: BLE001 - whatever it is, it is what the test is about
@@ -257,11 +257,11 @@ def test_a_link_in_the_place_of_an_index_is_not_followed(tmp_path: Path) -> None
     _runs(tmp_path / "runs", "banking")
     other = tmp_path / "other"
     other.write_text("mine")
-    folder_index.logdir_index_path(tmp_path / "runs").symlink_to(other)
+    folder_index.make_logdir_index_path(tmp_path / "runs").symlink_to(other)
     for _ in range(2):
         assert _same_as_files(tmp_path / "runs")
     assert other.read_text() == "mine"
-    assert not folder_index.logdir_index_path(tmp_path / "runs").is_symlink()
+    assert not folder_index.make_logdir_index_path(tmp_path / "runs").is_symlink()
 
 
 def test_the_index_of_an_earlier_version_goes(tmp_path: Path) -> None:

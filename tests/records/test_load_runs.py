@@ -16,7 +16,7 @@ from stored_cases import case_of, row, store_own, store_published
 
 from agentsys.errors import ConfigError
 from agentsys.records import columns
-from agentsys.records.case_reader import case_rows, load_runs
+from agentsys.records.case_reader import list_case_rows, load_runs
 from agentsys.records.case_row import COLUMNS, CaseRow
 from agentsys.records.schema import RoleUsage, StoredSpan
 
@@ -33,7 +33,7 @@ def _percent(cases: Iterable[CaseRow]) -> dict[tuple[int, int], float]:
 
 
 def test_the_published_runs_give_the_nine_cells_of_table_1(published: Callable[[str], Path]) -> None:
-    found = _percent(case_rows(load_runs(published("agentdojo-gpt-4o-mini-2024-07-18"))))
+    found = _percent(list_case_rows(load_runs(published("agentdojo-gpt-4o-mini-2024-07-18"))))
     assert {key: value for key, value in found.items() if key[0] in (2, 3, 4)} == {
         (2, 1): 15.87,
         (2, 2): 0.0,
@@ -102,7 +102,7 @@ def test_our_records_give_what_happened_in_the_whole_tree(tmp_path: Path) -> Non
         seed=7,
         notes=("odd",),
     )
-    (found,) = case_rows(load_runs(tmp_path))
+    (found,) = list_case_rows(load_runs(tmp_path))
     assert (found.calls, found.decisions) == ({"read_file": 1}, {"allowed": 0, "denied": 1})
     assert found.tokens_by_role == {"main": 13, "worker": 7}
     assert found.cost_by_role == {"main": 0.5, "worker": None}
@@ -117,7 +117,7 @@ def test_an_unknown_field_is_tolerated_and_noted(tmp_path: Path, caplog: pytest.
     stored["agentsys"]["mood"] = "fine"
     path.write_text(json.dumps(stored))
     store_published(tmp_path, **{"later\x1b[31m": 1})
-    assert [case.notes for case in case_rows(load_runs(tmp_path))] == [
+    assert [case.notes for case in list_case_rows(load_runs(tmp_path))] == [
         ("unknown fields ignored: later\\x1b[31m",),
         ("unknown fields ignored: mood",),
     ]

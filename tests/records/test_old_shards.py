@@ -188,5 +188,5 @@ def test_a_run_finds_what_is_finished_in_shards(tmp_path: Path) -> None:
     record = store_own(tmp_path, case_of(), config_hash="c0")
     shard(tmp_path, line(case_of().key, record.read_text()))
     record.unlink()
-    assert Store(tmp_path).case_status(case_of()).status == "ok"
+    assert Store(tmp_path).read_case_status(case_of()).status == "ok"
     assert find_unfinished([tmp_path]) == ()

@@ -12,7 +12,7 @@ from stored_cases import case_of, store_own, store_published
 
 from agentsys.analysis.tables.results_report import build_report
 from agentsys.errors import ConfigError
-from agentsys.records.case_reader import LoadedCases, case_rows, load_runs, read_cases
+from agentsys.records.case_reader import LoadedCases, list_case_rows, load_runs, read_cases
 from agentsys.records.case_row import CaseRow
 from agentsys.records.names_file import NAMES_FILE, SERVED_FILE, RunNames
 
@@ -34,7 +34,7 @@ def foreign(home: Path, folder: str, **fields: Any) -> Path:
 def reading_of(*paths: Path, names: Path | None = None) -> LoadedCases:
     """What is read, which must be what `load_runs` gives."""
     found = read_cases(paths, RunNames(names))
-    assert case_rows(load_runs(paths, names)) == list(found.cases)
+    assert list_case_rows(load_runs(paths, names)) == list(found.cases)
     return found
 
 

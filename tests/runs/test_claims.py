@@ -46,7 +46,7 @@ def test_what_one_holds_another_cannot_take_until_it_is_released(tmp_path: Path)
         assert not one.take("case")
         assert not other.take("case")
         assert other.take("other case")
-        assert other.other_processes() == [Process.here()]
+        assert other.list_other_processes() == [Process.here()]
         one.release("case")
         one.release("never taken")
         assert other.take("case")
@@ -60,7 +60,7 @@ def test_ending_a_run_gives_everything_back(tmp_path: Path) -> None:
             assert one.take("case")
             raise ZeroDivisionError
         assert other.take("case")
-        assert other.other_processes() == []
+        assert other.list_other_processes() == []
 
 
 def test_what_a_killed_process_held_is_free_at_once_and_its_traces_are_removed(tmp_path: Path) -> None:
@@ -69,7 +69,7 @@ def test_what_a_killed_process_held_is_free_at_once_and_its_traces_are_removed(t
         assert child.stdout is not None
         assert child.stdout.readline() == "True\n"
         with Claims(Store(tmp_path)) as claims:
-            assert [process.pid for process in claims.other_processes()] == [child.pid]
+            assert [process.pid for process in claims.list_other_processes()] == [child.pid]
             assert not claims.take("case")
             child.kill()
             child.wait()
@@ -164,7 +164,7 @@ def test_whether_somebody_elsewhere_lives_is_watched_where_it_must_be_certain(
         hours.meanwhile = lambda: None
         assert claims.find_living_processes() == [] and hours.now > 100
         assert not heartbeat.exists()
-        assert claims.other_processes() == claims.find_living_processes() == []
+        assert claims.list_other_processes() == claims.find_living_processes() == []
     assert caplog.text.count("watching for up to 100 seconds") == 2
 
 
@@ -186,7 +186,7 @@ def test_a_heart_that_has_not_beaten_for_a_day_was_of_a_machine_that_went_down(
     heartbeat = away(tmp_path, beats=True)
     os.utime(heartbeat, (then := time.time() - days * 86_400, then))
     with Claims(Store(tmp_path)) as claims:
-        assert len(claims.other_processes()) == (days < 1)
+        assert len(claims.list_other_processes()) == (days < 1)
         assert claims.take("case") == (days > 1)
 
 

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 from small_runs import Silent
 
-from agentsys.analysis.metrics.attack_success import unseen_reason
+from agentsys.analysis.metrics.attack_success import explain_unseen_success
 from agentsys.base.config_catalog import list_config_names
 from agentsys.base.payload_lines import contains_payload, find_payload_lines, squeeze
 from agentsys.guards import ROOM as GUARDS_ROOM
@@ -294,7 +294,7 @@ def test_every_success_was_shown_or_says_which_inner_agent_read_it(cases: list[C
     unseen = [case for case in wins if not case.exposed_shown]
     assert len(wins) > 300
     assert all(case.exposed_raw for case in wins)
-    readers = {(case.defense.partition("+")[0], unseen_reason(case)) for case in unseen}
+    readers = {(case.defense.partition("+")[0], explain_unseen_success(case)) for case in unseen}
     explained = {(name, "read by worker") for name in ACT_IN_INNER_AGENTS}
     assert readers <= explained | {(name, "read by query") for name in ANSWER_QUESTIONS}
     assert "agentsys_isolation_only" in {name for name, _ in readers}

@@ -20,10 +20,10 @@ from small_runs import Silent, records_in
 
 import agentsys
 from agentsys.base import object_import
-from agentsys.base.object_import import REGISTERED_NAMES, registered, registered_classes
+from agentsys.base.object_import import REGISTERED_NAMES, find_registered_class, load_registered_classes
 from agentsys.bundles.bundle_archive import BundledCell
 from agentsys.errors import ConfigError
-from agentsys.extensions import shipped_config_dirs
+from agentsys.extensions import list_shipped_config_dirs
 from agentsys.models.chat import ChatReply, ChatRequest, ErrorKind, ModelError, assistant
 from agentsys.runs.run_session import Session, prepare_session
 from agentsys.runs.settings import Settings, validate_settings
@@ -185,7 +185,7 @@ def test_another_version_of_the_package_is_another_configuration(
 ) -> None:
     planned(user).execute(Silent())
     monkeypatch.setattr(
-        "agentsys.runs.settings.code_versions", lambda: {"agentsys": "99.0", "agentdojo": "0.1.35"}
+        "agentsys.runs.settings.read_code_versions", lambda: {"agentsys": "99.0", "agentdojo": "0.1.35"}
     )
     assert f"version of agentsys ({agentsys.__version__} there, 99.0 now)" in refusal(user)
 
@@ -206,16 +206,18 @@ def targets(value: Any) -> Iterator[str]:
 
 
 def test_every_class_of_a_shipped_yaml_has_a_registered_name_of_its_kind() -> None:
-    files = [path for folder in shipped_config_dirs() for path in folder.rglob("*.yaml")]
+    files = [path for folder in list_shipped_config_dirs() for path in folder.rglob("*.yaml")]
     found = {(path.parent.name, one) for path in files for one in targets(yaml.safe_load(path.read_text()))}
     assert len(found) > 40
     for kind, path in found:
-        assert registered(path).name.startswith(f"agentsys:{kind}."), f"{path}: {REGISTERED_NAMES.name}"
-        assert registered(path).today == path, "the path of today comes first"
+        assert find_registered_class(path).name.startswith(f"agentsys:{kind}."), (
+            f"{path}: {REGISTERED_NAMES.name}"
+        )
+        assert find_registered_class(path).today == path, "the path of today comes first"
 
 
 def test_every_registered_path_of_today_imports_and_belongs_to_one_name() -> None:
-    known = {one.name: one for one in registered_classes().values()}
+    known = {one.name: one for one in load_registered_classes().values()}
     assert len(known) == len(TABLE["names"])
     for name, one in known.items():
         assert re.fullmatch(r"agentsys:[a-z]+\.[a-z_]+", name)
@@ -228,7 +230,7 @@ def test_every_registered_path_of_today_imports_and_belongs_to_one_name() -> Non
 
 
 def test_the_paths_of_version_0_1_and_before_are_never_rewritten() -> None:
-    then = sorted(f"{one.name} {one.in_0_1} {one.first}" for one in set(registered_classes().values()))
+    then = sorted(f"{one.name} {one.in_0_1} {one.first}" for one in set(load_registered_classes().values()))
     assert hashlib.sha256("\n".join(then).encode()).hexdigest()[:16] == "6b729a9841561ecc", (
         "a move appends today's path to the entry's line and puts the new one first; nothing else changes"
     )
@@ -259,7 +261,7 @@ def settings_of(model: str, defense: str = "my_wall.Wall") -> Settings:
 
 
 def test_two_classes_never_share_an_identity_and_two_paths_of_one_do() -> None:
-    known = registered_classes()
+    known = load_registered_classes()
     by_path = {path: settings_of(path).config_hash for path in [*known, "my_models.Mine", "model.openai"]}
     assert len(set(by_path.values())) == len({one.name for one in known.values()}) + 2
     assert by_path["agentsys.models.openai.OpenAIModel"] == by_path[known[OPENAI].today]
@@ -289,7 +291,7 @@ def write_defense(mover: Path, target: str) -> None:
 
 
 def renew() -> None:
-    registered_classes.cache_clear()
+    load_registered_classes.cache_clear()
     object_import._warn_moved.cache_clear()
 
 

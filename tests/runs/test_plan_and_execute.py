@@ -149,8 +149,8 @@ def test_a_full_disk_stops_the_run_with_one_line(tmp_path: Path, monkeypatch: py
 
 def test_a_removed_log_folder_stops_the_run_with_one_line(tmp_path: Path) -> None:
     class Removes(Silent):
-        def finished(self, record: Any) -> None:
-            super().finished(record)
+        def on_case_stored(self, record: Any) -> None:
+            super().on_case_stored(record)
             shutil.rmtree(tmp_path / "runs")
 
     listener = Removes()
@@ -163,11 +163,11 @@ def test_a_removed_log_folder_stops_the_run_with_one_line(tmp_path: Path) -> Non
 
 def test_asked_to_end_by_the_system_cases_are_finished_however_often_it_asks(tmp_path: Path) -> None:
     class Batch(Silent):
-        def finished(self, record: Any) -> None:
-            super().finished(record)
+        def on_case_stored(self, record: Any) -> None:
+            super().on_case_stored(record)
             raise StopRequested(15)
 
-        def tick(self) -> None:
+        def on_tick(self) -> None:
             if self.records:
                 raise StopRequested(15)
 
@@ -196,8 +196,8 @@ def test_running_all_anew_wants_the_folder_for_itself(tmp_path: Path, run_cases:
 
 def test_ctrl_c_finishes_what_is_under_way_and_starts_nothing_more(tmp_path: Path) -> None:
     class Impatient(Silent):
-        def finished(self, record: Any) -> None:
-            super().finished(record)
+        def on_case_stored(self, record: Any) -> None:
+            super().on_case_stored(record)
             if len(self.records) == 1:
                 raise KeyboardInterrupt
 
@@ -211,7 +211,7 @@ def test_a_second_ctrl_c_does_not_wait_for_cases_under_way(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Impatient(Silent):
-        def tick(self) -> None:
+        def on_tick(self) -> None:
             raise KeyboardInterrupt
 
     release, ended = threading.Event(), list[bool]()

@@ -13,7 +13,7 @@ from small_runs import Silent, records_in
 from typer.testing import CliRunner
 
 from agentsys.analysis.paper.paper_tables import TABLES, fill_table
-from agentsys.analysis.tables.result_notes import provenance_notes
+from agentsys.analysis.tables.result_notes import write_provenance_notes
 from agentsys.attacks.injection_round import find_first_rounds
 from agentsys.attacks.red_team.encoded_attack import TEXT_CODES
 from agentsys.base.ledger import LEDGER_FILE, read_ledger
@@ -263,7 +263,7 @@ def test_a_code_that_a_model_cannot_read_is_told_before_the_run_and_in_its_resul
         "encoded-rot13": ("model read 3 of 3 sentences in rot13",),
         "encoded-base64": ("model read 0 of 3 sentences in base64",),
     }
-    (note,) = [one for one in provenance_notes(cases) if "harmless" in one]
+    (note,) = [one for one in write_provenance_notes(cases) if "harmless" in one]
     assert "paid read 0 of 3 harmless sentences in base64" in note
     assert "encoded-base64 fails at there is not resistance" in note
 

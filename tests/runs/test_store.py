@@ -44,9 +44,9 @@ def test_a_file_that_does_not_parse_counts_as_not_run_and_is_kept_aside(
     path = tmp_path / CASE.key
     path.parent.mkdir(parents=True)
     path.write_bytes(content)
-    assert store.case_status(CASE).status == "corrupt"
+    assert store.read_case_status(CASE).status == "corrupt"
     store.write(RECORD, {})
-    assert store.case_status(CASE).status == "ok"
+    assert store.read_case_status(CASE).status == "ok"
     assert path.with_suffix(".json.corrupt").read_bytes() == content
 
 

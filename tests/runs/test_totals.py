@@ -11,7 +11,7 @@ from agentsys.cli.run_progress import CellTotals, RunningTotals
 from agentsys.records.case import Case
 from agentsys.records.published_facts import find_ground_truth_length
 from agentsys.records.schema import CaseRecord, RoleUsage
-from agentsys.runs.build_record import ground_truth_length
+from agentsys.runs.build_record import count_ground_truth_calls
 from agentsys.runs.plan import CellLabels
 
 
@@ -85,7 +85,7 @@ def test_each_cell_has_counts_of_its_own_and_rates_are_not_pooled_over_defenses(
     totals.add(record(attacked=True, utility=False, security=True))
     totals.add(record(attacked=True, utility=True, defense="agentsys"))
     totals.add(record(attacked=False, utility=True, defense="agentsys"))
-    assert totals.asr_by_defense() == {"none": "100.0%", "agentsys": "0.0%"}
+    assert totals.compute_asr_by_defense() == {"none": "100.0%", "agentsys": "0.0%"}
     assert [cell.done for cell in totals.cells.values()] == [1, 1, 1]
 
 
@@ -103,7 +103,7 @@ def test_the_time_left_counts_what_cases_of_each_cell_take() -> None:
 @pytest.mark.parametrize("version", ["v1", "v1.2.2"])
 def test_shipped_lengths_are_those_of_the_installed_agentdojo(version: str) -> None:
     suite = AgentDojo(version=version).suite("banking")
-    found = {task: ground_truth_length(suite, task) for task in suite.user_tasks}
+    found = {task: count_ground_truth_calls(suite, task) for task in suite.user_tasks}
     assert found == {task: find_ground_truth_length(version, "banking", task) for task in suite.user_tasks}
     assert None not in found.values()
 
@@ -125,4 +125,4 @@ def test_a_task_whose_ground_truth_fails_has_no_length_and_costs_no_case() -> No
         def load_and_inject_default_environment(self, injections: dict[str, str]) -> None:
             return None
 
-    assert ground_truth_length(Suite(), "user_task_0") is None
+    assert count_ground_truth_calls(Suite(), "user_task_0") is None

@@ -13,7 +13,7 @@ from mcp_case_client import play_served_case, server_command
 from small_runs import Silent
 
 from agentsys.errors import ConfigError
-from agentsys.runs.run_case import case_scene
+from agentsys.runs.run_case import make_case_scene
 from agentsys.runs.run_session import prepare_session
 from agentsys.serve_agent.mcp_case import TASK, serve_case
 
@@ -33,7 +33,7 @@ def check_same_score(settings: Sequence[str], folder: Path, wrap: Wrap = lambda 
     ((own,), (job,)) = listener.records, session.plan.jobs
     served = folder / "case"
     command = wrap(server_command(*settings, f"logdir={served}"), folder)
-    score = play_served_case(job.cell.stack.for_scene(case_scene(job)), command, served)
+    score = play_served_case(job.cell.stack.for_scene(make_case_scene(job)), command, served)
     assert (score["utility"], score["security"]) == (own.utility, own.security)
     assert score["exposure"]["shown_in"] == list(own.exposure.shown_in)
     ran = [(span.name, span.decision["args"]) for span in own.spans if span.kind == "tool"]

@@ -18,9 +18,13 @@ from agentsys.analysis.statistics.outcome_grid import (
     Interval,
     Resampler,
     Side,
-    percentile_interval,
+    compute_percentile_interval,
 )
-from agentsys.analysis.statistics.rate_estimates import Estimate, mean_rate, proportion_interval
+from agentsys.analysis.statistics.rate_estimates import (
+    Estimate,
+    compute_proportion_interval,
+    estimate_mean_rate,
+)
 
 AGENTDOJO_V1_2 = ((16, 9), (21, 5), (20, 7), (40, 14))
 """User tasks and injection tasks of banking, slack, travel and workspace since v1.2."""
@@ -79,8 +83,8 @@ def coverage(setting: Setting, runs: int, *, replicates: int = 400, seed: int = 
     plain: list[Interval] = []
     for chances in _chances(setting, runs, seed):
         estimate = _overall([_outcomes(chances[0], chance) for chance in chances[1]], resampler)
-        shown.append(proportion_interval(estimate))
-        plain.append(percentile_interval(estimate.draws))
+        shown.append(compute_proportion_interval(estimate))
+        plain.append(compute_percentile_interval(estimate.draws))
     above = float(np.mean([interval.high < truth for interval in shown]))
     below = float(np.mean([interval.low > truth for interval in shown]))
     inside = float(np.mean([interval.low <= truth <= interval.high for interval in plain]))
@@ -118,7 +122,7 @@ def _outcomes(generator: np.random.Generator, chance: FloatArray) -> FloatArray:
 
 def _overall(grids: Sequence[FloatArray], resampler: Resampler) -> Estimate:
     counted = [tally_of(grid, suite=f"suite {number}") for number, grid in enumerate(grids)]
-    return mean_rate(counted, Side.INJECTED, resampler)
+    return estimate_mean_rate(counted, Side.INJECTED, resampler)
 
 
 def _logistic(logit: FloatArray) -> FloatArray:

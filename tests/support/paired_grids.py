@@ -9,7 +9,7 @@ from agentsys.analysis.statistics.differences import (
     Difference,
     PairedGrid,
     SignDraws,
-    mean_difference,
+    make_mean_difference,
 )
 from agentsys.analysis.statistics.outcome_grid import FloatArray, Side, Tally
 
@@ -46,4 +46,4 @@ def difference_of(
     change: FloatArray, cases: FloatArray | None = None, *, draws: int = SIGN_DRAWS, seed: int = 0
 ) -> Difference:
     """The difference in one such suite."""
-    return mean_difference([grid_of(change, cases, draws=draws, seed=seed)])
+    return make_mean_difference([grid_of(change, cases, draws=draws, seed=seed)])

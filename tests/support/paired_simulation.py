@@ -17,8 +17,8 @@ import numpy as np
 from paired_grids import tally_of
 from scipy import optimize, special
 
-from agentsys.analysis.statistics.difference_test import LEVEL, difference_interval, p_value
-from agentsys.analysis.statistics.differences import Difference, PairedGrid, SignDraws, mean_difference
+from agentsys.analysis.statistics.difference_test import LEVEL, compute_difference_interval, compute_p_value
+from agentsys.analysis.statistics.differences import Difference, PairedGrid, SignDraws, make_mean_difference
 from agentsys.analysis.statistics.outcome_grid import FloatArray, Side
 
 V1 = ((16, 9), (21, 5), (20, 7), (40, 6))
@@ -82,8 +82,8 @@ class _KeptSigns(SignDraws):
     """Signs, drawn once: generated pairs all have the same tasks."""
 
     @lru_cache(maxsize=200)  # noqa: B019 - one per setting, and small
-    def signs(self, suite: str, way: str, tasks: tuple[str, ...]) -> FloatArray:
-        return super().signs(suite, way, tasks)
+    def draw_signs(self, suite: str, way: str, tasks: tuple[str, ...]) -> FloatArray:
+        return super().draw_signs(suite, way, tasks)
 
 
 class Judged(NamedTuple):
@@ -109,9 +109,9 @@ def judged(setting: PairedSetting, runs: int, *, draws: int = 999, seed: int = 0
     """
     rejected = covered = length = 0.0
     for difference in generated(setting, runs, draws=draws, seed=seed):
-        rejected += p_value(difference) < LEVEL
+        rejected += compute_p_value(difference) < LEVEL
         if intervals:
-            found = difference_interval(difference)
+            found = compute_difference_interval(difference)
             covered += found.low <= setting.truth <= found.high
             length += 100 * (found.high - found.low)
     if not intervals:
@@ -123,7 +123,7 @@ def generated(setting: PairedSetting, runs: int, *, draws: int = 999, seed: int 
     """Overall differences of generated pairs."""
     generator, signs = np.random.default_rng(seed), _KeptSigns(draws)
     for _ in range(runs):
-        yield mean_difference(list(_grids(setting, generator, signs)))
+        yield make_mean_difference(list(_grids(setting, generator, signs)))
 
 
 def _grids(setting: PairedSetting, generator: np.random.Generator, signs: SignDraws) -> Iterator[PairedGrid]:

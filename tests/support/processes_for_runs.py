@@ -26,13 +26,13 @@ class Telling(Silent):
         super().__init__()
         self.log = log
 
-    def finished(self, record: Any) -> None:
+    def on_case_stored(self, record: Any) -> None:
         os.write(self.log, f"{record.case.key}\n".encode())
 
-    def attempted(self, record: Any) -> None:
-        os.write(self.log, f"{record.case.attempt_key(record.attempt.number)}\n".encode())
+    def on_attempt_stored(self, record: Any) -> None:
+        os.write(self.log, f"{record.case.make_attempt_key(record.attempt.number)}\n".encode())
 
-    def joined(self, processes: Any) -> None:
+    def on_processes_joined(self, processes: Any) -> None:
         os.write(self.log, b"joined\n")
 
 

@@ -61,8 +61,8 @@ class Silent(Listener):
         self.records: list[Any] = []
         self.attempts: list[Any] = []
 
-    def finished(self, record: Any) -> None:
+    def on_case_stored(self, record: Any) -> None:
         self.records.append(record)
 
-    def attempted(self, record: Any) -> None:
+    def on_attempt_stored(self, record: Any) -> None:
         self.attempts.append(record)

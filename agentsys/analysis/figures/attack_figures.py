@@ -23,14 +23,19 @@ from agentsys.analysis.figures.figure_data import (
     list_series,
 )
 from agentsys.analysis.metrics.cell_verdict import IS_CONTROL
-from agentsys.analysis.metrics.rates import TARGETED_ASR, measure, number_in
-from agentsys.analysis.metrics.rates_by_length import TokensOf, acting_tokens, asr_by_round, mean_tokens
+from agentsys.analysis.metrics.rates import TARGETED_ASR, measure, read_number
+from agentsys.analysis.metrics.rates_by_length import (
+    TokensOf,
+    compute_asr_by_round,
+    compute_mean_tokens,
+    count_acting_tokens,
+)
 from agentsys.analysis.paper.paper_tables import ATTACK as PAPER_ATTACK
 from agentsys.analysis.paper.paper_tables import ROUND_LENGTHS, RunLine, make_round_spot
-from agentsys.analysis.published import printed_in
+from agentsys.analysis.published import list_printed_in
 from agentsys.analysis.statistics.outcome_grid import CONFIDENCE, ErrorRule, Resampler
 from agentsys.analysis.statistics.rate_estimates import OVERALL
-from agentsys.analysis.tables.table_document import plain
+from agentsys.analysis.tables.table_document import make_plain
 from agentsys.base.grouping import group_by
 from agentsys.records.case_row import NO_ATTACK, CaseRow
 
@@ -86,7 +91,7 @@ def measure_figure2(selection: Selection, errors: ErrorRule = ErrorRule.REPORT) 
     first = next(iter(list_modes(marks)))
     marks += [
         Mark.make_paper_mark(first, number.defense, number.value)
-        for number in printed_in("figure2")
+        for number in list_printed_in("figure2")
         if number.metric == TARGETED_ASR
     ]
     rows = list_series(marks)
@@ -98,7 +103,7 @@ def _measure_line(about: Mark, line: RunLine, errors: ErrorRule) -> Iterator[Mar
         for row in measure(cases, errors):
             if (row.metric, row.suite) == (TARGETED_ASR, OVERALL):
                 panel = mode + (CONTROL_SUFFIX if row.attack == CONTROL else "")
-                yield replace(about.with_x(number_in(row)), panel=panel, n=row.n)
+                yield replace(about.with_x(read_number(row)), panel=panel, n=row.n)
 
 
 def list_modes(marks: Iterable[Mark]) -> dict[str, str]:
@@ -136,7 +141,7 @@ def write_notes(selection: Selection, marks: Sequence[Mark]) -> Iterator[str]:
         cases = [case for line in selection.lines for case in line.cases if case.attack == ATTACK]
         attacks = sorted({str(case.measured.get(_LABEL, case.attack)) for case in cases})
         yield (
-            f"Attack: {plain(', '.join(attacks))}. Whiskers: 95% intervals; where each agent has a single user "
+            f"Attack: {make_plain(', '.join(attacks))}. Whiskers: 95% intervals; where each agent has a single user "
             "task, the agents are resampled."
         )
         yield _CONTROL_NOTES[any(mark.panel.endswith(CONTROL_SUFFIX) for mark in marks)]
@@ -146,7 +151,10 @@ _LONGEST = 10
 """Trajectories of this length and longer are one point of the tokens' figure."""
 _FEWEST = 3
 """Cases that such a point needs."""
-_TOKENS_OF: dict[str, TokensOf] = {"a: all roles": attrgetter("tokens"), "b: acting agent": acting_tokens}
+_TOKENS_OF: dict[str, TokensOf] = {
+    "a: all roles": attrgetter("tokens"),
+    "b: acting agent": count_acting_tokens,
+}
 TOKEN_PANELS = dict(
     zip(_TOKENS_OF, ("(a) All roles together", "(b) The agent that talks to the user"), strict=True)
 )
@@ -159,7 +167,7 @@ ROUND_NOTE = (
 
 def measure_table1(selection: Selection, errors: ErrorRule = ErrorRule.REPORT) -> list[Mark]:
     """List what is plotted: panel `length=L`, x the injection's round, y targeted ASR in percent, pooled."""
-    values = {number.metric: (number.defense, number.value) for number in printed_in("table1")}
+    values = {number.metric: (number.defense, number.value) for number in list_printed_in("table1")}
     printed = []
     for length in ROUND_LENGTHS:
         for round_ in range(1, length + 1):
@@ -170,7 +178,7 @@ def measure_table1(selection: Selection, errors: ErrorRule = ErrorRule.REPORT) -
 
 def _measure_rounds(about: Mark, line: RunLine, errors: ErrorRule) -> Iterator[Mark]:
     attacked = [case for case in line.cases if case.attack == PAPER_ATTACK]
-    by_round = asr_by_round(attacked, ROUND_LENGTHS, errors, Resampler())
+    by_round = compute_asr_by_round(attacked, ROUND_LENGTHS, errors, Resampler())
     for (length, round_), number in sorted(by_round.items()):
         yield replace(about, panel=f"length={length}", x=float(round_)).with_y(number)
 
@@ -209,7 +217,7 @@ def _measure_growth(about: Mark, line: RunLine, errors: ErrorRule) -> Iterator[M
     by_length = group_by(with_length, lambda case: min(case.trajectory_length or 0, _LONGEST))
     for panel, tokens_of in _TOKENS_OF.items():
         for length in sorted(by_length):
-            mean = mean_tokens(by_length[length], tokens_of, Resampler())
+            mean = compute_mean_tokens(by_length[length], tokens_of, Resampler())
             if mean is not None and mean.n >= _FEWEST:
                 yield replace(about, panel=panel, x=float(length)).with_y(mean, per=1e3)
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from agentsys.analysis.figures.figure_data import CONTROL_SUFFIX, PAPER, Mark, list_series, write_marks_csv
-from agentsys.analysis.tables.table_document import shortened
+from agentsys.analysis.tables.table_document import cut_name
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -130,7 +130,7 @@ def _make_look(place: int, label: str) -> Look:
 
 def shorten_name(name: str) -> str:
     """Write a name as figures show it: on one line, not endlessly long."""
-    return shortened(name, _LONGEST_NAME)
+    return cut_name(name, _LONGEST_NAME)
 
 
 def draw_panels(

@@ -215,6 +215,6 @@ def make_figure(
 
 
 def _label_mark(mark: Mark, shown: DisplayNames, units: Mapping[str, tuple[str, str]]) -> Mark:
-    label = shown.series_name(mark.series)
+    label = shown.name_figure_series(mark.series)
     across, up = units[mark.panel if mark.panel in units else ""] if mark.panel else ("", "")
     return replace(mark, label="" if label == mark.series else label, x_unit=across, y_unit=up)

@@ -14,8 +14,8 @@ from agentsys.analysis.metrics.rates import MeasuredCell, Number
 from agentsys.analysis.paper.paper_tables import RunLine, judge_lines
 from agentsys.analysis.published import PAPER_MODEL
 from agentsys.analysis.statistics.outcome_grid import CONFIDENCE, ErrorRule
-from agentsys.analysis.tables.table_document import plain
-from agentsys.analysis.tables.table_writers import csv_text, records_of
+from agentsys.analysis.tables.table_document import make_plain
+from agentsys.analysis.tables.table_writers import make_long_form, write_csv_text
 from agentsys.records.case_row import is_simulated_name
 from agentsys.records.names_file import STORED_NAMES, DisplayNames
 
@@ -87,7 +87,7 @@ class Mark:
 
 def write_marks_csv(marks: Iterable[Mark]) -> str:
     """Write one header line, then one line per mark; what is undefined is `nan`."""
-    return csv_text(records_of(Mark, marks))
+    return write_csv_text(make_long_form(Mark, marks))
 
 
 def list_series(marks: Iterable[Mark]) -> list[str]:
@@ -145,8 +145,10 @@ class Selection:
         hollow = f" {HOLLOW_CAPTION}" if any(mark.origin == PAPER for mark in marks) else ""
         if not self.lines:
             return [f"No runs for this figure.{hollow}"]
-        versions = plain(", ".join(dict.fromkeys(line.version for line in self.lines)))
-        lines = [f"Filled: {plain(self.shown.model_name(self.model))}, benchmark version {versions}.{hollow}"]
+        versions = make_plain(", ".join(dict.fromkeys(line.version for line in self.lines)))
+        lines = [
+            f"Filled: {make_plain(self.shown.name_model(self.model))}, benchmark version {versions}.{hollow}"
+        ]
         if is_simulated_name(self.model):
             lines.insert(0, "SIMULATED: filled marks come from a scripted agent, not from a language model.")
         if any(line.is_mixed for line in self.lines):
@@ -160,15 +162,19 @@ class Selection:
 
     def name_series(self, said: str, names: Iterable[str]) -> list[str]:
         """Write a note about some series; none where there are none."""
-        listed = ", ".join(map(self.shown.series_name, names))
-        return [f"{said}: {plain(listed)}."] if listed else []
+        listed = ", ".join(map(self.shown.name_figure_series, names))
+        return [f"{said}: {make_plain(listed)}."] if listed else []
 
     @property
     def omissions(self) -> list[str]:
         """Notes on defenses that are not to be believed, and on models that are in the runs and not in the figure."""
-        others = plain(", ".join(map(self.shown.model_name, self.others)))
+        others = make_plain(", ".join(map(self.shown.name_model, self.others)))
         told = {name: shorten_verdict(*self._verdicts[line]) for name, line in self.series}
         return [
-            *(f"{plain(self.shown.series_name(name))}: {why}." for name, why in told.items() if why),
+            *(
+                f"{make_plain(self.shown.name_figure_series(name))}: {why}."
+                for name, why in told.items()
+                if why
+            ),
             *([f"Also in the runs: {others} (choose with --model)."] if others else []),
         ]

@@ -13,9 +13,9 @@ from agentsys.analysis.figures import drawing
 from agentsys.analysis.figures.figure_data import PAPER, WHISKERS_CAPTION, Mark, Selection, list_series
 from agentsys.analysis.metrics import rates, rates_by_length
 from agentsys.analysis.metrics.planted_target import PlantedTarget
-from agentsys.analysis.metrics.rates_by_length import mean_tokens
+from agentsys.analysis.metrics.rates_by_length import compute_mean_tokens
 from agentsys.analysis.paper.paper_tables import ATTACK, RunLine
-from agentsys.analysis.published import printed_in
+from agentsys.analysis.published import list_printed_in
 from agentsys.analysis.statistics.outcome_grid import ErrorRule, Resampler
 from agentsys.analysis.statistics.rate_estimates import OVERALL
 from agentsys.base.grouping import group_by
@@ -87,7 +87,7 @@ def draw_figure3(axes: Axes, panel: str, marks: Sequence[Mark], looks: Mapping[s
 def _measure_trade(about: Mark, line: RunLine, errors: ErrorRule) -> Iterator[Mark]:
     attacks = (ATTACK, NO_ATTACK)
     overall = {
-        row.metric: rates.number_in(row)
+        row.metric: rates.read_number(row)
         for row in rates.measure(line.cases, errors)
         if row.suite == OVERALL and row.attack in attacks
     }
@@ -96,7 +96,10 @@ def _measure_trade(about: Mark, line: RunLine, errors: ErrorRule) -> Iterator[Ma
         security = rates.Number(100 - asr.value, 100 - asr.ci_high, 100 - asr.ci_low, asr.n)
         yield replace(about, panel=TRADE).with_x(security).with_y(overall[rates.BENIGN_UTILITY])
     benign = [case for case in line.cases if case.attack == NO_ATTACK]
-    quality, mean = overall.get(rates.DEFENSE_QUALITY), mean_tokens(benign, attrgetter("tokens"), Resampler())
+    quality, mean = (
+        overall.get(rates.DEFENSE_QUALITY),
+        compute_mean_tokens(benign, attrgetter("tokens"), Resampler()),
+    )
     if quality and mean and mean.value > 0 and not math.isnan(quality.value):
         yield replace(about, panel=COST).with_x(mean, _USER_TASKS / 1e6).with_y(quality)
 
@@ -104,7 +107,7 @@ def _measure_trade(about: Mark, line: RunLine, errors: ErrorRule) -> Iterator[Ma
 def _read_printed(source: str) -> dict[str, dict[str, float]]:
     """Defense -> metric -> the value that a table or figure of the paper prints."""
     by_defense: defaultdict[str, dict[str, float]] = defaultdict(dict)
-    for number in printed_in(source):
+    for number in list_printed_in(source):
         by_defense[number.defense][number.metric] = number.value
     return by_defense
 
@@ -118,11 +121,11 @@ def measure_figure4(selection: Selection, errors: ErrorRule = ErrorRule.REPORT) 
     lengths (`max over lengths`), x is nan.
     """
     marks = selection.measure(_measure_lengths, errors)
-    for number in printed_in("figure4a"):
+    for number in list_printed_in("figure4a"):
         if number.metric.startswith(f"{rates.BENIGN_UTILITY}["):
             place = _SHORT if "[short]" in number.metric else _LONG
             marks.append(Mark.make_paper_mark(UTILITY, number.defense, place, number.value))
-    for number in printed_in("figure4b"):
+    for number in list_printed_in("figure4b"):
         places = _list_places(number.metric)
         marks += [Mark.make_paper_mark(_ATTACKS, number.defense, place, number.value) for place in places]
     return marks
@@ -131,7 +134,7 @@ def measure_figure4(selection: Selection, errors: ErrorRule = ErrorRule.REPORT) 
 def write_notes4(selection: Selection, marks: Sequence[Mark]) -> Iterator[str]:
     """Say what short and long mean, what the paper prints of them, and what has no length."""
     del marks
-    drops = [n for n in printed_in("figure4a") if n.metric == "relative_drop_short_to_long"]
+    drops = [n for n in list_printed_in("figure4a") if n.metric == "relative_drop_short_to_long"]
     yield (
         f"{WHISKERS_CAPTION} (a) Short: at most {rates_by_length.LONGEST_SHORT} calls in the ground truth. A "
         "solved task weighs 1/(suites x tasks of its suite), so short + long = overall benign utility. Under "
@@ -139,7 +142,7 @@ def write_notes4(selection: Selection, marks: Sequence[Mark]) -> Iterator[str]:
         f"{', '.join(f'{number.defense} {number.value:g}%' for number in drops)}. (b) Pooled over suites; "
         "dotted: the paper's bound for all lengths."
     )
-    if lost := rates_by_length.without_length(case for line in selection.lines for case in line.cases):
+    if lost := rates_by_length.count_without_length(case for line in selection.lines for case in line.cases):
         yield f"Left out: {lost} cases of unknown ground-truth length."
 
 
@@ -156,9 +159,9 @@ def compute_relative_drop(short: float, long: float) -> float:
 def _measure_lengths(about: Mark, line: RunLine, errors: ErrorRule) -> Iterator[Mark]:
     benign = [case for case in line.cases if case.attack == NO_ATTACK]
     attacked = [case for case in line.cases if case.attack == ATTACK]
-    for part, number in rates_by_length.utility_by_length(benign, errors, Resampler()).items():
+    for part, number in rates_by_length.compute_utility_by_length(benign, errors, Resampler()).items():
         yield replace(about, panel=UTILITY, x=_SHORT if part == "short" else _LONG).with_y(number)
-    for bucket, number in rates_by_length.asr_by_length(attacked, errors, Resampler()).items():
+    for bucket, number in rates_by_length.compute_asr_by_length(attacked, errors, Resampler()).items():
         yield replace(about, panel=_ATTACKS, x=float(bucket)).with_y(number)
 
 
@@ -245,14 +248,14 @@ def _measure_guarantee(about: Mark, line: RunLine, errors: ErrorRule) -> Iterato
     if _CLOSED not in {case.attack for case in line.cases}:
         return
     rows = [row for row in rates.measure(line.cases, errors, own=[PlantedTarget()]) if row.suite == OVERALL]
-    planted = [rates.number_in(row) for row in rows if row.metric == PlantedTarget.name]
-    utility = next((rates.number_in(row) for row in rows if row.metric == rates.BENIGN_UTILITY), None)
+    planted = [rates.read_number(row) for row in rows if row.metric == PlantedTarget.name]
+    utility = next((rates.read_number(row) for row in rows if row.metric == rates.BENIGN_UTILITY), None)
     if utility is None or not planted:
         return
     worst = max(planted, key=attrgetter("value"))
     yield replace(about, panel=PLANTED).with_x(worst).with_y(utility)
     benign = [case for case in line.cases if case.attack == NO_ATTACK]
-    if mean := mean_tokens(benign, attrgetter("tokens"), Resampler()):
+    if mean := compute_mean_tokens(benign, attrgetter("tokens"), Resampler()):
         yield replace(about, panel=SPENT).with_x(mean, per=1e3).with_y(utility)
 
 

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
-from agentsys.analysis.html_report.case_views import View, name, number, read_own_block
+from agentsys.analysis.html_report.case_views import View, read_own_block, take_name, take_number
 from agentsys.analysis.metrics.rates import BENIGN_UTILITY, TARGETED_ASR, UTILITY_UNDER_ATTACK
 from agentsys.analysis.tables.results_document import ResultsLine, Sheet
-from agentsys.analysis.tables.table_document import MISSING, Grid, cells
+from agentsys.analysis.tables.table_document import MISSING, Grid, make_cells
 from agentsys.base.grouping import join_names
 from agentsys.records.case_row import NO_ATTACK, CaseRow, make_case_id
 
@@ -31,15 +31,15 @@ _LEVELS_TO_LOGDIR = 8
 def sort_for_reading(cases: Iterable[CaseRow]) -> list[CaseRow]:
     """Sort by task, `task_2` before `task_10`: what several defenses made of one case stands together."""
 
-    def numbered(text: str) -> list[tuple[str, int]]:
+    def number_words(text: str) -> list[tuple[str, int]]:
         return [(word, int(digits or 0)) for word, digits in _NUMBERED.findall(text)]
 
-    def sort_key(case: CaseRow) -> tuple[object, ...]:
-        tasks = numbered(case.user_task_id), numbered(case.injection_task_id or "")
+    def make_sort_key(case: CaseRow) -> tuple[object, ...]:
+        tasks = number_words(case.user_task_id), number_words(case.injection_task_id or "")
         pipeline = case.attack, case.defense != "none", case.defense, case.table_model
         return (case.benchmark, case.suite, *tasks, *pipeline, case.version, case.epoch)
 
-    return sorted(cases, key=sort_key)
+    return sorted(cases, key=make_sort_key)
 
 
 def make_list_row(case: CaseRow) -> View:
@@ -64,8 +64,8 @@ def make_list_row(case: CaseRow) -> View:
         "injection_round": case.injection_round,
         "length": case.trajectory_length,
         "tokens": case.tokens,
-        "cost_usd": number(case.cost_usd),
-        "seconds": number(case.duration_s),
+        "cost_usd": take_number(case.cost_usd),
+        "seconds": take_number(case.duration_s),
         "written": _read_time(case.source),
         "path": case.source,
         "config": case.config_hash,
@@ -89,7 +89,7 @@ def _read_time(source: str) -> float | None:
         return None
 
 
-def link_to_cases(sheet: Sheet, line: ResultsLine, metric: str, suite: str, text: str) -> str:
+def make_link_to_cases(sheet: Sheet, line: ResultsLine, metric: str, suite: str, text: str) -> str:
     """Where a number of a table leads: to the cases of the list that are behind it; empty without any."""
     if metric not in _LINKED or text in _NOTHING_BEHIND:
         return ""
@@ -124,8 +124,10 @@ class SetupFacts:
         if case.config_hash is not None:
             self._configs[case.config_hash, find_config(case.source, case.config_hash)].append(case)
         block = read_own_block(stored)
-        versions = {name(key): name(value) for key, value in block.versions.items()} if block else {}
-        if not versions and (agentdojo := name(stored.get("agentdojo_package_version"))):
+        versions = (
+            {take_name(key): take_name(value) for key, value in block.versions.items()} if block else {}
+        )
+        if not versions and (agentdojo := take_name(stored.get("agentdojo_package_version"))):
             versions = {"agentdojo": agentdojo}
         for package, version in versions.items():
             # The data's hash says which suite it is of: suites have data of their own.
@@ -135,7 +137,7 @@ class SetupFacts:
         """List errored cases by kind and first line of the message, the most frequent first."""
         ordered = sorted(self._errors.items(), key=lambda group: (-len(group[1]), group[0]))
         rows = [
-            cells(kind, message, join_names(sorted({case.defense for case in cases})), str(len(cases)))
+            make_cells(kind, message, join_names(sorted({case.defense for case in cases})), str(len(cases)))
             for (kind, message), cases in ordered
         ]
         header = ("Kind", "Message", "Defenses", "Cases")
@@ -144,7 +146,7 @@ class SetupFacts:
     def make_version_grid(self) -> Grid:
         """List versions by package, or by suite of data, then the most frequent version."""
         ordered = sorted(self._versions.items(), key=lambda item: (item[0][0], -item[1], item[0][1]))
-        rows = [cells(*names, str(count)) for names, count in ordered]
+        rows = [make_cells(*names, str(count)) for names, count in ordered]
         caption = "Versions the cases were run with (data: hash of the benchmark's environment)"
         return Grid(caption, ("Package", "Version", "Cases"), rows, names=2)
 

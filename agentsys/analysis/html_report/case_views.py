@@ -22,22 +22,22 @@ _ONE_LINE = 90
 """Characters of JSON that still read well on one line."""
 
 
-def mapping(value: object) -> Mapping[str, Any]:
+def take_mapping(value: object) -> Mapping[str, Any]:
     """The value if it is an object, else an empty one."""
     return value if isinstance(value, dict) else {}
 
 
-def objects(value: object) -> list[Mapping[str, Any]]:
+def take_objects(value: object) -> list[Mapping[str, Any]]:
     """The objects in a list; empty for anything else."""
     return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
-def name(value: object, default: str = "") -> str:
+def take_name(value: object, default: str = "") -> str:
     """A short text as it is; the default for anything else."""
     return value[:200] if isinstance(value, str) else default
 
 
-def number(value: object) -> float | int | None:
+def take_number(value: object) -> float | int | None:
     """A finite number; None for anything else."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
@@ -95,7 +95,7 @@ class TextStore(dict[Segments, int]):
 def read_stored_json(path: str) -> Mapping[str, Any]:
     """Read a file's JSON object; empty if it is gone or has become something else since it was read."""
     try:
-        return mapping(load_stored_json(path))
+        return take_mapping(load_stored_json(path))
     except UnreadableRecord:
         return {}
 
@@ -111,22 +111,24 @@ def read_own_block(stored: Mapping[str, Any]) -> StoredBlock | None:
 def make_case_view(case: CaseRow, stored: Mapping[str, Any], store: TextStore) -> View:
     """Arrange one case for the page, from our file, AgentDojo's or DRIFT's."""
     block = read_own_block(stored)
-    written = (block.written if block else None) or mapping(stored.get("injections"))
-    injections = {name(vector): text for vector, text in written.items() if isinstance(text, str)}
+    written = (block.written if block else None) or take_mapping(stored.get("injections"))
+    injections = {take_name(vector): text for vector, text in written.items() if isinstance(text, str)}
     writer = Writer(store, list_needles(injections.values()))
     view: View = {
         # DRIFT keeps its messages under another key.
-        "messages": writer.messages(stored.get("messages") or stored.get("conversations")),
-        "injections": [{"vector": vector, "text": writer.text(text)} for vector, text in injections.items()],
+        "messages": writer.arrange_messages(stored.get("messages") or stored.get("conversations")),
+        "injections": [
+            {"vector": vector, "text": writer.store_text(text)} for vector, text in injections.items()
+        ],
     }
-    if block is not None and any(name(span.get("kind")) not in _COMMON_KINDS for span in block.spans):
+    if block is not None and any(take_name(span.get("kind")) not in _COMMON_KINDS for span in block.spans):
         view["spans"] = list_span_views(block.spans, writer)
     if block is not None and block.usage:
         view["roles"] = [_make_role_view(role, usage) for role, usage in block.usage.items()]
     if stored.get("error") is not None:
-        view["error"] = writer.text(stored["error"])
+        view["error"] = writer.store_text(stored["error"])
     if case.notes:
-        view["notes"] = [writer.text(note) for note in case.notes]
+        view["notes"] = [writer.store_text(note) for note in case.notes]
     if writer.characters_cut:
         view["characters_cut"] = writer.characters_cut
     return view
@@ -135,9 +137,9 @@ def make_case_view(case: CaseRow, stored: Mapping[str, Any], store: TextStore) -
 def _make_role_view(role: str, usage: RoleUsage) -> View:
     counts = {"prompt": usage.prompt, "completion": usage.completion, "cached": usage.cached}
     # A reply that came without a count makes all counts of its role unknown.
-    shown = {key: None if usage.uncounted else int(number(count) or 0) for key, count in counts.items()}
-    calls = int(number(usage.calls) or 0)
-    return {"role": name(role), "calls": calls, **shown, "cost_usd": number(usage.cost_usd)}
+    shown = {key: None if usage.uncounted else int(take_number(count) or 0) for key, count in counts.items()}
+    calls = int(take_number(usage.calls) or 0)
+    return {"role": take_name(role), "calls": calls, **shown, "cost_usd": take_number(usage.cost_usd)}
 
 
 class Writer:
@@ -149,31 +151,39 @@ class Writer:
         self.characters_cut = 0
         """Characters of this case's texts that were too many to show."""
 
-    def text(self, value: object) -> int:
+    def store_text(self, value: object) -> int:
         """Store a text, or anything else as JSON, and give its number."""
         text = as_text(value)
         self.characters_cut += max(0, len(text) - _MOST_CHARACTERS)
         return self._store[mark_injection(text[:_MOST_CHARACTERS], self._needles)]
 
-    def messages(self, stored: object) -> list[View]:
+    def arrange_messages(self, stored: object) -> list[View]:
         """Arrange the messages of one context; whatever is no message is passed over."""
-        return [self._message(message) for message in objects(stored)[:_MOST_MESSAGES]]
+        return [self._arrange_message(message) for message in take_objects(stored)[:_MOST_MESSAGES]]
 
-    def _message(self, message: Mapping[str, Any]) -> View:
+    def _arrange_message(self, message: Mapping[str, Any]) -> View:
         content = message.get("content")
         # A plain string (AgentDojo's old form) is one block.
         blocks = content if isinstance(content, list) else [] if content is None else [content]
-        role = name(message.get("role"), "unknown")
-        view: View = {"role": role, "parts": [self.text(text) for text in map(_write_block, blocks) if text]}
-        if calls := objects(message.get("tool_calls")):
+        role = take_name(message.get("role"), "unknown")
+        view: View = {
+            "role": role,
+            "parts": [self.store_text(text) for text in map(_write_block, blocks) if text],
+        }
+        if calls := take_objects(message.get("tool_calls")):
             view["calls"] = [
-                {"tool": name(call.get("function"), "unknown tool"), "args": self.text(call.get("args"))}
+                {
+                    "tool": take_name(call.get("function"), "unknown tool"),
+                    "args": self.store_text(call.get("args")),
+                }
                 for call in calls
             ]
         if role == "tool":
-            view["answers"] = name(mapping(message.get("tool_call")).get("function"), "unknown tool")
+            view["answers"] = take_name(
+                take_mapping(message.get("tool_call")).get("function"), "unknown tool"
+            )
         if message.get("error") is not None:
-            view["error"] = self.text(message["error"])
+            view["error"] = self.store_text(message["error"])
         return view
 
 
@@ -181,7 +191,7 @@ def _write_block(block: object) -> str:
     """Write a block's text; one that is not text (thinking, for one) says what it is."""
     if not isinstance(block, dict):
         return as_text(block)
-    kind, text = name(block.get("type"), "text"), block.get("content")
+    kind, text = take_name(block.get("type"), "text"), block.get("content")
     written = "" if text is None else as_text(text)
     return written if kind == "text" else f"[{kind}]" if text is None else f"[{kind}]\n{written}"
 
@@ -194,7 +204,7 @@ def list_span_views(stored: object, writer: Writer) -> list[View]:
     views: list[View] = []
     # Id -> (place of the span that its children hang below, its level).
     places: dict[object, tuple[int, int]] = {}
-    for span in objects(stored)[:_MOST_SPANS]:
+    for span in take_objects(stored)[:_MOST_SPANS]:
         view = _make_span_view(span, writer)
         own_id, parent_id = span.get("id"), span.get("parent_id")
         parent = places.get(parent_id) if isinstance(parent_id, int) else None
@@ -209,23 +219,25 @@ def list_span_views(stored: object, writer: Writer) -> list[View]:
 
 
 def _make_span_view(span: Mapping[str, Any], writer: Writer) -> View:
-    kind, decision = name(span.get("kind"), "unknown"), mapping(span.get("decision"))
+    kind, decision = take_name(span.get("kind"), "unknown"), take_mapping(span.get("decision"))
     view: View = {"kind": kind}
-    if span_name := name(span.get("name")):
+    if span_name := take_name(span.get("name")):
         view["name"] = span_name
     if label := _label_decision(kind, decision):
         view["decision"] = dict(zip(("label", "tone"), label, strict=True))
     if decision and decision != {"finished": True}:
-        view["detail"] = writer.text(decision)
-    if calls := objects(span.get("calls")):
+        view["detail"] = writer.store_text(decision)
+    if calls := take_objects(span.get("calls")):
         keys = ("prompt", "completion", "uncounted")
-        prompt, completion, uncounted = (int(sum(number(c.get(key)) or 0 for c in calls)) for key in keys)
+        prompt, completion, uncounted = (
+            int(sum(take_number(c.get(key)) or 0 for c in calls)) for key in keys
+        )
         view |= {"calls": len(calls)} | ({} if uncounted else {"tokens": (prompt, completion)})
-    if (duration := number(span.get("duration_s"))) is not None:
+    if (duration := take_number(span.get("duration_s"))) is not None:
         view["duration_s"] = round(duration, 4)
-    if attempt := number(span.get("attempt")):
+    if attempt := take_number(span.get("attempt")):
         view["attempt"] = int(attempt)
-    if messages := writer.messages(span.get("messages")):
+    if messages := writer.arrange_messages(span.get("messages")):
         view["messages"] = messages
     return view
 
@@ -238,17 +250,17 @@ def _label_decision(kind: str, decision: Mapping[str, Any]) -> tuple[str, str] |
     """
     if isinstance(decision.get("allow"), bool):
         return ("allowed", "good") if decision["allow"] else ("denied", "bad")
-    if cut := number(decision.get("spans_cut")):
+    if cut := take_number(decision.get("spans_cut")):
         return f"{cut:.0f} passage{'s' if cut > 1 else ''} cut", "bad"
     if kind == "sanitizer":
         return "nothing cut", "good"
     if failure := decision.get("failure"):
-        return f"ended: {name(failure, 'failure')}", "bad"
+        return f"ended: {take_name(failure, 'failure')}", "bad"
     if kind == "tool" and decision.get("error"):
         return "tool error", "bad"
     if decision.get("finished") is False:
         return "not finished", "bad"
-    if removed := number(decision.get("marks_removed")):
+    if removed := take_number(decision.get("marks_removed")):
         return f"{removed:.0f} marks removed", "note"
     return None
 

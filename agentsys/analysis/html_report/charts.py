@@ -14,8 +14,8 @@ from agentsys.analysis.html_report.case_views import View
 from agentsys.analysis.metrics.rates import DEFENSE_QUALITY, PERCENT, measure
 from agentsys.analysis.statistics.outcome_grid import ErrorRule
 from agentsys.analysis.statistics.rate_estimates import OVERALL
-from agentsys.analysis.tables.results_document import Sheet, sheets
-from agentsys.analysis.tables.table_document import plain
+from agentsys.analysis.tables.results_document import Sheet, arrange_sheets
+from agentsys.analysis.tables.table_document import make_plain
 from agentsys.errors import ConfigError
 from agentsys.records.case_row import NO_ATTACK, CaseRow, is_simulated_name
 
@@ -40,7 +40,7 @@ def draw_paper_figures(cases: Sequence[CaseRow], errors: ErrorRule = ErrorRule.R
     with warnings.catch_warnings():
         # Names in runs may hold characters that the font lacks: they show as boxes.
         warnings.simplefilter("ignore", UserWarning)
-        for sheet in sheets(measure(cases, errors)):
+        for sheet in arrange_sheets(measure(cases, errors)):
             images.append(_make_image(f"{sheet.title}: overall rates, in percent", draw_rates(sheet)))
         for kind in FIGURES.values():
             if not kind.select(cases).lines:
@@ -70,7 +70,7 @@ def draw_rates(sheet: Sheet) -> DrawnFigure:
     attacks = ["" if line.attack == NO_ATTACK else f"\n{shorten_name(line.attack)}" for line in sheet.lines]
     names = [shorten_name(line.defense) + under for line, under in zip(sheet.lines, attacks, strict=True)]
     panels = {mark.panel: sheet.titles[mark.panel] for mark in marks} or {"": "no rates"}
-    words = (plain(sheet.title), (), ("Bars: 95% intervals, user and injection tasks resampled.",))
+    words = (make_plain(sheet.title), (), ("Bars: 95% intervals, user and injection tasks resampled.",))
     with apply_style():
         draw = partial(_draw_rows, names)
         figure = draw_panels(panels, marks, draw, 1.4 + 0.4 * len(names), words, legend=False)

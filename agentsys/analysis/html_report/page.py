@@ -12,10 +12,15 @@ from typing import NamedTuple
 from markupsafe import Markup
 
 from agentsys import __version__
-from agentsys.analysis.html_report.case_list import SetupFacts, link_to_cases, make_list_row, sort_for_reading
+from agentsys.analysis.html_report.case_list import (
+    SetupFacts,
+    make_link_to_cases,
+    make_list_row,
+    sort_for_reading,
+)
 from agentsys.analysis.html_report.case_views import TextStore, View, make_case_view, read_stored_json
-from agentsys.analysis.tables.cost_documents import cost_output
-from agentsys.analysis.tables.results_document import Report, results_document
+from agentsys.analysis.tables.cost_documents import make_cost_output
+from agentsys.analysis.tables.results_document import Report, make_results_document
 from agentsys.analysis.tables.table_writers import load_templates
 from agentsys.base.grouping import format_count, group_by
 from agentsys.records.case_reader import LoadedCases, describe_skipped
@@ -80,16 +85,16 @@ def make_html_report(
         counts=_count_things(reading, inside),
         simulated_cases=sum(case.simulated for case in cases),
         all_cases=len(cases),
-        sheets=results_document(measured, link_to_cases).sections,
+        sheets=make_results_document(measured, make_link_to_cases).sections,
         notes=measured.notes,
-        costs=cost_output(cases).document,
+        costs=make_cost_output(cases).document,
         errors=facts.make_error_grid(),
         skipped=describe_skipped(reading.skipped_files, limit=50),
         configs=facts.list_configs(),
         versions=facts.make_version_grid(),
         left_out=f"{left_out:,} of {len(cases):,} trajectories are left out: {reason}." if left_out else "",
-        index_data=embed_json([make_list_row(case) for case in cases]),
-        trajectory_data=embed_json({"texts": store.list_texts(), "trajectories": views}),
+        index_data=write_embedded_json([make_list_row(case) for case in cases]),
+        trajectory_data=write_embedded_json({"texts": store.list_texts(), "trajectories": views}),
     )
     return HtmlReport(html, inside, left_out)
 
@@ -101,12 +106,12 @@ def order_for_limit(cases: Sequence[CaseRow]) -> list[int]:
     then a second one of each, and so on: a report that holds some of the cases holds some of each kind.
     """
 
-    def kind(place: int) -> tuple[object, ...]:
+    def make_kind_key(place: int) -> tuple[object, ...]:
         case = cases[place]
         cell = (case.benchmark, case.version, case.table_model, case.defense, case.attack, case.suite)
         return (*cell, case.status, case.utility, case.injection_success)
 
-    queues = group_by(range(len(cases)), kind).values()
+    queues = group_by(range(len(cases)), make_kind_key).values()
     turn = {place: turn for queue in queues for turn, place in enumerate(queue)}
     return sorted(range(len(cases)), key=lambda place: (cases[place].status != "error", turn[place], place))
 
@@ -161,7 +166,7 @@ def _read_template(name: str) -> str:
     return (_TEMPLATES / name).read_text(encoding="utf-8")
 
 
-def embed_json(value: object) -> Markup:
+def write_embedded_json(value: object) -> Markup:
     """Write JSON in which no character can end the element, open a comment or begin an entity.
 
     Returns:

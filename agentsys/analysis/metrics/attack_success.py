@@ -22,21 +22,21 @@ from agentsys.analysis.metrics.rates import (
     MeasuredCell,
     MetricRow,
     ScoredCells,
+    group_scored_cells,
     make_metric_rows,
-    scored_cells,
 )
-from agentsys.analysis.statistics.case_pairs import changed_pairs, pair_cases
-from agentsys.analysis.statistics.difference_test import LEVEL, p_value, smallest_detectable
-from agentsys.analysis.statistics.differences import SignDraws, compare_pairs, difference_levels
+from agentsys.analysis.statistics.case_pairs import pair_cases, split_changed_pairs
+from agentsys.analysis.statistics.difference_test import LEVEL, compute_p_value, compute_smallest_detectable
+from agentsys.analysis.statistics.differences import SignDraws, compare_pairs, make_difference_levels
 from agentsys.analysis.statistics.outcome_grid import (
     ErrorRule,
     Resampler,
     Side,
     Tally,
-    outcome_of,
+    find_outcome,
     tally_suites,
 )
-from agentsys.analysis.statistics.rate_estimates import OVERALL, rate_levels
+from agentsys.analysis.statistics.rate_estimates import OVERALL, estimate_rate_levels
 from agentsys.base.grouping import group_by
 from agentsys.records.case_row import NO_ATTACK, CaseRow
 
@@ -57,13 +57,13 @@ class Share(NamedTuple):
     """Suites that have some."""
 
 
-def asr_of(cases: Iterable[CaseRow], rule: ErrorRule = ErrorRule.REPORT) -> Share:
+def compute_asr(cases: Iterable[CaseRow], rule: ErrorRule = ErrorRule.REPORT) -> Share:
     """ASR on some attacked cases, e.g. those in which a tool returned the payload (`exposed_raw`)."""
-    outcomes = ((case.suite, outcome_of(case, rule)) for case in cases)
-    return mean_of_suites((suite, found.injection_success) for suite, found in outcomes if found)
+    outcomes = ((case.suite, find_outcome(case, rule)) for case in cases)
+    return compute_mean_of_suites((suite, found.injection_success) for suite, found in outcomes if found)
 
 
-def mean_of_suites(counted: Iterable[tuple[str, bool | None]]) -> Share:
+def compute_mean_of_suites(counted: Iterable[tuple[str, bool | None]]) -> Share:
     """The share of hits among (suite, whether it is one); None: it is unknown."""
     by_suite = group_by((one for one in counted if one[1] is not None), lambda one: one[0]).values()
     shares = [sum(hit is True for _, hit in of_suite) / len(of_suite) for of_suite in by_suite]
@@ -71,17 +71,19 @@ def mean_of_suites(counted: Iterable[tuple[str, bool | None]]) -> Share:
     return Share(value, sum(map(len, by_suite)), len(shares))
 
 
-def exposure_share(cases: Iterable[CaseRow], column: str) -> Share:
+def compute_exposure_share(cases: Iterable[CaseRow], column: str) -> Share:
     """Percent of the cases without error whose payload reached something.
 
     Args:
         cases: Attacked cases of one model, defense and attack; those with unknown exposure are left out.
         column: `exposed_raw` (a tool returned the payload) or `exposed_shown` (the acting model met it).
     """
-    return mean_of_suites((case.suite, getattr(case, column)) for case in cases if case.status == "ok")
+    return compute_mean_of_suites(
+        (case.suite, getattr(case, column)) for case in cases if case.status == "ok"
+    )
 
 
-def unseen_reason(case: CaseRow) -> str:
+def explain_unseen_success(case: CaseRow) -> str:
     """Explain how an attack can have succeeded whose payload the acting model was not shown.
 
     Returns:
@@ -93,23 +95,25 @@ def unseen_reason(case: CaseRow) -> str:
     return "returned, but read by no model recorded" if case.exposed_raw else "never returned by a tool"
 
 
-def asr_on_the_same(
+def compute_asr_on_shared_cases(
     cases: Sequence[CaseRow], others: Sequence[CaseRow], rule: ErrorRule = ErrorRule.REPORT
 ) -> tuple[Share, Share]:
     """ASR of two attacks against one defense, on the tasks and epochs that count under both."""
     pairs = pair_cases(cases, others, rule).pairs
-    return asr_of((pair.baseline for pair in pairs), rule), asr_of((pair.defense for pair in pairs), rule)
+    return compute_asr((pair.baseline for pair in pairs), rule), compute_asr(
+        (pair.defense for pair in pairs), rule
+    )
 
 
-def utility_where_safe(cases: Iterable[CaseRow], rule: ErrorRule = ErrorRule.REPORT) -> Share:
+def compute_utility_where_safe(cases: Iterable[CaseRow], rule: ErrorRule = ErrorRule.REPORT) -> Share:
     """Utility on the cases whose attack failed: in two suites success of the attack excludes it."""
-    outcomes = ((case.suite, outcome_of(case, rule)) for case in cases)
-    return mean_of_suites(
+    outcomes = ((case.suite, find_outcome(case, rule)) for case in cases)
+    return compute_mean_of_suites(
         (suite, found.utility) for suite, found in outcomes if found and not found.injection_success
     )
 
 
-def workspace_split(
+def split_workspace_asr(
     cases: Iterable[CaseRow], rule: ErrorRule = ErrorRule.REPORT
 ) -> tuple[Share, Share] | None:
     """Workspace's ASR on injection tasks 0 to 5, and on those added in v1.2; None unless both were run.
@@ -121,10 +125,10 @@ def workspace_split(
         [case for case in listed if (case.injection_task_id in _OLD_INJECTION_TASKS) is is_old]
         for is_old in (True, False)
     )
-    return (asr_of(old, rule), asr_of(added, rule)) if old and added else None
+    return (compute_asr(old, rule), compute_asr(added, rule)) if old and added else None
 
 
-def levels_at_the_floor(undefended: Mapping[str, Tally], draws: SignDraws) -> list[str]:
+def list_levels_at_the_floor(undefended: Mapping[str, Tally], draws: SignDraws) -> list[str]:
     """List the levels at which a defense that stops every attack could not be told from none.
 
     Args:
@@ -143,11 +147,11 @@ def levels_at_the_floor(undefended: Mapping[str, Tally], draws: SignDraws) -> li
     if not low:
         return []
     none = {suite: replace(found, hijacked=np.zeros_like(found.cases)) for suite, found in counted.items()}
-    levels = difference_levels(none, counted, Side.INJECTED, draws)
-    return [level for level in low if p_value(levels[level]) >= LEVEL]
+    levels = make_difference_levels(none, counted, Side.INJECTED, draws)
+    return [level for level in low if compute_p_value(levels[level]) >= LEVEL]
 
 
-def detectable_asr(
+def compute_detectable_asr(
     baseline: Sequence[CaseRow], defense: Sequence[CaseRow], rule: ErrorRule = ErrorRule.REPORT
 ) -> float:
     """The smallest true difference in overall ASR that the shared cases find with 80% power.
@@ -158,7 +162,7 @@ def detectable_asr(
     pairs = pair_cases(baseline, defense, rule).pairs
     if not pairs:
         return math.nan
-    return 100.0 * smallest_detectable(compare_pairs(pairs, Side.INJECTED, SignDraws())[OVERALL])
+    return 100.0 * compute_smallest_detectable(compare_pairs(pairs, Side.INJECTED, SignDraws())[OVERALL])
 
 
 ASR_WHERE_SOLVED = "asr_where_solved_without_attack"
@@ -187,15 +191,15 @@ class Denial:
     """Attacked cases without a benign one, or errored on either side."""
 
 
-def paired_denials(
+def find_paired_denials(
     cases: Iterable[CaseRow] | ScoredCells, rule: ErrorRule = ErrorRule.REPORT, *, replicates: int = 2000
 ) -> list[Denial]:
     """Every denial of service whose defense has benign cases, too."""
-    cells = scored_cells(cases)
+    cells = group_scored_cells(cases)
     resampler = Resampler(replicates)
     found = [
-        _denial(cell, cells.get(cell._replace(attack=NO_ATTACK), []), cells[cell], resampler, rule)
-        for cell in sorted(cells, key=MeasuredCell.order)
+        _measure_denial(cell, cells.get(cell._replace(attack=NO_ATTACK), []), cells[cell], resampler, rule)
+        for cell in sorted(cells, key=MeasuredCell.make_sort_key)
         if is_denial_of_service(cell.attack)
     ]
     return [denial for denial in found if denial.pairs]
@@ -207,7 +211,7 @@ def is_denial_of_service(attack: str) -> bool:
     return name is not None and name[0] in _DENIALS
 
 
-def denial_notes(found: Sequence[Denial]) -> Iterator[str]:
+def write_denial_notes(found: Sequence[Denial]) -> Iterator[str]:
     """Explain the numbers; nothing where there are none."""
     if not found:
         return
@@ -222,7 +226,7 @@ def denial_notes(found: Sequence[Denial]) -> Iterator[str]:
             yield f"{name}: {denial.unpaired} cases without a benign one beside them are left out there."
 
 
-def _denial(
+def _measure_denial(
     cell: MeasuredCell,
     benign: Sequence[CaseRow],
     attacked: Sequence[CaseRow],
@@ -234,10 +238,10 @@ def _denial(
     pairs = pair_cases(before, after, rule).pairs
     rows: list[MetricRow] = []
     if able := [pair.defense for pair in pairs if pair.before.utility]:
-        rates = rate_levels(tally_suites(able, rule), Side.INJECTED, resampler)
+        rates = estimate_rate_levels(tally_suites(able, rule), Side.INJECTED, resampler)
         rows += make_metric_rows(cell, ASR_WHERE_SOLVED, rates)
     if pairs:
         rows += make_metric_rows(cell, UTILITY_CHANGE, compare_pairs(pairs, Side.SOLVED, SignDraws()))
-    gained, lost = changed_pairs(pairs, Side.SOLVED)
+    gained, lost = split_changed_pairs(pairs, Side.SOLVED)
     unpaired = len(attacked) - len(pairs)
     return Denial(cell, tuple(rows), len(pairs), len(lost), len(gained), unpaired)

@@ -18,7 +18,7 @@ import numpy as np
 import scipy
 
 from agentsys.analysis.metrics.cell_verdict import IS_CONTROL
-from agentsys.analysis.metrics.rates import MeasuredCell, Number, number_of
+from agentsys.analysis.metrics.rates import MeasuredCell, Number, make_number
 from agentsys.analysis.statistics.outcome_grid import (
     ErrorRule,
     FloatArray,
@@ -27,7 +27,7 @@ from agentsys.analysis.statistics.outcome_grid import (
     Tally,
     tally_suites,
 )
-from agentsys.analysis.statistics.rate_estimates import UPPER, mean_rate
+from agentsys.analysis.statistics.rate_estimates import UPPER, estimate_mean_rate
 from agentsys.base.grouping import group_by
 from agentsys.errors import ConfigError
 from agentsys.records.case_row import NO_ATTACK, CaseRow
@@ -49,7 +49,7 @@ class BestAttack(NamedTuple):
     together (Bonferroni)."""
 
 
-def best_attack(
+def find_best_attack(
     cases: Iterable[CaseRow], resampler: Resampler, rule: ErrorRule = ErrorRule.REPORT
 ) -> BestAttack | None:
     """Find the best of the attacks on one defense.
@@ -74,8 +74,8 @@ def best_attack(
             counted += [attacks[chosen][key] for key in keys]
     if best is None or not counted:
         return None
-    asr = mean_rate(tally_suites(counted, rule).values(), Side.INJECTED, resampler)
-    return BestAttack(best, len(attacks), number_of(asr, 1 - (1 - UPPER) / len(attacks)))
+    asr = estimate_mean_rate(tally_suites(counted, rule).values(), Side.INJECTED, resampler)
+    return BestAttack(best, len(attacks), make_number(asr, 1 - (1 - UPPER) / len(attacks)))
 
 
 def _find_best(
@@ -111,7 +111,7 @@ def pool_attacks(cases: Sequence[CaseRow], pattern: str) -> tuple[CaseRow, ...]:
     span = 1 + max((case.epoch for case in cases), default=0)
     fields = group_by(cases, lambda case: MeasuredCell.of(case)[:4])
     found = tuple(
-        case for field in fields.values() for case in _pool_in_field(field, matching, pattern, span)
+        case for field in fields.values() for case in _pool_attacks_in_field(field, matching, pattern, span)
     )
     if {case.attack for case in found} <= attacks | controls:
         raise ConfigError(
@@ -121,7 +121,7 @@ def pool_attacks(cases: Sequence[CaseRow], pattern: str) -> tuple[CaseRow, ...]:
     return found
 
 
-def _pool_in_field(
+def _pool_attacks_in_field(
     field: Sequence[CaseRow], matching: set[str], pattern: str, span: int
 ) -> Iterator[CaseRow]:
     """The cases of one defense on one benchmark."""
@@ -139,13 +139,13 @@ def _pool_in_field(
             yield replace(case, attack=f"{pattern} ({len(names)} attacks)", epoch=epoch)
 
 
-def least_repeats(counted: Mapping[str, Tally]) -> int:
+def count_least_repeats(counted: Mapping[str, Tally]) -> int:
     """Count how often every case of one model, defense and attack was run; 0 without cases."""
     run = [found.cases[found.cases > 0] for found in counted.values()]
     return min((int(times.min()) for times in run if len(times)), default=0)
 
 
-def at_least_once(counted: Mapping[str, Tally], side: Side, k: int, resampler: Resampler) -> Number:
+def compute_pass_at_k(counted: Mapping[str, Tally], side: Side, k: int, resampler: Resampler) -> Number:
     """Overall share of cases in which the outcome occurs in one of k tries or more (pass@k).
 
     Args:
@@ -157,17 +157,19 @@ def at_least_once(counted: Mapping[str, Tally], side: Side, k: int, resampler: R
     Source: M. Chen et al., "Evaluating Large Language Models Trained on Code", arXiv 2107.03374, 2021: the
     mean over all ways to choose k of a case's tries.
     """
-    return number_of(mean_rate((_chances(found, k) for found in counted.values()), side, resampler))
+    return make_number(
+        estimate_mean_rate((_compute_chances(found, k) for found in counted.values()), side, resampler)
+    )
 
 
-def _chances(counted: Tally, k: int) -> Tally:
+def _compute_chances(counted: Tally, k: int) -> Tally:
     """A tally in which every case counts once, for the chance that one of k of its tries succeeds."""
     enough = counted.cases >= k
 
-    def chance(hits: FloatArray) -> FloatArray:
+    def compute_chance(hits: FloatArray) -> FloatArray:
         draws = scipy.special.binom(counted.cases, k)
         none = scipy.special.binom(counted.cases - hits, k) / np.maximum(draws, 1)
         return np.where(enough, 1 - none, 0.0)
 
-    solved, hijacked = chance(counted.solved), chance(counted.hijacked)
+    solved, hijacked = compute_chance(counted.solved), compute_chance(counted.hijacked)
     return replace(counted, cases=enough.astype(np.float64), solved=solved, hijacked=hijacked)

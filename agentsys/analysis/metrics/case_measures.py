@@ -34,10 +34,10 @@ from agentsys.analysis.metrics.rates import (
     MetricRow,
     Number,
     ScoredCells,
+    group_scored_cells,
     make_metric_rows,
-    number_of,
-    percent,
-    scored_cells,
+    make_number,
+    make_percent,
 )
 from agentsys.analysis.statistics.case_pairs import pair_cases
 from agentsys.analysis.statistics.differences import SignDraws, compare_pairs
@@ -45,8 +45,8 @@ from agentsys.analysis.statistics.outcome_grid import ErrorRule, Resampler, Side
 from agentsys.analysis.statistics.rate_estimates import (
     OVERALL,
     POOLED,
-    pooled_rate,
-    rate_levels,
+    estimate_pooled_rate,
+    estimate_rate_levels,
 )
 from agentsys.base.declared_facts import ASB_FACTS, DeclaredFact
 from agentsys.base.grouping import group_by
@@ -62,7 +62,7 @@ class Mean(NamedTuple):
     """Cases with a known value."""
 
 
-def mean_of(measure: str, cases: Iterable[CaseRow]) -> Mean:
+def compute_mean_of_measure(measure: str, cases: Iterable[CaseRow]) -> Mean:
     """One of `MEANS` over the cases without an error whose value is known."""
     known = [one for case in cases if case.status == "ok" and (one := MEANS[measure](case)) is not None]
     return Mean(sum(known) / len(known) if known else math.nan, len(known))
@@ -81,12 +81,12 @@ MEANS: dict[str, Callable[[CaseRow], float | None]] = {
 """Measures that are means over cases -> the value of one case; None where it is unknown, or none is meant."""
 
 
-def total_dollars(cases: Iterable[CaseRow]) -> float:
+def sum_dollars(cases: Iterable[CaseRow]) -> float:
     """US dollars spent on all of these cases; nan if one of them has no known cost."""
     return math.fsum(math.nan if case.cost_usd is None else case.cost_usd for case in cases)
 
 
-def total_tokens(cases: Iterable[CaseRow]) -> float:
+def sum_tokens(cases: Iterable[CaseRow]) -> float:
     """Prompt and completion tokens of all of these cases, all roles; nan if one case does not say."""
     return math.fsum(sum(case.tokens_by_role.values()) if case.tokens_by_role else math.nan for case in cases)
 
@@ -100,15 +100,15 @@ def measure_ratios(cases: Sequence[CaseRow]) -> dict[str, float]:
     solved = sum(case.status == "ok" and case.utility for case in cases)
     hijacked = sum(case.status == "ok" and bool(case.injection_success) for case in attacked)
     sums = {
-        "cost_per_solved_task": (total_dollars(cases), solved),
-        "tokens_per_solved_task": (total_tokens(cases), solved),
-        "asr_per_dollar": (hijacked, total_dollars(attacked)),
-        "asr_per_million_tokens": (1e6 * hijacked, total_tokens(attacked)),
+        "cost_per_solved_task": (sum_dollars(cases), solved),
+        "tokens_per_solved_task": (sum_tokens(cases), solved),
+        "asr_per_dollar": (hijacked, sum_dollars(attacked)),
+        "asr_per_million_tokens": (1e6 * hijacked, sum_tokens(attacked)),
     }
     return {name: above / below if below else math.nan for name, (above, below) in sums.items()}
 
 
-def usage_per_role(measure: str, cases: Iterable[CaseRow]) -> dict[str, Mean]:
+def compute_usage_per_role(measure: str, cases: Iterable[CaseRow]) -> dict[str, Mean]:
     """Role -> use per case, sorted by role.
 
     A case in which a role was never asked counts as 0 for it, so that the roles add up to the mean of all.
@@ -124,7 +124,7 @@ def usage_per_role(measure: str, cases: Iterable[CaseRow]) -> dict[str, Mean]:
     return {role: Mean(sums[role] / len(used), len(used)) for role in sorted(sums)}
 
 
-def _cost_by_role(case: CaseRow) -> dict[str, float] | None:
+def _read_cost_by_role(case: CaseRow) -> dict[str, float] | None:
     known = {role: cost for role, cost in case.cost_by_role.items() if cost is not None}
     return known if known and len(known) == len(case.cost_by_role) else None
 
@@ -134,7 +134,7 @@ OF_ROLES: dict[str, Callable[[CaseRow], Mapping[str, float] | None]] = {
     "cached_tokens_per_case": lambda case: (
         dict.fromkeys(case.tokens_by_role, 0) | dict(case.cached_by_role) if case.tokens_by_role else None
     ),
-    "usd_per_case": _cost_by_role,
+    "usd_per_case": _read_cost_by_role,
 }
 """Measures per role, the role appended to the name after a colon -> what one case used; None if unknown."""
 
@@ -164,35 +164,35 @@ def measure_costs(cases: Iterable[CaseRow]) -> list[MeasureRow]:
     Returns:
         Rows sorted by cell, then suite with `pooled` last. Definitions: docs/data.md#measures.
     """
-    cells = scored_cells(cases)
+    cells = group_scored_cells(cases)
     rows: list[MeasureRow] = []
     for cell in sorted(cells):
         verdict = cells.verdicts[cell]
         suites = group_by(cells[cell], lambda case: case.suite)
         for suite, some in (*sorted(suites.items()), (POOLED, cells[cell])):
-            for name, number in _values(some, verdict):
+            for name, number in _measure_values(some, verdict):
                 unit = UNITS[name.partition(":")[0]]
                 rows.append(MeasureRow(*cell, suite, name, unit, *number[:4], *verdict))
     return rows
 
 
-def _values(cases: Sequence[CaseRow], verdict: CellVerdict) -> Iterator[tuple[str, Number]]:
+def _measure_values(cases: Sequence[CaseRow], verdict: CellVerdict) -> Iterator[tuple[str, Number]]:
     for name in MEANS:
-        yield name, _exact(*mean_of(name, cases))
+        yield name, _make_exact_number(*compute_mean_of_measure(name, cases))
     for name, ratio in measure_ratios(cases).items():
-        yield name, _exact(ratio, len(cases)).judge(verdict)
+        yield name, _make_exact_number(ratio, len(cases)).judge(verdict)
     for measure in OF_ROLES:
-        for role, found in usage_per_role(measure, cases).items():
-            yield f"{measure}:{role}", _exact(*found)
+        for role, found in compute_usage_per_role(measure, cases).items():
+            yield f"{measure}:{role}", _make_exact_number(*found)
     gates = Counter[str]()  # `filter/outcome/tool` -> calls that a filter ruled on before they ran
     for case in cases:
         gates.update(case.gates if case.status == "ok" else {})
     for ruling, calls in sorted(gates.items()):
-        yield f"gate_calls:{ruling}", _exact(calls, len(cases))
-    yield from guard_measures(cases)
+        yield f"gate_calls:{ruling}", _make_exact_number(calls, len(cases))
+    yield from measure_guards(cases)
 
 
-def _exact(value: float, n: int) -> Number:
+def _make_exact_number(value: float, n: int) -> Number:
     return Number(value, math.nan, math.nan, n)
 
 
@@ -226,7 +226,7 @@ _GUARD_EVENTS = {
 """Measure -> the kind of verdict that it counts, and the others that it is a share of."""
 
 
-def guard_measures(cases: Sequence[CaseRow], *, replicates: int = 2000) -> Iterator[tuple[str, Number]]:
+def measure_guards(cases: Sequence[CaseRow], *, replicates: int = 2000) -> Iterator[tuple[str, Number]]:
     """Every measure, in percent, of every guard that judged results in cases without an error."""
     counted = [case for case in cases if case.status == "ok" and case.guards]
     resampler = Resampler(replicates)
@@ -234,16 +234,16 @@ def guard_measures(cases: Sequence[CaseRow], *, replicates: int = 2000) -> Itera
         verdicts = [(case, case.guards[guard]) for case in counted if guard in case.guards]
         for name, (hit, *others) in _GUARD_EVENTS.items():
             results = [(case, of[hit], of[hit] + sum(of[kind] for kind in others)) for case, of in verdicts]
-            yield f"{name}:{guard}", _share_of_events(results, resampler)
+            yield f"{name}:{guard}", _compute_share_of_events(results, resampler)
             if f"{name}_cases" in GUARD_TITLES:
                 at_least_once = [(case, min(hits, 1), min(events, 1)) for case, hits, events in results]
-                yield f"{name}_cases:{guard}", _share_of_events(at_least_once, resampler)
+                yield f"{name}_cases:{guard}", _compute_share_of_events(at_least_once, resampler)
         chars, cut = (sum(of[key] for _, of in verdicts) for key in ("chars", "cut"))
-        share = percent(cut / chars) if chars else math.nan
+        share = make_percent(cut / chars) if chars else math.nan
         yield f"guard_clean_cut:{guard}", Number(share, math.nan, math.nan, chars)
 
 
-def _share_of_events(counted: Sequence[tuple[CaseRow, int, int]], resampler: Resampler) -> Number:
+def _compute_share_of_events(counted: Sequence[tuple[CaseRow, int, int]], resampler: Resampler) -> Number:
     """A share of events with its interval.
 
     Args:
@@ -252,7 +252,9 @@ def _share_of_events(counted: Sequence[tuple[CaseRow, int, int]], resampler: Res
         resampler: Draws the tasks.
     """
     rows = [replace(case, utility=n < hits) for case, hits, events in counted for n in range(events)]
-    return number_of(pooled_rate(tally_suites(rows, ErrorRule.REPORT).values(), Side.SOLVED, resampler))
+    return make_number(
+        estimate_pooled_rate(tally_suites(rows, ErrorRule.REPORT).values(), Side.SOLVED, resampler)
+    )
 
 
 CONTROL_ASR = "control_asr"
@@ -263,7 +265,7 @@ _UTILITY = "utility"
 """Begins the names of facts that are further criteria for a solved user task."""
 
 
-def declared_facts(cases: Iterable[CaseRow]) -> dict[str, DeclaredFact]:
+def collect_declared_facts(cases: Iterable[CaseRow]) -> dict[str, DeclaredFact]:
     """Collect what the benchmarks of some cases say of their facts, in the benchmarks' order.
 
     Cases that hold none of the facts that they declare say nothing.
@@ -271,7 +273,7 @@ def declared_facts(cases: Iterable[CaseRow]) -> dict[str, DeclaredFact]:
     found: dict[str, DeclaredFact] = {}
     for case in cases:
         if case.measured and _has_facts(case):
-            for name, fact in _declarations(case).items():
+            for name, fact in _read_declarations(case).items():
                 found.setdefault(name, fact)
     return found
 
@@ -289,16 +291,16 @@ def _parse_declarations(facts: bytes) -> dict[str, DeclaredFact]:
     return found
 
 
-def _declarations(case: CaseRow) -> Mapping[str, DeclaredFact]:
+def _read_declarations(case: CaseRow) -> Mapping[str, DeclaredFact]:
     return _parse_declarations(orjson.dumps(case.facts)) if case.facts else ASB_FACTS
 
 
-def metric_of(name: str, fact: DeclaredFact) -> str:
+def name_metric_of_fact(name: str, fact: DeclaredFact) -> str:
     """Name a fact's number in the long form."""
     return fact.metric or name
 
 
-def fact_rows(cases: Iterable[CaseRow] | ScoredCells, *, replicates: int = 2000) -> list[MetricRow]:
+def measure_facts(cases: Iterable[CaseRow] | ScoredCells, *, replicates: int = 2000) -> list[MetricRow]:
     """The rates of measured facts, in the long form; cases that hold none of the facts are passed over.
 
     Errored cases are left out of all but the metrics whose name says that they failed.
@@ -307,21 +309,21 @@ def fact_rows(cases: Iterable[CaseRow] | ScoredCells, *, replicates: int = 2000)
         Rows sorted by cell, per suite, `overall` and `pooled`. A metric is absent unless every case of its
         cell that counts holds the fact.
     """
-    scored = scored_cells(cases)
+    scored = group_scored_cells(cases)
     if not any(case.measured for case in scored.cases):
         return []
     resampler = Resampler(replicates)
     cells = {cell: found for cell, found in scored.items() if any(map(_has_facts, found))}
     rows: list[MetricRow] = []
-    for cell in sorted(cells, key=MeasuredCell.order):
-        rows += _fact_rows(cell, cells[cell], resampler)
+    for cell in sorted(cells, key=MeasuredCell.make_sort_key):
+        rows += _measure_facts_of_cell(cell, cells[cell], resampler)
         if cell.attack == NO_ATTACK or is_control(cells[cell]):
             continue
         beside = (
             found for other, found in cells.items() if other[:4] == cell[:4] and other.attack != NO_ATTACK
         )
         if control := next(filter(is_control, beside), None):
-            rows += _control_rows(cell, cells[cell], control)
+            rows += _make_control_rows(cell, cells[cell], control)
     return rows
 
 
@@ -330,24 +332,30 @@ def is_control(cases: Iterable[CaseRow]) -> bool:
     return any(case.measured.get(IS_CONTROL) is True for case in cases)
 
 
-def unsolved_suites(cases: Iterable[CaseRow]) -> list[str]:
+def list_unsolved_suites(cases: Iterable[CaseRow]) -> list[str]:
     """Suites in which no case, of any defense and by any criterion, solved its user task; sorted."""
     solved: dict[str, bool] = {}
     for case in cases:
         if case.status == "ok":
-            facts = [case.measured.get(name) for name in declared_facts([case]) if name.startswith(_UTILITY)]
+            facts = [
+                case.measured.get(name)
+                for name in collect_declared_facts([case])
+                if name.startswith(_UTILITY)
+            ]
             solved[case.suite] = solved.get(case.suite, False) or case.utility or any(facts)
     return sorted(suite for suite, any_solved in solved.items() if not any_solved)
 
 
 def _has_facts(case: CaseRow) -> bool:
     held = case.measured
-    return bool(held) and (IS_CONTROL in held or not _declarations(case).keys().isdisjoint(held))
+    return bool(held) and (IS_CONTROL in held or not _read_declarations(case).keys().isdisjoint(held))
 
 
-def _fact_rows(cell: MeasuredCell, cases: Sequence[CaseRow], resampler: Resampler) -> Iterator[MetricRow]:
+def _measure_facts_of_cell(
+    cell: MeasuredCell, cases: Sequence[CaseRow], resampler: Resampler
+) -> Iterator[MetricRow]:
     benign = cell.attack == NO_ATTACK
-    found = declared_facts(cases)
+    found = collect_declared_facts(cases)
     facts = {name: fact for name, fact in found.items() if fact.of == "all" or not benign}
     errors = sum(case.status == "error" for case in cases)
     counted = [case for case in cases if case.status == "ok"]
@@ -355,16 +363,18 @@ def _fact_rows(cell: MeasuredCell, cases: Sequence[CaseRow], resampler: Resample
         if not counted or any(case.measured.get(name) is None for case in counted):
             continue
         if fact.kind == "mean":
-            yield from _mean_rows(cell, metric_of(name, fact), counted, name, errors)
+            yield from _make_mean_rows(cell, name_metric_of_fact(name, fact), counted, name, errors)
         else:
-            yield from _share_rows(cell, metric_of(name, fact), counted, name, errors, resampler)
+            yield from _make_share_rows(
+                cell, name_metric_of_fact(name, fact), counted, name, errors, resampler
+            )
     for name, fact in found.items():
         if fact.errors_failed and errors and all(case.measured.get(name) is not None for case in cases):
             whole = [replace(case, status="ok") for case in cases]
-            yield from _share_rows(cell, fact.errors_failed, whole, name, errors, resampler)
+            yield from _make_share_rows(cell, fact.errors_failed, whole, name, errors, resampler)
 
 
-def _mean_rows(
+def _make_mean_rows(
     cell: MeasuredCell, metric: str, cases: Sequence[CaseRow], fact: str, errors: int
 ) -> Iterator[MetricRow]:
     """Means in the fact's own unit, without intervals; nothing where some value is no number."""
@@ -381,22 +391,22 @@ def _mean_rows(
         yield MetricRow(*cell, suite, metric, math.nan, math.nan, math.nan, n, errors, mean=value)
 
 
-def _share_rows(
+def _make_share_rows(
     cell: MeasuredCell, metric: str, cases: Sequence[CaseRow], fact: str, errors: int, resampler: Resampler
 ) -> Iterator[MetricRow]:
     counted = [replace(case, utility=bool(case.measured[fact])) for case in cases]
-    found = rate_levels(tally_suites(counted, ErrorRule.REPORT), Side.SOLVED, resampler)
+    found = estimate_rate_levels(tally_suites(counted, ErrorRule.REPORT), Side.SOLVED, resampler)
     yield from (replace(row, errors=errors) for row in make_metric_rows(cell, metric, found))
 
 
-def _control_rows(
+def _make_control_rows(
     cell: MeasuredCell, attacked: Sequence[CaseRow], control: Sequence[CaseRow]
 ) -> Iterator[MetricRow]:
     """The control's ASR and the difference, on the cases that both have."""
     pairing = pair_cases(control, attacked)
     levels = compare_pairs(pairing.pairs, Side.INJECTED, SignDraws()) if pairing.pairs else {}
     for suite, found in levels.items():
-        less = number_of(found)._replace(errors=pairing.errored)
-        alone = less._replace(value=percent(found.rate_before), ci_low=math.nan, ci_high=math.nan)
+        less = make_number(found)._replace(errors=pairing.errored)
+        alone = less._replace(value=make_percent(found.rate_before), ci_low=math.nan, ci_high=math.nan)
         yield MetricRow(*cell, suite, CONTROL_ASR, **alone._asdict())
         yield MetricRow(*cell, suite, ASR_LESS_CONTROL, **less._asdict())

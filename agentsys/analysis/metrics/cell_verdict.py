@@ -170,7 +170,7 @@ def describe_ends(ends: Mapping[str, int]) -> str:
     return ", ".join(f"{bound} {count}" for bound, count in sorted(ends.items()))
 
 
-def verdict_notes(rows: Iterable[Any], of_two: Collection[str] = ()) -> Iterator[str]:
+def write_verdict_notes(rows: Iterable[Any], of_two: Collection[str] = ()) -> Iterator[str]:
     """Say which cells' numbers cannot be believed, and why: broken ones first.
 
     Args:

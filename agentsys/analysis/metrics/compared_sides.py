@@ -16,7 +16,7 @@ from agentsys.errors import ConfigError
 from agentsys.records.case_reader import LoadedCases
 from agentsys.records.case_row import IDENTITY, NO_ATTACK, CaseRow
 from agentsys.records.published_facts import NO_DEFENSE
-from agentsys.records.resolve_runs import shortest_distinct_ends
+from agentsys.records.resolve_runs import find_shortest_distinct_ends
 from agentsys.records.runs_source import open_runs
 
 
@@ -41,7 +41,7 @@ class ComparedSides:
     notes: tuple[str, ...] = ()
     """How the sides were chosen and what is left out, a sentence each."""
 
-    def field_of(self, cell: MeasuredCell) -> MeasuredCell:
+    def name_field_of(self, cell: MeasuredCell) -> MeasuredCell:
         """Name the cell that both sides share with one of a side; empty in what they differ in."""
         blank = {axis.value: "" for axis in (self.by, *self.folded) if axis is not Axis.RUN}
         if cell.attack == NO_ATTACK:
@@ -84,14 +84,14 @@ def split_sides(cases: Iterable[CaseRow], by: Axis = Axis.DEFENSE, *, as_met: bo
     return ComparedSides(by, {name: found[name] for name in names}, notes=notes)
 
 
-def sides_of_runs(runs: Mapping[str, Iterable[CaseRow]], notes: tuple[str, ...] = ()) -> ComparedSides:
+def make_sides_of_runs(runs: Mapping[str, Iterable[CaseRow]], notes: tuple[str, ...] = ()) -> ComparedSides:
     """Set runs against each other: cases of one model, defense and attack, under one name in each.
 
     Where each run has a single model (defense, attack) and another has another one, this is part of what
     is compared: "model A before" against "model B after".
     """
     cases = {name: [case for case in found if case.is_scored] for name, found in runs.items()}
-    values = {axis: _values(cases, axis) for axis in _NAME_OF}
+    values = {axis: _collect_values(cases, axis) for axis in _NAME_OF}
     folded = frozenset(
         axis
         for axis, sets in values.items()
@@ -100,14 +100,14 @@ def sides_of_runs(runs: Mapping[str, Iterable[CaseRow]], notes: tuple[str, ...] 
     return ComparedSides(Axis.RUN, cases, folded, notes)
 
 
-def varying_axis(cases: Iterable[CaseRow]) -> Axis:
+def find_varying_axis(cases: Iterable[CaseRow]) -> Axis:
     """Find the axis on which some cases differ: defenses, else models, else attacks."""
     whole = {"": [case for case in cases if case.is_scored]}
-    several = (axis for axis in _NAME_OF if len(_values(whole, axis)[0]) > 1)
+    several = (axis for axis in _NAME_OF if len(_collect_values(whole, axis)[0]) > 1)
     return next(several, Axis.DEFENSE)
 
 
-def _values(runs: Mapping[str, Sequence[CaseRow]], axis: Axis) -> list[set[str]]:
+def _collect_values(runs: Mapping[str, Sequence[CaseRow]], axis: Axis) -> list[set[str]]:
     ignored = {NO_ATTACK} if axis is Axis.ATTACK else set()
     return [{_NAME_OF[axis](case) for case in cases} - ignored for cases in runs.values()]
 
@@ -142,7 +142,7 @@ def choose_sides(
     """
     folders = [open_runs(folder) for folder in folders]
     if by is Axis.RUN:
-        return _sides_of_folders(folders, read)
+        return _load_sides_of_folders(folders, read)
     together = read(folders)
     meant = [
         axis
@@ -152,29 +152,29 @@ def choose_sides(
     chosen = by or (meant[0] if meant else None)
     if len(folders) == 1:
         return ChosenSides(
-            split_sides(together.cases, chosen or varying_axis(together.cases)), {"": together}
+            split_sides(together.cases, chosen or find_varying_axis(together.cases)), {"": together}
         )
     roots = [str(folder) for folder in folders]
 
-    def folder_of(source: str) -> str:
+    def find_folder_of(source: str) -> str:
         inside = (root for root in roots if root == "." or source == root or source.startswith(f"{root}/"))
         return next(inside, "")
 
     repeated = sum(
-        folder_of(file.source) != folder_of(file.counted_source) for file in together.repeated_files
+        find_folder_of(file.source) != find_folder_of(file.counted_source) for file in together.repeated_files
     )
     if chosen is None:
         holders: defaultdict[object, set[str]] = defaultdict(set)
         for case in together.cases:
-            holders[_under_one_name(case)].add(folder_of(case.source))
+            holders[_under_one_name(case)].add(find_folder_of(case.source))
         # Cases that two folders hold, of other settings or of the same ones.
         same = repeated + sum(len(found) > 1 for found in holders.values())
-        chosen = Axis.RUN if same else _axis_between(together.cases, folder_of)
+        chosen = Axis.RUN if same else _find_axis_between(together.cases, find_folder_of)
         if chosen is Axis.RUN:
             why, hint = "The folders differ in more than one thing", " (or choose with --by)"
             if same:
                 why, hint = f"{same} cases stand in more than one folder under the same names", ""
-            return _sides_of_folders(folders, read, (f"{why}: compared folder with folder{hint}.",))
+            return _load_sides_of_folders(folders, read, (f"{why}: compared folder with folder{hint}.",))
     if repeated:
         raise ConfigError(
             f"{repeated} cases stand in more than one of these folders under the same names, so that one of"
@@ -183,25 +183,29 @@ def choose_sides(
     return ChosenSides(split_sides(together.cases, chosen, as_met=True), {"": together})
 
 
-def _axis_between(cases: Sequence[CaseRow], folder_of: Callable[[str], str]) -> Axis:
+def _find_axis_between(cases: Sequence[CaseRow], folder_of: Callable[[str], str]) -> Axis:
     """Find the axis on which no two folders meet: defenses, say, if one has `none` alone."""
     runs = group_by(cases, lambda case: folder_of(case.source))
     if len(runs) < 2:
-        return varying_axis(cases)
-    values = {axis: _values(runs, axis) for axis in _NAME_OF}
+        return find_varying_axis(cases)
+    values = {axis: _collect_values(runs, axis) for axis in _NAME_OF}
     apart = [
         axis for axis, sets in values.items() if all(sets) and len(set().union(*sets)) == sum(map(len, sets))
     ]
     return Axis.RUN if len(apart) > 1 else apart[0] if apart else Axis.DEFENSE
 
 
-def _sides_of_folders(folders: Sequence[Path], read: ReadFolders, notes: tuple[str, ...] = ()) -> ChosenSides:
-    names = run_names(folders)
+def _load_sides_of_folders(
+    folders: Sequence[Path], read: ReadFolders, notes: tuple[str, ...] = ()
+) -> ChosenSides:
+    names = shorten_run_names(folders)
     readings = {names[folder]: read([folder]) for folder in folders}
-    return ChosenSides(sides_of_runs({name: one.cases for name, one in readings.items()}, notes), readings)
+    return ChosenSides(
+        make_sides_of_runs({name: one.cases for name, one in readings.items()}, notes), readings
+    )
 
 
-def run_names(folders: Sequence[Path]) -> dict[Path, str]:
+def shorten_run_names(folders: Sequence[Path]) -> dict[Path, str]:
     """Folder -> the shortest end of its path that no other one has.
 
     Raises:
@@ -216,5 +220,5 @@ def run_names(folders: Sequence[Path]) -> dict[Path, str]:
                 raise ConfigError(
                     f"'{folder}' lies in '{other}': runs to compare are in folders of their own."
                 )
-    ends = shortest_distinct_ends([str(path) for path in whole.values()])
+    ends = find_shortest_distinct_ends([str(path) for path in whole.values()])
     return {folder: ends[str(path)] for folder, path in whole.items()}

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from agentsys.analysis.metrics.cell_verdict import BROKEN, VALID, CellEvidence, CellVerdict, judge_cells
 from agentsys.analysis.metrics.compared_sides import Axis, ComparedSides, split_sides
-from agentsys.analysis.metrics.own_metric import Metric, pairs_with_answers
+from agentsys.analysis.metrics.own_metric import Metric, fill_pairs_with_answers
 from agentsys.analysis.metrics.rates import (
     BENIGN_UTILITY,
     METRIC_TITLES,
@@ -20,24 +20,28 @@ from agentsys.analysis.metrics.rates import (
     MeasuredCell,
     Percent,
     ScoredCells,
-    percent,
+    make_percent,
 )
 from agentsys.analysis.statistics.case_pairs import (
     Pair,
     Pairing,
-    changed_pairs,
-    exposed_pairs,
+    filter_exposed_pairs,
     key_cases,
     pair_up,
+    split_changed_pairs,
     tally_pairs,
 )
-from agentsys.analysis.statistics.difference_test import difference_interval, p_value, smallest_detectable
+from agentsys.analysis.statistics.difference_test import (
+    compute_difference_interval,
+    compute_p_value,
+    compute_smallest_detectable,
+)
 from agentsys.analysis.statistics.differences import (
     SIGN_DRAWS,
     Difference,
     PairedGrid,
     SignDraws,
-    difference_levels,
+    make_difference_levels,
 )
 from agentsys.analysis.statistics.outcome_grid import ErrorRule, Interval, Side, Tally
 from agentsys.analysis.statistics.rate_estimates import OVERALL, POOLED
@@ -187,47 +191,49 @@ def compare_sides(
     fields: defaultdict[MeasuredCell, dict[str, list[CaseRow]]] = defaultdict(dict)
     for side, found in sides.cases.items():
         for cell, some in ScoredCells(found).items():
-            fields[sides.field_of(cell)].setdefault(side, []).extend(some)
+            fields[sides.name_field_of(cell)].setdefault(side, []).extend(some)
     evidence = cache(lambda place, side: CellEvidence(fields[place].get(side, ())))
     keyed = cache(lambda place, side: key_cases(fields[place].get(side, ()), errors))
     pairings: dict[Contest, Pairing] = {}
     flips: list[CaseFlip] = []
     rows: list[DifferenceRow] = []
     tests = _Tests(draws)
-    for place in sorted(fields, key=_field_order):
+    for place in sorted(fields, key=_make_field_sort_key):
         for side in sorted(fields[place].keys() - {baseline}):
             contest = Contest(sides.by, place, baseline, side)
             pairing = pair_up(keyed(place, baseline), keyed(place, side))
             pairings[contest] = pairing
             verdict = _judge_together(*(evidence(place, one) for one in (baseline, side)))
-            for outcome in _outcomes(contest, pairing, metrics, own):
-                rows += (_judge_row(row, verdict) for row in _rows(contest, pairing, outcome, tests))
-                gained, lost = changed_pairs(outcome.pairs, outcome.side)
+            for outcome in _list_outcomes(contest, pairing, metrics, own):
+                rows += (_judge_row(row, verdict) for row in _make_rows(contest, pairing, outcome, tests))
+                gained, lost = split_changed_pairs(outcome.pairs, outcome.side)
                 flips += (CaseFlip(contest, outcome.metric, True, pair) for pair in gained)
                 flips += (CaseFlip(contest, outcome.metric, False, pair) for pair in lost)
     alone = [field for field, found in fields.items() if found.keys() == {baseline}]
-    unopposed = {field: len(fields[field][baseline]) for field in sorted(alone, key=_field_order)}
+    unopposed = {field: len(fields[field][baseline]) for field in sorted(alone, key=_make_field_sort_key)}
     titles = METRIC_TITLES | {metric.name: metric.title for metric in own}
     return Comparison(
         sides.by, baseline, tuple(_correct_rows(rows)), tuple(flips), pairings, unopposed, titles, sides.notes
     )
 
 
-def overall_differences(cells: ScoredCells, errors: ErrorRule = ErrorRule.REPORT) -> list[DifferenceRow]:
+def compare_all_with_none(cells: ScoredCells, errors: ErrorRule = ErrorRule.REPORT) -> list[DifferenceRow]:
     """Differences of all defenses from none, overall and on all cases, as `compare_sides` has them.
 
     Without what takes long: intervals are nan.
     """
     rows: list[DifferenceRow] = []
     tests, keyed = _Tests(SIGN_DRAWS, brief=True), cache(lambda cell: key_cases(cells[cell], errors))
-    for cell in sorted(cells, key=lambda cell: (*_field_order(cell._replace(defense="")), cell.defense)):
+    for cell in sorted(
+        cells, key=lambda cell: (*_make_field_sort_key(cell._replace(defense="")), cell.defense)
+    ):
         base = cell._replace(defense=NO_DEFENSE)
         if base in cells and cell != base:
             contest = Contest(Axis.DEFENSE, cell._replace(defense=""), NO_DEFENSE, cell.defense)
             pairing = pair_up(keyed(base), keyed(cell))
             verdict = _judge_together(cells.evidence[base], cells.evidence[cell])
-            for outcome in _outcomes(contest, pairing, COMPARED_METRICS, ()):
-                rows += (_judge_row(row, verdict) for row in _rows(contest, pairing, outcome, tests))
+            for outcome in _list_outcomes(contest, pairing, COMPARED_METRICS, ()):
+                rows += (_judge_row(row, verdict) for row in _make_rows(contest, pairing, outcome, tests))
     return _correct_rows(rows)
 
 
@@ -259,7 +265,7 @@ def _check_sides(sides: ComparedSides, baseline: str) -> None:
         )
 
 
-def _field_order(field: MeasuredCell) -> tuple[str, str, str, str, bool, str]:
+def _make_field_sort_key(field: MeasuredCell) -> tuple[str, str, str, str, bool, str]:
     return (*field[:4], field.attack != NO_ATTACK, field.attack)
 
 
@@ -273,18 +279,18 @@ class _Outcome(NamedTuple):
     """`all` or `exposed` -> counts of the baseline's cases, and of the others; counted once for all metrics."""
 
 
-def _outcomes(
+def _list_outcomes(
     contest: Contest, pairing: Pairing, metrics: Sequence[str], own: Sequence[Metric]
 ) -> Iterator[_Outcome]:
     def count(pairs: tuple[Pair, ...]) -> Callable[[str], tuple[dict[str, Tally], dict[str, Tally]]]:
-        return cache(lambda which: tally_pairs(pairs if which == ALL_CASES else exposed_pairs(pairs)))
+        return cache(lambda which: tally_pairs(pairs if which == ALL_CASES else filter_exposed_pairs(pairs)))
 
     tallies = count(pairing.pairs)
     for metric in metrics if pairing.pairs else ():
         if (metric == BENIGN_UTILITY) is (contest.field.attack == NO_ATTACK):
             yield _Outcome(metric, pairing.pairs, _SIDES[metric], tallies)
     for one in own:
-        if pairs := pairs_with_answers(pairing.pairs, one):
+        if pairs := fill_pairs_with_answers(pairing.pairs, one):
             yield _Outcome(one.name, pairs, Side.SOLVED, count(pairs))
 
 
@@ -301,29 +307,31 @@ class _Tests:
         """The columns of a row that a test fills."""
         key = (found.shares, *map(_describe_grid, found.grids))
         if key not in self._made:
-            interval = Interval(math.nan, math.nan) if self.brief else difference_interval(found)
-            bounds = {"ci_low": percent(interval.low), "ci_high": percent(interval.high)}
-            detectable = percent(smallest_detectable(found))
-            p = p_value(found)
+            interval = Interval(math.nan, math.nan) if self.brief else compute_difference_interval(found)
+            bounds = {"ci_low": make_percent(interval.low), "ci_high": make_percent(interval.high)}
+            detectable = make_percent(compute_smallest_detectable(found))
+            p = compute_p_value(found)
             self._made[key] = {**bounds, "p": p, "p_holm": p, "smallest_detectable": detectable}
         return self._made[key]
 
 
 def _describe_grid(grid: PairedGrid) -> Hashable:
     tasks = grid.after.suite, grid.after.user_tasks, grid.after.injection_tasks
-    hits = grid.before.hits(grid.side), grid.after.hits(grid.side)
+    hits = grid.before.get_hits(grid.side), grid.after.get_hits(grid.side)
     return *tasks, *(part.tobytes() for part in (grid.after.cases, *hits))
 
 
-def _rows(contest: Contest, pairing: Pairing, outcome: _Outcome, tests: _Tests) -> Iterator[DifferenceRow]:
+def _make_rows(
+    contest: Contest, pairing: Pairing, outcome: _Outcome, tests: _Tests
+) -> Iterator[DifferenceRow]:
     for which in (ALL_CASES,) if tests.brief else (ALL_CASES, EXPOSED):
-        pairs = outcome.pairs if which == ALL_CASES else exposed_pairs(outcome.pairs)
-        changed = changed_pairs(pairs, outcome.side)
-        levels = difference_levels(*outcome.tallies(which), outcome.side, tests.signs) if pairs else {}
+        pairs = outcome.pairs if which == ALL_CASES else filter_exposed_pairs(outcome.pairs)
+        changed = split_changed_pairs(pairs, outcome.side)
+        levels = make_difference_levels(*outcome.tallies(which), outcome.side, tests.signs) if pairs else {}
         for suite, found in levels.items():
             if tests.brief and suite != OVERALL:
                 continue
-            gained, lost = (_in_suite(some, suite) for some in changed)
+            gained, lost = (_list_pairs_in_suite(some, suite) for some in changed)
             differing = [*gained, *lost]
             user_tasks = {(pair.baseline.suite, pair.baseline.user_task_id) for pair in differing}
             yield DifferenceRow(
@@ -334,14 +342,14 @@ def _rows(contest: Contest, pairing: Pairing, outcome: _Outcome, tests: _Tests) 
                 suite=suite,
                 metric=outcome.metric,
                 cases=which,
-                baseline_value=percent(found.rate_before),
-                compared_value=percent(found.rate_after),
-                difference=percent(found.value),
+                baseline_value=make_percent(found.rate_before),
+                compared_value=make_percent(found.rate_after),
+                difference=make_percent(found.value),
                 n=found.n,
                 gained=len(gained),
                 lost=len(lost),
                 differing_user_tasks=len(user_tasks),
-                differing_injection_tasks=len(set(map(injection_task_of, differing)) - {None}),
+                differing_injection_tasks=len(set(map(get_injection_task, differing)) - {None}),
                 errored=pairing.errored,
                 only_baseline=pairing.only_baseline,
                 only_compared=pairing.only_defense,
@@ -349,11 +357,11 @@ def _rows(contest: Contest, pairing: Pairing, outcome: _Outcome, tests: _Tests) 
             )
 
 
-def _in_suite(pairs: Iterable[Pair], suite: str) -> list[Pair]:
+def _list_pairs_in_suite(pairs: Iterable[Pair], suite: str) -> list[Pair]:
     return [pair for pair in pairs if suite in (OVERALL, POOLED, pair.baseline.suite)]
 
 
-def injection_task_of(pair: Pair) -> tuple[str, str] | None:
+def get_injection_task(pair: Pair) -> tuple[str, str] | None:
     """Suite and injection task of a pair; None for a benign one, or an attack without a goal."""
     case = pair.baseline
     return None if case.injection_task_id is None else (case.suite, case.injection_task_id)
@@ -362,12 +370,12 @@ def injection_task_of(pair: Pair) -> tuple[str, str] | None:
 def _correct_rows(rows: Sequence[DifferenceRow]) -> list[DifferenceRow]:
     """Holm's correction inside each table: overall, pooled and single suites, all and exposed cases apart."""
 
-    def family(index: int) -> tuple[str, str]:
+    def make_family_key(index: int) -> tuple[str, str]:
         row = rows[index]
         return row.suite if row.suite in (OVERALL, POOLED) else "suite", row.cases
 
     # An undefined test is no test.
-    families = group_by((index for index, row in enumerate(rows) if not math.isnan(row.p)), family)
+    families = group_by((index for index, row in enumerate(rows) if not math.isnan(row.p)), make_family_key)
     corrected = list(rows)
     for members in families.values():
         for index, p in zip(members, correct_by_holm([rows[index].p for index in members]), strict=True):

@@ -75,7 +75,7 @@ def count_answers(cases: Iterable[CaseRow], metric: Metric) -> list[CaseRow]:
         The cases that it answers for, and the errored ones of suites that it answers for at all: they are
         counted as errors.
     """
-    hits = [(case, _hit(metric, case)) for case in cases]
+    hits = [(case, _ask_metric(metric, case)) for case in cases]
     suites = {case.suite for case, hit in hits if hit is not None}
     return [
         replace(case, utility=bool(hit))
@@ -84,9 +84,9 @@ def count_answers(cases: Iterable[CaseRow], metric: Metric) -> list[CaseRow]:
     ]
 
 
-def pairs_with_answers(pairs: Iterable[Pair], metric: Metric) -> tuple[Pair, ...]:
+def fill_pairs_with_answers(pairs: Iterable[Pair], metric: Metric) -> tuple[Pair, ...]:
     """The pairs that a metric answers for on both sides, with its answers in the place of the utility."""
-    found = [(pair, _hit(metric, pair.baseline), _hit(metric, pair.defense)) for pair in pairs]
+    found = [(pair, _ask_metric(metric, pair.baseline), _ask_metric(metric, pair.defense)) for pair in pairs]
     return tuple(
         pair._replace(before=pair.before._replace(utility=before), after=pair.after._replace(utility=under))
         for pair, before, under in found
@@ -94,7 +94,7 @@ def pairs_with_answers(pairs: Iterable[Pair], metric: Metric) -> tuple[Pair, ...
     )
 
 
-def _hit(metric: Metric, case: CaseRow) -> bool | None:
+def _ask_metric(metric: Metric, case: CaseRow) -> bool | None:
     """A metric's answer; None for a case that ended in an error.
 
     Raises:

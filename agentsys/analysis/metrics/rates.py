@@ -12,7 +12,7 @@ from typing import Annotated, Any, NamedTuple
 from agentsys.analysis.metrics.cell_verdict import BROKEN, VALID, CellEvidence, CellVerdict, judge_cells
 from agentsys.analysis.metrics.own_metric import PERCENT as PERCENT
 from agentsys.analysis.metrics.own_metric import Metric, count_answers
-from agentsys.analysis.statistics.difference_test import difference_interval
+from agentsys.analysis.statistics.difference_test import compute_difference_interval
 from agentsys.analysis.statistics.differences import Difference
 from agentsys.analysis.statistics.outcome_grid import (
     ErrorRule,
@@ -20,8 +20,8 @@ from agentsys.analysis.statistics.outcome_grid import (
     Resampler,
     Side,
     Tally,
+    make_spread,
     scale_spread,
-    spread_of,
     tally_suites,
     widen_tally,
 )
@@ -31,9 +31,9 @@ from agentsys.analysis.statistics.rate_estimates import (
     UNDEFINED,
     UPPER,
     Estimate,
-    defense_quality,
-    proportion_interval,
-    rate_levels,
+    compute_defense_quality,
+    compute_proportion_interval,
+    estimate_rate_levels,
 )
 from agentsys.base.grouping import group_by
 from agentsys.records.case_row import NO_ATTACK, CaseRow
@@ -143,7 +143,7 @@ class MeasuredCell(NamedTuple):
         named = [name for name in (attack, self.defense, self.model) if name]
         return f"{', '.join(named)} on {self.benchmark} {self.version}"
 
-    def order(self) -> tuple[str, str, str, bool, str, bool, str]:
+    def make_sort_key(self) -> tuple[str, str, str, bool, str, bool, str]:
         """Key to sort cells by: `none` before other defenses, and before attacks."""
         return (*self[:3], self.defense != NO_DEFENSE, self.defense, self.attack != NO_ATTACK, self.attack)
 
@@ -178,14 +178,14 @@ class ScoredCells(dict[MeasuredCell, list[CaseRow]]):
         """The cells' verdicts; those of one model under one attack stand beside each other."""
         return judge_cells(self.evidence, lambda cell: (*cell[:3], cell.attack))
 
-    def tally(self, cell: MeasuredCell, rule: ErrorRule) -> dict[str, Tally]:
+    def tally_cell(self, cell: MeasuredCell, rule: ErrorRule) -> dict[str, Tally]:
         """Count a cell's cases by suite; of a cell that is not here there are none."""
         if (cell, rule) not in self._tallies:
             self._tallies[cell, rule] = tally_suites(self.get(cell, ()), rule)
         return self._tallies[cell, rule]
 
 
-def scored_cells(cases: Iterable[CaseRow] | ScoredCells) -> ScoredCells:
+def group_scored_cells(cases: Iterable[CaseRow] | ScoredCells) -> ScoredCells:
     """The cells of some cases; those that are made already are given back."""
     return cases if isinstance(cases, ScoredCells) else ScoredCells(cases)
 
@@ -218,25 +218,25 @@ def measure(
     Benign utility: share of user tasks solved with no attack; utility under
     attack, targeted ASR: shares of (user task, injection task) cases.
     """
-    resampler, cells = Resampler(replicates), scored_cells(cases)
+    resampler, cells = Resampler(replicates), group_scored_cells(cases)
     rows: list[MetricRow] = []
-    for cell in sorted(cells, key=MeasuredCell.order):
-        counted, pooled = cells.tally(cell, errors), not brief
-        solved = rate_levels(counted, Side.SOLVED, resampler, pooled=pooled)
+    for cell in sorted(cells, key=MeasuredCell.make_sort_key):
+        counted, pooled = cells.tally_cell(cell, errors), not brief
+        solved = estimate_rate_levels(counted, Side.SOLVED, resampler, pooled=pooled)
         if cell.attack == NO_ATTACK:
             rows += make_metric_rows(cell, BENIGN_UTILITY, solved, brief=brief)
         else:
-            asr = rate_levels(counted, Side.INJECTED, resampler, pooled=pooled)
-            benign = cells.tally(cell._replace(attack=NO_ATTACK), errors)
-            quality = _qualities(benign, counted, resampler, pooled=pooled)
+            asr = estimate_rate_levels(counted, Side.INJECTED, resampler, pooled=pooled)
+            benign = cells.tally_cell(cell._replace(attack=NO_ATTACK), errors)
+            quality = _estimate_qualities(benign, counted, resampler, pooled=pooled)
             found = {UTILITY_UNDER_ATTACK: solved, TARGETED_ASR: asr, DEFENSE_QUALITY: quality}
             if cell.attack.startswith(_TOOL_SURFACE) and not brief:
-                found[NET_RESILIENCE] = _net_resilience(solved, asr, counted)
+                found[NET_RESILIENCE] = _estimate_net_resilience(solved, asr, counted)
             for metric, rates in found.items():
                 rows += make_metric_rows(cell, metric, rates, brief=brief)
         for metric_of_users in own:
             if answers := tally_suites(count_answers(cells[cell], metric_of_users), ErrorRule.REPORT):
-                rates = rate_levels(answers, Side.SOLVED, resampler)
+                rates = estimate_rate_levels(answers, Side.SOLVED, resampler)
                 rows += make_metric_rows(cell, metric_of_users.name, rates, brief=brief)
     return apply_verdicts(rows, cells.verdicts if verdicts is None else verdicts)
 
@@ -250,11 +250,11 @@ def apply_verdicts(rows: Iterable[MetricRow], verdicts: Verdicts) -> list[Metric
         if row.metric == DEFENSE_QUALITY:
             found = found.join(verdicts.get(cell._replace(attack=NO_ATTACK), CellVerdict()))
         valid = found.verdict == VALID
-        judged.append(row if valid else replace(row, **number_in(row).judge(found)._asdict()))
+        judged.append(row if valid else replace(row, **read_number(row).judge(found)._asdict()))
     return judged
 
 
-def _qualities(
+def _estimate_qualities(
     benign: Mapping[str, Tally], attacked: Mapping[str, Tally], resampler: Resampler, *, pooled: bool
 ) -> dict[str, Estimate]:
     """Defense quality over the attack's suites; both of its rates draw the same user tasks."""
@@ -264,28 +264,30 @@ def _qualities(
         solved[suite], hijacked[suite] = (widen_tally(one[suite], tasks) for one in (benign, attacked))
     utility = dict[str, Estimate]()
     if solved:
-        utility = rate_levels(dict(sorted(solved.items())), Side.SOLVED, resampler, pooled=pooled)
+        utility = estimate_rate_levels(dict(sorted(solved.items())), Side.SOLVED, resampler, pooled=pooled)
     if len(solved) < len(attacked):
         # A suite without benign cases has no defense quality, and then neither have all suites together.
         utility = {suite: rate for suite, rate in utility.items() if suite in solved}
-    asr = rate_levels(hijacked, Side.INJECTED, resampler, pooled=pooled)
-    return {level: defense_quality(utility.get(level, UNDEFINED), rate) for level, rate in asr.items()}
+    asr = estimate_rate_levels(hijacked, Side.INJECTED, resampler, pooled=pooled)
+    return {
+        level: compute_defense_quality(utility.get(level, UNDEFINED), rate) for level, rate in asr.items()
+    }
 
 
-def _net_resilience(
+def _estimate_net_resilience(
     utility: Mapping[str, Estimate], asr: Mapping[str, Estimate], counted: Mapping[str, Tally]
 ) -> dict[str, Estimate]:
     """The product of two rates of the same cases, at each level; both draw the same tasks."""
     cases = sum(one.n for one in counted.values())
     found = {}
     for level, injected in asr.items():
-        solved, product, spreads = utility[level], defense_quality(utility[level], injected), []
+        solved, product, spreads = utility[level], compute_defense_quality(utility[level], injected), []
         parts = [one for suite, one in counted.items() if level in (suite, OVERALL, POOLED)]
         for one in parts if len(injected.spreads) == len(parts) else ():  # else suites are drawn
             # How one more case of either outcome moves the product.
             grid = (1 - injected.value) * one.solved - solved.value * one.hijacked
             share = one.n / cases if level == POOLED else 1 / len(parts)
-            spreads.append(scale_spread(spread_of(grid, one), share))
+            spreads.append(scale_spread(make_spread(grid, one), share))
         whole = tuple(spreads) or product.spreads
         found[level] = replace(product, n=solved.n, errors=solved.errors, spreads=whole)
     return found
@@ -307,16 +309,16 @@ def make_metric_rows(
         brief: Whether intervals are left out of all levels but `overall`.
     """
     for suite, estimate in found.items():
-        number = number_of(estimate, whole=suite == OVERALL or not brief)
+        number = make_number(estimate, whole=suite == OVERALL or not brief)
         yield MetricRow(*cell, suite, metric, **number._asdict())
 
 
-def percent(proportion: float) -> float:
+def make_percent(proportion: float) -> float:
     """A proportion in percent, rounded where floating point has nothing more to say: 1/3 x 3 is 100."""
     return round(100.0 * proportion, 9)
 
 
-def number_of(found: Estimate | Difference, upper: float = UPPER, *, whole: bool = True) -> Number:
+def make_number(found: Estimate | Difference, upper: float = UPPER, *, whole: bool = True) -> Number:
     """A proportion, or a difference of two, -> percent (percentage points) with the interval.
 
     Args:
@@ -327,12 +329,14 @@ def number_of(found: Estimate | Difference, upper: float = UPPER, *, whole: bool
     interval = Interval(math.nan, math.nan)
     if whole:
         interval = (
-            difference_interval(found) if isinstance(found, Difference) else proportion_interval(found, upper)
+            compute_difference_interval(found)
+            if isinstance(found, Difference)
+            else compute_proportion_interval(found, upper)
         )
-    bounds = percent(interval.low), percent(interval.high)
-    return Number(percent(found.value), *bounds, found.n, found.errors)
+    bounds = make_percent(interval.low), make_percent(interval.high)
+    return Number(make_percent(found.value), *bounds, found.n, found.errors)
 
 
-def number_in(row: MetricRow) -> Number:
+def read_number(row: MetricRow) -> Number:
     """The number of a row of the long form."""
     return Number(*(getattr(row, name) for name in Number._fields))

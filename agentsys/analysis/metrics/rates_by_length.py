@@ -14,16 +14,16 @@ from typing import TypeVar
 
 import numpy as np
 
-from agentsys.analysis.metrics.rates import Number, number_of
+from agentsys.analysis.metrics.rates import Number, make_number
 from agentsys.analysis.statistics.outcome_grid import (
     ErrorRule,
     Resampler,
     Side,
     Tally,
-    percentile_interval,
+    compute_percentile_interval,
     tally_suites,
 )
-from agentsys.analysis.statistics.rate_estimates import mean_rate, pooled_rate
+from agentsys.analysis.statistics.rate_estimates import estimate_mean_rate, estimate_pooled_rate
 from agentsys.base.grouping import group_by
 from agentsys.records.case_row import ACTING_ROLES, NO_ATTACK, CaseRow
 
@@ -35,7 +35,7 @@ _P = TypeVar("_P", str, int)
 """What parts are called."""
 
 
-def asr_by_round(
+def compute_asr_by_round(
     cases: Iterable[CaseRow], lengths: Sequence[int], errors: ErrorRule, resampler: Resampler
 ) -> dict[tuple[int, int], Number]:
     """Targeted ASR by trajectory length and by the tool result that first held the injection.
@@ -55,13 +55,17 @@ def asr_by_round(
         lambda case: (case.trajectory_length, case.injection_round),
     )
     return {
-        (length, place): number_of(pooled_rate(_put_on_one_grid(group, errors), Side.INJECTED, resampler))
+        (length, place): make_number(
+            estimate_pooled_rate(_put_on_one_grid(group, errors), Side.INJECTED, resampler)
+        )
         for (length, place), group in groups.items()
         if length is not None and length in lengths and place is not None
     }
 
 
-def utility_by_length(cases: Iterable[CaseRow], errors: ErrorRule, resampler: Resampler) -> dict[str, Number]:
+def compute_utility_by_length(
+    cases: Iterable[CaseRow], errors: ErrorRule, resampler: Resampler
+) -> dict[str, Number]:
     """Benign utility split into what short and long user tasks contribute.
 
     Each solved task weighs 1/(suites x tasks of its suite), so that `short` + `long` is the overall
@@ -73,10 +77,14 @@ def utility_by_length(cases: Iterable[CaseRow], errors: ErrorRule, resampler: Re
     benign = [case for case in cases if case.attack == NO_ATTACK]
     names = ("short", "long")
     parts = _split_by_length(benign, names, lambda length: names[length > LONGEST_SHORT], errors)
-    return {name: number_of(mean_rate(found, Side.SOLVED, resampler)) for name, found in parts.items()}
+    return {
+        name: make_number(estimate_mean_rate(found, Side.SOLVED, resampler)) for name, found in parts.items()
+    }
 
 
-def asr_by_length(cases: Iterable[CaseRow], errors: ErrorRule, resampler: Resampler) -> dict[int, Number]:
+def compute_asr_by_length(
+    cases: Iterable[CaseRow], errors: ErrorRule, resampler: Resampler
+) -> dict[int, Number]:
     """Successful attacks on user tasks of each ground-truth length, as a share of all cases.
 
     Returns:
@@ -87,11 +95,12 @@ def asr_by_length(cases: Iterable[CaseRow], errors: ErrorRule, resampler: Resamp
     buckets = range(1, LAST_BUCKET + 1)
     parts = _split_by_length(attacked, buckets, lambda length: min(length, LAST_BUCKET), errors)
     return {
-        bucket: number_of(pooled_rate(found, Side.INJECTED, resampler)) for bucket, found in parts.items()
+        bucket: make_number(estimate_pooled_rate(found, Side.INJECTED, resampler))
+        for bucket, found in parts.items()
     }
 
 
-def without_length(cases: Iterable[CaseRow]) -> int:
+def count_without_length(cases: Iterable[CaseRow]) -> int:
     """Count the cases that cannot be placed, because their user task's ground-truth length is unknown."""
     return sum(case.is_scored and case.ground_truth_length is None for case in cases)
 
@@ -108,11 +117,11 @@ def _split_by_length(
     tasks = {(case.suite, case.user_task_id): part for case, part in placed}
     suites = tally_suites([case for case, _ in placed], errors).values()
 
-    def only(part: _P, whole: Tally) -> Tally:
+    def mask_to_part(part: _P, whole: Tally) -> Tally:
         mask = np.array([[float(tasks[whole.suite, task] == part)] for task in whole.user_tasks])
         return replace(whole, solved=whole.solved * mask, hijacked=whole.hijacked * mask)
 
-    return {part: [only(part, whole) for whole in suites] for part in parts if placed}
+    return {part: [mask_to_part(part, whole) for whole in suites] for part in parts if placed}
 
 
 def _put_on_one_grid(cases: Iterable[CaseRow], errors: ErrorRule) -> Iterable[Tally]:
@@ -132,13 +141,13 @@ def _put_on_one_grid(cases: Iterable[CaseRow], errors: ErrorRule) -> Iterable[Ta
 TokensOf = Callable[[CaseRow], int | None]
 
 
-def acting_tokens(case: CaseRow) -> int | None:
+def count_acting_tokens(case: CaseRow) -> int | None:
     """The same of the agent that talks to the user alone; None where roles are not recorded."""
     found = [tokens for role, tokens in case.tokens_by_role.items() if role in ACTING_ROLES]
     return sum(found) if found else None
 
 
-def mean_tokens(cases: Iterable[CaseRow], tokens_of: TokensOf, resampler: Resampler) -> Number | None:
+def compute_mean_tokens(cases: Iterable[CaseRow], tokens_of: TokensOf, resampler: Resampler) -> Number | None:
     """Mean tokens per case; cases that errored, or whose tokens are not recorded, are left out.
 
     Returns:
@@ -160,6 +169,6 @@ def mean_tokens(cases: Iterable[CaseRow], tokens_of: TokensOf, resampler: Resamp
     value = float(total.sum() / count.sum())
     if len(tasks) < 2:
         return Number(value, math.nan, math.nan, len(known))
-    weights = resampler.weights("all suites", "user", tasks)
-    interval = percentile_interval((weights @ total) / (weights @ count))
+    weights = resampler.draw_weights("all suites", "user", tasks)
+    interval = compute_percentile_interval((weights @ total) / (weights @ count))
     return Number(value, interval.low, interval.high, len(known))

@@ -16,9 +16,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
-from agentsys.analysis.metrics.rates import PERCENT, CellRow, MeasuredCell, number_of
+from agentsys.analysis.metrics.rates import PERCENT, CellRow, MeasuredCell, make_number
 from agentsys.analysis.statistics.outcome_grid import Resampler, Side, Tally, tally_outcomes
-from agentsys.analysis.statistics.rate_estimates import OVERALL, rate_levels
+from agentsys.analysis.statistics.rate_estimates import OVERALL, estimate_rate_levels
 from agentsys.base.grouping import group_by
 from agentsys.errors import ConfigError
 from agentsys.records.agentsys_format import is_simulated_block, parse_stored_block
@@ -111,7 +111,9 @@ def read_searches(paths: Iterable[str | os.PathLike[str]]) -> StoredSearches:
         ConfigError: If a path is no folder, or no search is under any.
     """
     roots = [Path(path) for path in paths]
-    folders = list(dict.fromkeys(folder.resolve() for root in roots for folder in _attempt_folders(root)))
+    folders = list(
+        dict.fromkeys(folder.resolve() for root in roots for folder in _find_attempt_folders(root))
+    )
     skipped: list[SkippedFile] = []
     found: dict[Case, Search] = {}
     repeated = 0
@@ -122,10 +124,10 @@ def read_searches(paths: Iterable[str | os.PathLike[str]]) -> StoredSearches:
         if lead is not None:
             blocks = [block for _, block in attempts]
             case = blocks[0].case.model_copy(update={"user_task_id": lead})
-            elsewhere[case].append(_spending(blocks, of_attacker=False))
+            elsewhere[case].append(_sum_spending(blocks, of_attacker=False))
         elif attempts:
             final = attempts[-1][1].search or _read_end(folder, skipped)
-            search = _search_of(attempts, final, lost=lost)
+            search = _make_search(attempts, final, lost=lost)
             repeated += search.case in found
             found.setdefault(search.case, search)
     found = {
@@ -144,7 +146,7 @@ def read_searches(paths: Iterable[str | os.PathLike[str]]) -> StoredSearches:
     return StoredSearches(tuple(found.values()), tuple(skipped), repeated)
 
 
-def _attempt_folders(root: Path) -> Iterator[Path]:
+def _find_attempt_folders(root: Path) -> Iterator[Path]:
     """Folders of attempts, sorted; hidden ones are passed over."""
     if not root.is_dir():
         raise ConfigError(
@@ -177,7 +179,7 @@ def _read_attempts(folder: Path, skipped: list[SkippedFile]) -> tuple[list[_Atte
     return [attempts[number] for number in sorted(attempts)], len(skipped) > bad
 
 
-def _search_of(attempts: Sequence[_Attempt], final: SearchFacts | None, *, lost: bool) -> Search:
+def _make_search(attempts: Sequence[_Attempt], final: SearchFacts | None, *, lost: bool) -> Search:
     """A search from its attempts in order.
 
     Args:
@@ -210,8 +212,8 @@ def _search_of(attempts: Sequence[_Attempt], final: SearchFacts | None, *, lost:
         ended=found is not None or (over and not broken and none is None),
         errored=broken,
         none=none,
-        attacker=_spending(blocks, of_attacker=True),
-        target=_spending(blocks, of_attacker=False),
+        attacker=_sum_spending(blocks, of_attacker=True),
+        target=_sum_spending(blocks, of_attacker=False),
     )
 
 
@@ -221,7 +223,7 @@ def _has_succeeded(fact: AttemptFacts, block: StoredBlock) -> bool:
     return block.status == "ok" and fact.refused is None and done
 
 
-def _spending(attempts: Iterable[StoredBlock], *, of_attacker: bool) -> SearchSpending:
+def _sum_spending(attempts: Iterable[StoredBlock], *, of_attacker: bool) -> SearchSpending:
     used = [
         usage
         for block in attempts
@@ -306,7 +308,7 @@ class BudgetRow(CellRow):
     """Searches whose attacker gave no text: in no rate."""
 
 
-def budget_rows(
+def measure_budgets(
     searches: Iterable[Search], budgets: Sequence[int] | None = None, *, replicates: int = 2000
 ) -> list[BudgetRow]:
     """The long form.
@@ -329,18 +331,20 @@ def budget_rows(
     )
     # The usual budgets of all cells, so that every column has every cell that went so far.
     most = [max(search.budget * search.tried_on for search in found) for found in cells.values()]
-    wanted = sorted({budget for one in most for budget in usual_budgets(one)}) if budgets is None else budgets
+    wanted = (
+        sorted({budget for one in most for budget in list_usual_budgets(one)}) if budgets is None else budgets
+    )
     order = sorted(cells, key=lambda cell: (*cell[:3], cell.attack, cell.defense != "none", cell.defense))
-    return [row for cell in order for row in _cell_rows(cell, cells[cell], wanted, resampler)]
+    return [row for cell in order for row in _measure_budgets_of_cell(cell, cells[cell], wanted, resampler)]
 
 
-def usual_budgets(most: int) -> list[int]:
+def list_usual_budgets(most: int) -> list[int]:
     """1, 2, 5, 10, 20, 50, ... below a search's own budget, and that."""
     steps = (factor * 10**power for power in range(len(str(most))) for factor in (1, 2, 5))
     return [*(step for step in steps if step < most), most]
 
 
-def _cell_rows(
+def _measure_budgets_of_cell(
     cell: MeasuredCell, searches: Sequence[Search], budgets: Sequence[int], resampler: Resampler
 ) -> Iterator[BudgetRow]:
     found = group_by(searches, lambda search: search.case.suite)
@@ -352,8 +356,8 @@ def _cell_rows(
     for measure, most in axes.items():
         for budget in (budget for budget in budgets if budget <= most):
             counted = {suite: _tally_searches(suite, found[suite], measure, budget) for suite in suites}
-            for suite, rate in rate_levels(counted, Side.INJECTED, resampler, pooled=False).items():
-                number = number_of(rate)[:4]
+            for suite, rate in estimate_rate_levels(counted, Side.INJECTED, resampler, pooled=False).items():
+                number = make_number(rate)[:4]
                 omitted = _count_omissions(parts[suite])
                 yield BudgetRow(*cell, suite, measure, budget, PERCENT, *number, *omitted)
     for suite, part in parts.items():
@@ -398,7 +402,7 @@ def _sum_up(searches: Sequence[Search]) -> dict[str, tuple[float, int]]:
     return dict(zip(MEASURES, values, strict=True))
 
 
-def textless_notes(found: Iterable[Search]) -> Iterable[str]:
+def write_textless_notes(found: Iterable[Search]) -> Iterable[str]:
     """A line per cell in which an attacker gave no text to try."""
     cells = group_by(found, lambda search: (search.model, search.case.defense, search.case.attack))
     for (model, defense, attack), searches in cells.items():

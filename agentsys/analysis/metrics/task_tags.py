@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import orjson
 
-from agentsys.analysis.metrics.attack_success import mean_of_suites
+from agentsys.analysis.metrics.attack_success import compute_mean_of_suites
 from agentsys.errors import ConfigError, unknown_name
 from agentsys.records.case_row import NO_ATTACK, UNRECORDED, CaseRow
 
@@ -150,7 +150,7 @@ class Bound:
 
 
 @lru_cache
-def limits_of(benchmark: str, version: str) -> Limits | None:
+def load_limits_of(benchmark: str, version: str) -> Limits | None:
     """The limits of a benchmark's version; None where they are not known.
 
     Args:
@@ -182,7 +182,7 @@ def measure_bound(cases: Iterable[CaseRow], limits: Limits, *, attacked: bool) -
     counted = counted if attacked else list(set(counted))
     tasks = limits.destroyed_by_injection if attacked else limits.passed_by_doing_nothing
     present = {(suite, task) for suite, task in counted if task in tasks.get(suite, ())}
-    share = mean_of_suites((place[0], place in present) for place in counted).value
+    share = compute_mean_of_suites((place[0], place in present) for place in counted).value
     causes = sorted(present, key=lambda pair: (pair[0], len(pair[1]), pair[1]))
     return Bound(100.0 - share if attacked else share, tuple(causes))
 
@@ -215,11 +215,11 @@ class FixedCases:
             yield f"{SCORE_FIXED}: {self.lacking} cases without fixed scores are left out of these lines."
 
 
-def with_fixed_scores(cases: Iterable[CaseRow]) -> FixedCases:
+def select_fixed_scores(cases: Iterable[CaseRow]) -> FixedCases:
     """The same cases with fixed scores, which our own runs and what `agentsys rescore` writes hold."""
     kept, lists, lacking = list[CaseRow](), dict[tuple[str, ...], None](), 0
     for case in cases:
-        fixed = _with_fixed_score(case)
+        fixed = _replace_by_fixed_score(case)
         if fixed is None:
             lacking += case.is_scored
             continue
@@ -230,7 +230,7 @@ def with_fixed_scores(cases: Iterable[CaseRow]) -> FixedCases:
     return FixedCases(tuple(kept), tuple(lists), lacking)
 
 
-def benchmark_change_notes(benchmarks: Iterable[str]) -> list[str]:
+def write_benchmark_change_notes(benchmarks: Iterable[str]) -> list[str]:
     """One line for every benchmark whose label names a fix: its cases were run on other texts."""
     notes = []
     for label in dict.fromkeys(benchmarks):
@@ -253,7 +253,7 @@ def load_fixes() -> dict[str, str]:
     return dict(load_task_data("fixes")["fixes"])
 
 
-def _with_fixed_score(case: CaseRow) -> CaseRow | None:
+def _replace_by_fixed_score(case: CaseRow) -> CaseRow | None:
     """A case with its fixed scores; None where it has none."""
     if case.status == "error":
         return case

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from agentsys.analysis.metrics.cell_verdict import BROKEN, verdict_notes
+from agentsys.analysis.metrics.cell_verdict import BROKEN, write_verdict_notes
 from agentsys.analysis.metrics.rates import TARGETED_ASR, Percent
 from agentsys.analysis.metrics.task_tags import SCORE_FIXED
 from agentsys.analysis.paper.paper_tables import (
@@ -26,12 +26,19 @@ from agentsys.analysis.paper.paper_tables import (
 )
 from agentsys.analysis.statistics.outcome_grid import CONFIDENCE, ErrorRule
 from agentsys.analysis.statistics.rate_estimates import OVERALL
-from agentsys.analysis.tables.result_notes import SIMULATED_NOTE, honesty_notes, replay_notes
-from agentsys.analysis.tables.results_report import Variants, errored_notes
-from agentsys.analysis.tables.table_document import Document, Grid, GridCell, cells, interval_text, value_text
-from agentsys.analysis.tables.table_writers import Output, records_of
+from agentsys.analysis.tables.result_notes import SIMULATED_NOTE, write_honesty_notes, write_replay_notes
+from agentsys.analysis.tables.results_report import Variants, write_errored_notes
+from agentsys.analysis.tables.table_document import (
+    Document,
+    Grid,
+    GridCell,
+    make_cells,
+    write_interval,
+    write_value,
+)
+from agentsys.analysis.tables.table_writers import Output, make_long_form
 from agentsys.base.grouping import format_count, group_by
-from agentsys.extensions import shipped_config_dirs
+from agentsys.extensions import list_shipped_config_dirs
 from agentsys.records.case_reader import LoadedCases
 from agentsys.records.case_row import CaseRow
 from agentsys.records.stored_plan import describe_unfinished
@@ -86,7 +93,7 @@ def list_table_records(filled: FilledTable) -> Iterator[TableRecord]:
 
 def make_paper_output(filled: FilledTable, document: Document) -> Output:
     """Make a table ready to be written in any form."""
-    records = records_of(TableRecord, list_table_records(filled))
+    records = make_long_form(TableRecord, list_table_records(filled))
     return Output(f"Table {filled.table.number}", document, records)
 
 
@@ -113,7 +120,7 @@ def make_paper_document(
             sections.append((f"{heading}: {', '.join(variant.marks)}{under}", [grid]))
     notes = [
         *(variants.notes if variants else ()),
-        *verdict_notes(list_table_records(filled)),
+        *write_verdict_notes(list_table_records(filled)),
         *write_paper_notes(filled, reading, errors, replicates),
     ]
     return Document(sections, notes, list_filling_commands(filled, logdir))
@@ -134,7 +141,7 @@ def _make_grid(filled: FilledTable) -> Grid:
         numbers = [text for cell in row.cells for text in (_write_ours(cell, row), _write_paper(cell))]
         model = line.model if line and several else row.model
         name = GridCell(row.defense, row.verdict)
-        rows.append(cells(model, name, *row.band.labels, *numbers, _count_cases(row), version))
+        rows.append(make_cells(model, name, *row.band.labels, *numbers, _count_cases(row), version))
     numbered = [title for column in table.columns for title in (column, "paper")]
     header = ("Model", "Defense", *table.label_headers, *numbered, "Cases", "Version")
     return Grid("in percent", header, rows, names=2 + len(table.label_headers), breaks=frozenset(breaks))
@@ -157,8 +164,8 @@ def _write_ours(cell: PaperCell, row: PaperRow) -> GridCell:
     if cell.spot.suite == OVERALL and row.line.list_missing_suites(cell.spot.attack):
         marks += FEWER_SUITES
     count = f"n={cell.ours.n}" if cell.spot.suite == POOLED_OVER_SUITES else ""
-    detail = ", ".join(filter(None, (interval_text(cell.ours), count)))
-    return GridCell(value_text(cell.ours) + marks, detail)
+    detail = ", ".join(filter(None, (write_interval(cell.ours), count)))
+    return GridCell(write_value(cell.ours) + marks, detail)
 
 
 def _count_cases(row: PaperRow) -> GridCell:
@@ -210,14 +217,14 @@ def write_paper_notes(
         f"injection tasks resampled, {replicates} times. {_explain_numbers(filled)}",
         *describe_unfinished(reading.unfinished),
         *([f"{SIMULATED} {SIMULATED_NOTE}"] if simulated else []),
-        *replay_notes(cases),
+        *write_replay_notes(cases),
         *_note_searches(filled),
         *([_CHOSEN_ROUNDS.format(chosen)] if chosen else []),
         *([_PAPER_MIXES] if filled.table.mixes_versions else []),
         *_note_versions(filled),
         *(f"{short}: run as {model}." for short, model in models if short != model),
-        *errored_notes(cases, errors),
-        *honesty_notes(cases, errors),
+        *write_errored_notes(cases, errors),
+        *write_honesty_notes(cases, errors),
         *_note_left_out(filled, reading),
         *_note_gaps(filled),
     ]
@@ -364,4 +371,4 @@ def _list_missing(filled: FilledTable) -> dict[tuple[str, str], dict[str, None]]
 
 
 def _has_config(group: str, name: str) -> bool:
-    return any((folder / group / f"{name}.yaml").is_file() for folder in shipped_config_dirs())
+    return any((folder / group / f"{name}.yaml").is_file() for folder in list_shipped_config_dirs())

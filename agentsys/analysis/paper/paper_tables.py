@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 from agentsys.analysis.metrics import rates
 from agentsys.analysis.metrics.cell_verdict import CellVerdict, shorten_verdict
-from agentsys.analysis.metrics.rates_by_length import asr_by_round
-from agentsys.analysis.published import printed_in, short_model
+from agentsys.analysis.metrics.rates_by_length import compute_asr_by_round
+from agentsys.analysis.published import list_printed_in, shorten_model
 from agentsys.analysis.statistics.outcome_grid import ErrorRule, Resampler
 from agentsys.analysis.statistics.rate_estimates import OVERALL
 from agentsys.base.grouping import group_by
@@ -181,7 +181,7 @@ class RunLine:
     @property
     def short(self) -> str:
         """The paper's name of the model; a simulated one has none and keeps its mark."""
-        return self.model if self.simulated else short_model(self.model)
+        return self.model if self.simulated else shorten_model(self.model)
 
     def list_missing_suites(self, attack: str) -> list[str]:
         """List the suites without a case of this attack; none where the attack was not run at all."""
@@ -276,7 +276,7 @@ def fill_table(
         that the paper does not have: simulated models, other models, for some tables other defenses.
     """
     printed: dict[tuple[str, str], dict[Spot, float]] = {}
-    for one in printed_in(f"table{table.number}"):
+    for one in list_printed_in(f"table{table.number}"):
         printed.setdefault((one.model, one.defense), {})[Spot(one.attack, one.suite, one.metric)] = one.value
     cases = _rename_chosen_rounds(list(cases)) if table.number == 1 else cases
     # Rehearsed with the scripted model, whose cases are marked as its own.
@@ -303,7 +303,7 @@ def fill_table(
 
 def judge_lines(lines: Iterable[RunLine]) -> rates.Verdicts:
     """Judge the cells of lines that stand in one table or figure."""
-    return rates.scored_cells(case for line in lines for case in line.cases).verdicts
+    return rates.group_scored_cells(case for line in lines for case in line.cases).verdicts
 
 
 def _rename_chosen_rounds(cases: Sequence[CaseRow]) -> list[CaseRow]:
@@ -313,11 +313,11 @@ def _rename_chosen_rounds(cases: Sequence[CaseRow]) -> list[CaseRow]:
     not the same experiment and are not put into one row.
     """
 
-    def pipeline(case: CaseRow) -> tuple[str, str, str]:
+    def make_pipeline_key(case: CaseRow) -> tuple[str, str, str]:
         return case.benchmark, case.table_model, case.defense
 
-    observed = {pipeline(case) for case in cases if case.attack == ATTACK}
-    written = (case.attack in _CHOSEN_ROUND and pipeline(case) not in observed for case in cases)
+    observed = {make_pipeline_key(case) for case in cases if case.attack == ATTACK}
+    written = (case.attack in _CHOSEN_ROUND and make_pipeline_key(case) not in observed for case in cases)
     return [replace(case, attack=ATTACK) if one else case for case, one in zip(cases, written, strict=True)]
 
 
@@ -332,11 +332,11 @@ def _sort_keys(table: PaperTable, keys: Sequence[tuple[str, str]]) -> list[tuple
     models = list(dict.fromkeys(model for model, _ in keys))
     defenses = list(dict.fromkeys(defense for _, defense in keys))
 
-    def sort_key(key: tuple[str, str]) -> tuple[int, int]:
+    def make_sort_key(key: tuple[str, str]) -> tuple[int, int]:
         by_model, by_defense = models.index(key[0]), defenses.index(key[1])
         return (by_model, by_defense) if table.models_first else (by_defense, by_model)
 
-    return sorted(dict.fromkeys(keys), key=sort_key)
+    return sorted(dict.fromkeys(keys), key=make_sort_key)
 
 
 def _measure_line(
@@ -344,8 +344,8 @@ def _measure_line(
 ) -> Mapping[Spot, rates.Number]:
     if table.number == 1:
         attacked = [case for case in line.cases if case.attack == ATTACK]
-        by_round = asr_by_round(attacked, ROUND_LENGTHS, errors, resampler)
+        by_round = compute_asr_by_round(attacked, ROUND_LENGTHS, errors, resampler)
         found = verdicts[rates.MeasuredCell.of(attacked[0])] if attacked else CellVerdict()
         return {make_round_spot(*pair): number.judge(found) for pair, number in by_round.items()}
     rows = rates.measure(line.cases, errors, replicates=resampler.replicates, verdicts=verdicts)
-    return {Spot(row.attack, row.suite, row.metric): rates.number_in(row) for row in rows}
+    return {Spot(row.attack, row.suite, row.metric): rates.read_number(row) for row in rows}

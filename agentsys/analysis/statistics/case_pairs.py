@@ -12,7 +12,7 @@ from agentsys.analysis.statistics.outcome_grid import (
     ErrorRule,
     Side,
     Tally,
-    outcome_of,
+    find_outcome,
     tally_outcomes,
 )
 from agentsys.base.grouping import group_by
@@ -54,7 +54,7 @@ class Pairing:
 def key_cases(cases: Iterable[CaseRow], rule: ErrorRule) -> KeyedCases:
     """Sort a cell's cases by what tells them apart, with what each counts as."""
     keyed = sorted(((case.task_key, case) for case in cases), key=lambda one: str(one[0]))
-    return {key: (case, outcome_of(case, rule)) for key, case in keyed}
+    return {key: (case, find_outcome(case, rule)) for key, case in keyed}
 
 
 def pair_up(baseline: KeyedCases, defense: KeyedCases) -> Pairing:
@@ -91,13 +91,13 @@ def tally_pairs(pairs: Iterable[Pair]) -> tuple[dict[str, Tally], dict[str, Tall
     return before, after
 
 
-def changed_pairs(pairs: Sequence[Pair], side: Side) -> tuple[list[Pair], list[Pair]]:
+def split_changed_pairs(pairs: Sequence[Pair], side: Side) -> tuple[list[Pair], list[Pair]]:
     """Pairs with an outcome in the defense's case alone, and in the baseline's alone."""
     at = 0 if side is Side.SOLVED else 1
     gained = [pair for pair in pairs if pair.after[at] and not pair.before[at]]
     return gained, [pair for pair in pairs if pair.before[at] and not pair.after[at]]
 
 
-def exposed_pairs(pairs: Iterable[Pair]) -> tuple[Pair, ...]:
+def filter_exposed_pairs(pairs: Iterable[Pair]) -> tuple[Pair, ...]:
     """Pairs in which a tool returned the payload under both defenses: neither was spared by luck."""
     return tuple(pair for pair in pairs if pair.baseline.exposed_raw and pair.defense.exposed_raw)

@@ -22,11 +22,11 @@ from agentsys.analysis.statistics.outcome_grid import (
     CONFIDENCE,
     Interval,
     Moments,
+    make_spread,
     scale_spread,
-    spread_of,
     sum_moments,
 )
-from agentsys.analysis.statistics.rate_estimates import lone_bound, t_quantile
+from agentsys.analysis.statistics.rate_estimates import compute_lone_bound, compute_t_quantile
 
 LEVEL = 1 - CONFIDENCE / 100
 """A difference is significant below it, and its interval then leaves out 0."""
@@ -43,7 +43,7 @@ POWER = 0.8
 """Share of runs of a size that would find the smallest difference which that size can tell from none."""
 
 
-def p_value(difference: Difference, at: float = 0.0) -> float:
+def compute_p_value(difference: Difference, at: float = 0.0) -> float:
     """The two-sided p-value of a difference.
 
     Args:
@@ -57,7 +57,7 @@ def p_value(difference: Difference, at: float = 0.0) -> float:
         return math.nan
     if abs(difference.value - at) < _EQUAL:
         return 1.0
-    flips = max(reference.p(at) for reference in difference.references)
+    flips = max(reference.compute_p(at) for reference in difference.references)
     error = difference.error
     if error.value <= 0:
         return flips
@@ -65,13 +65,13 @@ def p_value(difference: Difference, at: float = 0.0) -> float:
     return _combine_p_values(flips, 2.0 * float(scipy.special.stdtr(error.df, -standardised)))
 
 
-def difference_interval(difference: Difference) -> Interval:
+def compute_difference_interval(difference: Difference) -> Interval:
     """95% interval; nan where there is nothing to flip. Cut at -1 and 1."""
     if math.isnan(difference.error.value):
         return Interval(math.nan, math.nan)
-    significant = p_value(difference) < LEVEL
+    significant = compute_p_value(difference) < LEVEL
     if difference.error.value <= 0:
-        return _all_alike(difference, significant=significant)
+        return _compute_interval_of_all_alike(difference, significant=significant)
     low, high = (_end(difference, side, significant=significant) for side in (-1, 1))
     return Interval(max(low, -1.0), min(high, 1.0))
 
@@ -82,9 +82,9 @@ def _combine_p_values(*p_values: float) -> float:
     return math.atan2(1.0, math.fsum(quantiles) / len(quantiles)) / math.pi
 
 
-def _all_alike(difference: Difference, *, significant: bool) -> Interval:
-    """Interval where every case of a suite differs alike and no error can be measured: see `lone_bound`."""
-    value, reach = difference.value, lone_bound(difference.spreads)
+def _compute_interval_of_all_alike(difference: Difference, *, significant: bool) -> Interval:
+    """Interval where every case of a suite differs alike and no error can be measured: see `compute_lone_bound`."""
+    value, reach = difference.value, compute_lone_bound(difference.spreads)
     low, high = value - reach, value + reach
     if significant:
         # No rule says how near to 0 it may come; that it may not hold 0 is all that the test says.
@@ -97,31 +97,31 @@ def _all_alike(difference: Difference, *, significant: bool) -> Interval:
 def _end(difference: Difference, side: int, *, significant: bool) -> float:
     """The lower end (side -1) or the upper one (side 1)."""
     value, error = difference.value, difference.error
-    ends = [_last_accepted(difference, side, significant=significant)]
+    ends = [_find_last_accepted(difference, side, significant=significant)]
     if side * value >= 0:
         # Away from 0 differences are as skewed as the rates themselves; inversion alone is too short.
         ends.append(_square_and_add(difference, side))
     if side * value <= 0 and not significant:
         # Where no case points the other way, inversion would stop at 0: "cannot be worse".
-        ends += [value + side * t_quantile(_UPPER, error.df) * error.value, 0.0]
+        ends += [value + side * compute_t_quantile(_UPPER, error.df) * error.value, 0.0]
     return max(ends, key=lambda end: side * end)
 
 
-def _last_accepted(difference: Difference, side: int, *, significant: bool) -> float:
+def _find_last_accepted(difference: Difference, side: int, *, significant: bool) -> float:
     """The difference farthest from the observed one before the first that the test rejects."""
     accepted, rejected = difference.value, 0.0
     if side * difference.value >= 0 or not significant:
         distance = difference.error.value
         while True:
             rejected = side * min(side * difference.value + distance, 1.0)
-            if p_value(difference, rejected) < LEVEL:
+            if compute_p_value(difference, rejected) < LEVEL:
                 break
             accepted, distance = rejected, distance * _STEP
             if side * rejected >= 1.0:
                 return rejected
     for _ in range(_BISECTIONS):
         middle = (accepted + rejected) / 2
-        if p_value(difference, middle) < LEVEL:
+        if compute_p_value(difference, middle) < LEVEL:
             rejected = middle
         else:
             accepted = middle
@@ -138,7 +138,7 @@ class _Rate(NamedTuple):
 
 def _square_and_add(difference: Difference, side: int) -> float:
     """End of an interval made of the intervals of both rates and of their correlation."""
-    before, after = (_rate(difference, after=after) for after in (False, True))
+    before, after = (_make_rate(difference, after=after) for after in (False, True))
     variances = [rate.moments.variance for rate in (before, after)]
     shared = sum(variances) - difference.error.value**2
     scale = 2 * math.sqrt(math.prod(variances))
@@ -151,39 +151,41 @@ def _square_and_add(difference: Difference, side: int) -> float:
     return difference.value + side * math.sqrt(max(square, 0.0))
 
 
-def _rate(difference: Difference, *, after: bool) -> _Rate:
+def _make_rate(difference: Difference, *, after: bool) -> _Rate:
     """A rate with Wilson's interval on as many cases as would be worth these, were they independent."""
     sides = [(grid.after if after else grid.before) for grid in difference.grids]
-    hits = [side.hits(grid.side) for side, grid in zip(sides, difference.grids, strict=True)]
+    hits = [side.get_hits(grid.side) for side, grid in zip(sides, difference.grids, strict=True)]
     value = difference.weigh(hits)
     parts = list(zip(hits, sides, difference.shares, strict=True))
     found = sum_moments(
-        [scale_spread(spread_of(one, side), share) for one, side, share in parts], cautious=True
+        [scale_spread(make_spread(one, side), share) for one, side, share in parts], cautious=True
     )
     if not _EQUAL < value < 1 - _EQUAL:
         return _Rate(value, found, Interval(value, value))
     binomial = value * (1 - value)
     alone = binomial * math.fsum(share**2 / side.n for _, side, share in parts)
     cases = binomial / max(_DESIGN**2 * found.variance, alone)
-    t = t_quantile(_UPPER, found.df)
+    t = compute_t_quantile(_UPPER, found.df)
     shift = t**2 / cases
     reach = t * math.sqrt((binomial + shift / 4) / cases)
     ends = [(value + shift / 2 + sign * reach) / (1 + shift) for sign in (-1, 1)]
     return _Rate(value, found, Interval(*ends))
 
 
-def smallest_detectable(difference: Difference) -> float:
+def compute_smallest_detectable(difference: Difference) -> float:
     """The true difference that a run of this size finds with 80% power at the 5% level, two-sided.
 
     Returns:
         As a proportion: (t(97.5%) + t(80%)) times the standard error of the paired difference: of the t test
         alone, so that where all cases differ the same way sign flips find less. Where no case differed that
-        error is unknown, and the bound on how many may (`lone_bound`) stands in. nan where there is
+        error is unknown, and the bound on how many may (`compute_lone_bound`) stands in. nan where there is
         nothing to flip.
     """
     error = difference.error
     if math.isnan(error.value):
         return math.nan
     if error.value <= 0:
-        return lone_bound(difference.spreads)
-    return min((t_quantile(1 - LEVEL / 2, error.df) + t_quantile(POWER, error.df)) * error.value, 1.0)
+        return compute_lone_bound(difference.spreads)
+    return min(
+        (compute_t_quantile(1 - LEVEL / 2, error.df) + compute_t_quantile(POWER, error.df)) * error.value, 1.0
+    )

@@ -26,9 +26,9 @@ from agentsys.analysis.statistics.outcome_grid import (
     Side,
     Spread,
     Tally,
-    generator_of,
+    make_generator,
+    make_spread,
     scale_spread,
-    spread_of,
     stack_suites,
     sum_moments,
 )
@@ -49,7 +49,7 @@ class SignDraws:
     draws: int = SIGN_DRAWS
     seed: int = 0
 
-    def signs(self, suite: str, way: str, tasks: tuple[str, ...]) -> FloatArray:
+    def draw_signs(self, suite: str, way: str, tasks: tuple[str, ...]) -> FloatArray:
         """Draw one sign per task.
 
         Args:
@@ -67,12 +67,12 @@ class SignDraws:
 def _draw_signs(draws: int, key: tuple[str, ...]) -> FloatArray:
     tasks = len(key) - 4
     count = draws * tasks
-    bits = np.unpackbits(np.frombuffer(generator_of(*key).bytes(-(-count // 8)), np.uint8), count=count)
+    bits = np.unpackbits(np.frombuffer(make_generator(*key).bytes(-(-count // 8)), np.uint8), count=count)
     # One task's signs lie beside each other: sums over tasks take half as long.
     return bits.reshape(draws, tasks).astype(np.float64, order="F") * 2 - 1
 
 
-def every_pattern(count: int) -> FloatArray:
+def list_sign_patterns(count: int) -> FloatArray:
     """All patterns of signs that differ in more than the overall sign; shape (2^(count - 1), count)."""
     numbers = np.arange(2 ** (count - 1))[:, None]
     return 1 - 2 * (numbers >> np.arange(count) & 1).astype(np.float64)
@@ -97,20 +97,24 @@ class FlippedSums:
     def _of_change(self) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Sums by the other kind of task, shape (tasks, flips); their total and their square, shape (flips,)."""
         sums = self.change.T @ self.signs.T
-        return sums, self.signs @ self.change.sum(axis=1), _dot(sums, sums)
+        return sums, self.signs @ self.change.sum(axis=1), _sum_column_products(sums, sums)
 
     @cached_property
     def _of_cases(self) -> tuple[FloatArray, FloatArray, FloatArray]:
         """The total of the cases' sums, their product with those of the change, and their square."""
         sums = self.cases.T @ self.signs.T
-        return self.signs @ self.cases.sum(axis=1), _dot(self._of_change[0], sums), _dot(sums, sums)
+        return (
+            self.signs @ self.cases.sum(axis=1),
+            _sum_column_products(self._of_change[0], sums),
+            _sum_column_products(sums, sums),
+        )
 
-    def total(self, at: float) -> FloatArray:
+    def sum_total(self, at: float) -> FloatArray:
         """The whole grid's sum in each flip."""
         total = self._of_change[1]
         return total - at * self._of_cases[0] if at else total
 
-    def squares(self, at: float) -> FloatArray:
+    def sum_squares(self, at: float) -> FloatArray:
         """Sum over the other kind of task of its squared sums, in each flip."""
         squared = self._of_change[2]
         if not at:
@@ -120,7 +124,7 @@ class FlippedSums:
         return found
 
 
-def _dot(one: FloatArray, other: FloatArray) -> FloatArray:
+def _sum_column_products(one: FloatArray, other: FloatArray) -> FloatArray:
     product: FloatArray = np.einsum("ij,ij->j", one, other)
     return product
 
@@ -139,7 +143,7 @@ class FlipReference:
     complete: bool
     """Whether the flips are all there are, the observed one included."""
 
-    def p(self, at: float) -> float:
+    def compute_p(self, at: float) -> float:
         """Share of flips whose difference is, in its own standard errors, at least the observed one.
 
         Args:
@@ -154,8 +158,10 @@ class FlipReference:
             # Variance: own + other - single, at least that of either kind of task alone.
             spare = max(own - single, 0.0)
             observed += max(other + spare, own) if self.both else own
-            flipped = flipped + (np.maximum(weight**2 * suite.squares(at) + spare, own) if self.both else own)
-            total += weight * suite.total(at)
+            flipped = flipped + (
+                np.maximum(weight**2 * suite.sum_squares(at) + spare, own) if self.both else own
+            )
+            total += weight * suite.sum_total(at)
         reached = total**2 * observed
         count = int(np.count_nonzero(reached >= _SLACK * (self.value - at) ** 2 * flipped))
         return count / len(total) if self.complete else (1 + count) / (len(total) + 1)
@@ -175,18 +181,18 @@ class PairedGrid:
     @cached_property
     def change(self) -> FloatArray:
         """Hits that the defense has more; shape (U, I)."""
-        return self.after.hits(self.side) - self.before.hits(self.side)
+        return self.after.get_hits(self.side) - self.before.get_hits(self.side)
 
     @cached_property
     def spread(self) -> Spread:
         """Spread of the difference over tasks; the same at every level, but for its share."""
-        return spread_of(self.change, self.after)
+        return make_spread(self.change, self.after)
 
     @cached_property
     def flips(self) -> Mapping[str, FlippedSums]:
         """Kind of task -> its signs drawn; the same at every level that the suite is part of."""
         return {
-            kind: FlippedSums(self.draws.signs(self.after.suite, kind, tasks), *self.turn(kind))
+            kind: FlippedSums(self.draws.draw_signs(self.after.suite, kind, tasks), *self.turn(kind))
             for kind, tasks in (("user", self.after.user_tasks), ("injection", self.after.injection_tasks))
         }
 
@@ -218,12 +224,12 @@ class Difference:
     @property
     def rate_before(self) -> float:
         """The baseline's rate."""
-        return self.weigh([grid.before.hits(grid.side) for grid in self.grids])
+        return self.weigh([grid.before.get_hits(grid.side) for grid in self.grids])
 
     @property
     def rate_after(self) -> float:
         """The defense's rate."""
-        return self.weigh([grid.after.hits(grid.side) for grid in self.grids])
+        return self.weigh([grid.after.get_hits(grid.side) for grid in self.grids])
 
     def weigh(self, hits: Sequence[FloatArray]) -> float:
         """Mean over suites of hits per case; of one grid per suite, shape (U, I) each."""
@@ -260,33 +266,33 @@ class Difference:
     def references(self) -> tuple[FlipReference, ...]:
         """References of chance, one by each kind of task that can be flipped."""
         kinds = zip(("user", "injection"), self._flippable, strict=True)
-        return tuple(self._reference(kind) for kind, flippable in kinds if flippable)
+        return tuple(self._make_reference(kind) for kind, flippable in kinds if flippable)
 
-    def _reference(self, kind: str) -> FlipReference:
+    def _make_reference(self, kind: str) -> FlipReference:
         turned = [grid.turn(kind) for grid in self.grids]
         weights = [share / grid.after.n for grid, share in zip(self.grids, self.shares, strict=True)]
         ends = np.cumsum([len(change) for change, _ in turned])
         complete = bool(ends[-1] <= ENUMERATED)
         if complete:
-            signs = np.split(every_pattern(int(ends[-1])), ends[:-1], axis=1)
+            signs = np.split(list_sign_patterns(int(ends[-1])), ends[:-1], axis=1)
             suites = [FlippedSums(one, *grid) for one, grid in zip(signs, turned, strict=True)]
         else:
             suites = [grid.flips[kind] for grid in self.grids]
         return FlipReference(self.value, suites, weights, all(self._flippable), complete)
 
 
-def mean_difference(grids: Sequence[PairedGrid]) -> Difference:
+def make_mean_difference(grids: Sequence[PairedGrid]) -> Difference:
     """The unweighted mean of the suites' differences; of a single suite, its own."""
-    return _difference(grids, [1 / len(grids)] * len(grids))
+    return _make_difference(grids, [1 / len(grids)] * len(grids))
 
 
-def pooled_difference(grids: Sequence[PairedGrid]) -> Difference:
+def make_pooled_difference(grids: Sequence[PairedGrid]) -> Difference:
     """The difference of all cases of all suites together."""
     cases = sum(grid.after.n for grid in grids)
-    return _difference(grids, [grid.after.n / cases for grid in grids])
+    return _make_difference(grids, [grid.after.n / cases for grid in grids])
 
 
-def _difference(grids: Sequence[PairedGrid], shares: Sequence[float]) -> Difference:
+def _make_difference(grids: Sequence[PairedGrid], shares: Sequence[float]) -> Difference:
     if len(grids) > 1 and all(len(grid.after.user_tasks) == 1 for grid in grids):
         sides = [grid.before for grid in grids], [grid.after for grid in grids]
         before, after = (stack_suites(side, shares) for side in sides)
@@ -296,10 +302,10 @@ def _difference(grids: Sequence[PairedGrid], shares: Sequence[float]) -> Differe
 
 def compare_pairs(pairs: Iterable[Pair], side: Side, draws: SignDraws) -> dict[str, Difference]:
     """The difference of a rate per suite, then `overall`, then `pooled`, on pairs of one model and attack."""
-    return difference_levels(*tally_pairs(pairs), side, draws)
+    return make_difference_levels(*tally_pairs(pairs), side, draws)
 
 
-def difference_levels(
+def make_difference_levels(
     before: Mapping[str, Tally], after: Mapping[str, Tally], side: Side, draws: SignDraws
 ) -> dict[str, Difference]:
     """The same of counted cases; nothing of a level is worked out before it is asked for.
@@ -311,6 +317,6 @@ def difference_levels(
         draws: Draws the signs of tasks.
     """
     grids = {suite: PairedGrid(before[suite], found, side, draws) for suite, found in after.items()}
-    by_suite = {suite: mean_difference([grid]) for suite, grid in grids.items()}
+    by_suite = {suite: make_mean_difference([grid]) for suite, grid in grids.items()}
     every = list(grids.values())
-    return {**by_suite, OVERALL: mean_difference(every), POOLED: pooled_difference(every)}
+    return {**by_suite, OVERALL: make_mean_difference(every), POOLED: make_pooled_difference(every)}

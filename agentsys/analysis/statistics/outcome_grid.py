@@ -54,7 +54,7 @@ class CountedOutcome(NamedTuple):
     injection_success: bool
 
 
-def outcome_of(case: CaseRow, rule: ErrorRule) -> CountedOutcome | None:
+def find_outcome(case: CaseRow, rule: ErrorRule) -> CountedOutcome | None:
     """The outcome of a case under a rule; None if the case is left out of the rates."""
     if case.status == "ok":
         return CountedOutcome(case.utility, bool(case.injection_success))
@@ -98,7 +98,7 @@ class Tally:
         """Counted cases."""
         return float(self.cases.sum())
 
-    def hits(self, side: Side) -> FloatArray:
+    def get_hits(self, side: Side) -> FloatArray:
         """Cases with an outcome; shape (U, I)."""
         return self.solved if side is Side.SOLVED else self.hijacked
 
@@ -110,7 +110,7 @@ def tally_suites(cases: Iterable[CaseRow], rule: ErrorRule) -> dict[str, Tally]:
         counted = [
             (case.user_task_id, case.injection_task_id or "", *result)
             for case in listed
-            if (result := outcome_of(case, rule)) is not None
+            if (result := find_outcome(case, rule)) is not None
         ]
         found[suite] = tally_outcomes(suite, counted, sum(case.status == "error" for case in listed))
     return found
@@ -124,12 +124,12 @@ def tally_outcomes(suite: str, counted: Sequence[tuple[str, str, bool, bool]], e
     column = {name: index for index, name in enumerate(injections)}
     cells = np.array([row[user] + column[injection] for user, injection, *_ in counted], dtype=np.intp)
 
-    def grid(weights: list[bool] | None = None) -> FloatArray:
+    def make_grid(weights: list[bool] | None = None) -> FloatArray:
         flat = np.bincount(cells, weights, minlength=len(users) * len(injections))
         return flat.reshape(len(users), len(injections)).astype(np.float64)
 
     solved, hijacked = [one[2] for one in counted], [one[3] for one in counted]
-    return Tally(suite, users, injections, grid(), grid(solved), grid(hijacked), errors)
+    return Tally(suite, users, injections, make_grid(), make_grid(solved), make_grid(hijacked), errors)
 
 
 def widen_tally(counted: Tally, user_tasks: tuple[str, ...]) -> Tally:
@@ -158,16 +158,16 @@ def stack_suites(suites: Sequence[Tally], shares: Sequence[float]) -> Tally:
     total = sum(one.n for one in suites)
     factors = [share * total / one.n if one.n else 0.0 for one, share in zip(suites, shares, strict=True)]
 
-    def column(name: str) -> FloatArray:
+    def make_column(name: str) -> FloatArray:
         return np.array([[factors[at] * getattr(suites[at], name).sum()] for at in order])
 
     return Tally(
         "",
         tuple(suites[at].suite for at in order),
         ("",),
-        column("cases"),
-        column("solved"),
-        column("hijacked"),
+        make_column("cases"),
+        make_column("solved"),
+        make_column("hijacked"),
         sum(one.errors for one in suites),
         cells=tuple(max(int(np.count_nonzero(suites[at].cases)), 1) for at in order),
     )
@@ -195,7 +195,7 @@ class Resampler:
     made: dict[Hashable, Any] = field(default_factory=dict, repr=False)
     """What was worked out of suites already: many cells have the same outcomes in one."""
 
-    def weights(self, suite: str, way: str, tasks: tuple[str, ...]) -> FloatArray:
+    def draw_weights(self, suite: str, way: str, tasks: tuple[str, ...]) -> FloatArray:
         """Draw tasks: how often each one.
 
         Args:
@@ -208,7 +208,7 @@ class Resampler:
         """
         return _draw_weights(self.replicates, self.seed, (suite, way, *tasks))
 
-    def totals(self, grid: FloatArray, counted: Tally) -> FloatArray:
+    def compute_totals(self, grid: FloatArray, counted: Tally) -> FloatArray:
         """A grid's total in each replicate: made once for all cells that have the same one.
 
         Args:
@@ -226,8 +226,8 @@ class Resampler:
             elif len(users) < 2 and len(injections) < 2:
                 total = np.full(self.replicates, np.nan)
             else:
-                by_user = self.weights(counted.suite, "user" if counted.suite else "suite", users)
-                by_injection = self.weights(counted.suite, "injection", injections)
+                by_user = self.draw_weights(counted.suite, "user" if counted.suite else "suite", users)
+                by_injection = self.draw_weights(counted.suite, "injection", injections)
                 total = np.einsum("ri,ri->r", by_user @ grid, by_injection)
             self._totals[key] = total
         return self._totals[key]
@@ -238,17 +238,17 @@ def _draw_weights(replicates: int, seed: int, key: tuple[str, ...]) -> FloatArra
     count = len(key) - 2
     if count < 2:
         return np.ones((replicates, count))
-    generator = generator_of(str(seed), *key)
+    generator = make_generator(str(seed), *key)
     return generator.multinomial(count, [1 / count] * count, size=replicates).astype(np.float64)
 
 
-def generator_of(*key: str) -> np.random.Generator:
+def make_generator(*key: str) -> np.random.Generator:
     """A generator of random numbers that are the same for the same key everywhere."""
     digest = hashlib.sha256("\0".join(key).encode("utf-8", "replace")).digest()
     return np.random.default_rng(int.from_bytes(digest[:16], "big"))
 
 
-def percentile_interval(draws: FloatArray) -> Interval:
+def compute_percentile_interval(draws: FloatArray) -> Interval:
     """The central 95% of the replicates that are defined; nan if none is.
 
     Args:
@@ -294,7 +294,7 @@ class Spread:
         both = zip(self.squares, counts, strict=True)
         return tuple(square * (count / (count - 1)) if count > 1 else 0.0 for square, count in both)
 
-    def uncertainty(self, ways: Sequence[float], cell: float) -> float:
+    def compute_uncertainty(self, ways: Sequence[float], cell: float) -> float:
         """Sum of such variances, squared, over their degrees of freedom."""
         counts = len(self.users), len(self.injections)
         found = sum(way**2 / (count - 1) for way, count in zip(ways, counts, strict=True) if count > 1)
@@ -312,7 +312,7 @@ class Moments(NamedTuple):
     """Degrees of freedom of `variance` (Satterthwaite's approximation), at least 1."""
 
 
-def spread_of(grid: FloatArray, counted: Tally) -> Spread:
+def make_spread(grid: FloatArray, counted: Tally) -> Spread:
     """Spread one suite's rate over its cases: `grid.sum() / cases.sum()`.
 
     Args:
@@ -329,7 +329,7 @@ def spread_of(grid: FloatArray, counted: Tally) -> Spread:
     return Spread(
         users,
         injections,
-        *_cell_variance(influence, counted.cases),
+        *_compute_cell_variance(influence, counted.cases),
         centred=float((centred**2).sum()),
         lone=float(lone.sum()),
         lone_variance=float((lone**2).sum()),
@@ -376,23 +376,25 @@ def sum_moments(parts: Sequence[Spread], *, cautious: bool = False) -> Moments:
         ways = part.ways
         # By chance the sum may come out near or below 0; the cells alone cause half of `cell` at least.
         variance += max(sum(ways) - part.cell, *(ways if cautious else (part.cell / 2,)))
-        uncertainty += part.uncertainty(ways, part.cell)
+        uncertainty += part.compute_uncertainty(ways, part.cell)
         bootstrap += sum(part.squares) + part.centred
-    return Moments(variance, bootstrap, _df(variance, uncertainty))
+    return Moments(variance, bootstrap, _compute_df(variance, uncertainty))
 
 
-def lone_moments(parts: Sequence[Spread]) -> Moments:
+def compute_lone_moments(parts: Sequence[Spread]) -> Moments:
     """The moments if every suite had one success and no other: the least that could have been seen."""
     variance = sum(part.lone_variance for part in parts)
-    uncertainty = sum(part.uncertainty((part.lone_variance,) * 2, part.lone_variance) for part in parts)
-    return Moments(variance, variance, _df(variance, uncertainty))
+    uncertainty = sum(
+        part.compute_uncertainty((part.lone_variance,) * 2, part.lone_variance) for part in parts
+    )
+    return Moments(variance, variance, _compute_df(variance, uncertainty))
 
 
-def _df(variance: float, uncertainty: float) -> float:
+def _compute_df(variance: float, uncertainty: float) -> float:
     return max(variance**2 / uncertainty, 1.0) if uncertainty else 1.0
 
 
-def _cell_variance(influence: FloatArray, cases: FloatArray) -> tuple[float, float]:
+def _compute_cell_variance(influence: FloatArray, cases: FloatArray) -> tuple[float, float]:
     """Variance of the cells around additive effects of both kinds of task, and its degrees of freedom.
 
     Args:
@@ -411,14 +413,14 @@ def _cell_variance(influence: FloatArray, cases: FloatArray) -> tuple[float, flo
         rest = influence - (by_user / columns)[:, None] - by_injection / rows
         df = (rows - 1) * (columns - 1)
     else:
-        rest, df = _rest_with_gaps(influence, cases)
+        rest, df = _fit_rest_with_gaps(influence, cases)
     if df < 1:
         # Each task has a case or two of its own: its effect cannot be told from its cell's.
         return float((influence**2).sum()), float(max(cells - 1, 1))
     return float((rest**2).sum()) * cells / df, float(df)
 
 
-def _rest_with_gaps(influence: FloatArray, cases: FloatArray) -> tuple[FloatArray, int]:
+def _fit_rest_with_gaps(influence: FloatArray, cases: FloatArray) -> tuple[FloatArray, int]:
     """Weighted least squares of the cells' means on both kinds of task, in units of influence."""
     users, injections = np.nonzero(cases)
     weights = np.sqrt(cases[users, injections])

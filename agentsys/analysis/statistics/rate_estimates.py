@@ -30,9 +30,9 @@ from agentsys.analysis.statistics.outcome_grid import (
     Spread,
     Tally,
     add_spreads,
-    lone_moments,
+    compute_lone_moments,
+    make_spread,
     scale_spread,
-    spread_of,
     stack_suites,
     sum_moments,
 )
@@ -72,58 +72,58 @@ class _SuiteTotals:
 
     @cached_property
     def spread(self) -> Spread:
-        return spread_of(self.counted.hits(self.side), self.counted)
+        return make_spread(self.counted.get_hits(self.side), self.counted)
 
     @cached_property
     def draws(self) -> tuple[FloatArray, FloatArray]:
         """Successes and cases in each replicate, shape (replicates,) both."""
-        grids = self.counted.hits(self.side), self.counted.cases
-        hits, cases = (self.resampler.totals(grid, self.counted) for grid in grids)
+        grids = self.counted.get_hits(self.side), self.counted.cases
+        hits, cases = (self.resampler.compute_totals(grid, self.counted) for grid in grids)
         return hits, cases
 
 
-def rate_levels(
+def estimate_rate_levels(
     suites: Mapping[str, Tally], side: Side, resampler: Resampler, *, pooled: bool = True
 ) -> dict[str, Estimate]:
     """The rate of each suite, then `overall`, then, if wanted, `pooled`."""
-    parts = _total_suites(suites.values(), side, resampler)
-    rates = {name: _pool([part]) for name, part in zip(suites, parts, strict=True)}
+    parts = _make_suite_totals(suites.values(), side, resampler)
+    rates = {name: _estimate_pooled([part]) for name, part in zip(suites, parts, strict=True)}
     overall = _average(parts, list(rates.values()))
-    return {**rates, OVERALL: overall, **({POOLED: _pool(parts)} if pooled else {})}
+    return {**rates, OVERALL: overall, **({POOLED: _estimate_pooled(parts)} if pooled else {})}
 
 
-def pooled_rate(suites: Iterable[Tally], side: Side, resampler: Resampler) -> Estimate:
+def estimate_pooled_rate(suites: Iterable[Tally], side: Side, resampler: Resampler) -> Estimate:
     """Successes over cases, of one suite or several; nan without a case."""
-    return _pool(_total_suites(suites, side, resampler))
+    return _estimate_pooled(_make_suite_totals(suites, side, resampler))
 
 
-def mean_rate(suites: Iterable[Tally], side: Side, resampler: Resampler) -> Estimate:
+def estimate_mean_rate(suites: Iterable[Tally], side: Side, resampler: Resampler) -> Estimate:
     """The unweighted mean of the suites: the paper's Overall. nan if a suite is undefined.
 
     Equals the paper's Table 2 on the published gpt-4o-mini runs.
     """
-    parts = _total_suites(suites, side, resampler)
-    return _average(parts, [_pool([part]) for part in parts])
+    parts = _make_suite_totals(suites, side, resampler)
+    return _average(parts, [_estimate_pooled([part]) for part in parts])
 
 
-def _total_suites(suites: Iterable[Tally], side: Side, resampler: Resampler) -> list[_SuiteTotals]:
+def _make_suite_totals(suites: Iterable[Tally], side: Side, resampler: Resampler) -> list[_SuiteTotals]:
     parts = []
     for one in suites:
-        grids = one.cases.tobytes(), one.hits(side).tobytes()
+        grids = one.cases.tobytes(), one.get_hits(side).tobytes()
         key = (side, one.suite, one.user_tasks, one.injection_tasks, *grids, one.errors)
         parts.append(resampler.made.setdefault(key, _SuiteTotals(one, side, resampler)))
     return parts
 
 
-def _pool(parts: Sequence[_SuiteTotals]) -> Estimate:
+def _estimate_pooled(parts: Sequence[_SuiteTotals]) -> Estimate:
     cases = sum(part.counted.n for part in parts)
     errors = sum(part.counted.errors for part in parts)
     if not cases:
         return replace(UNDEFINED, errors=errors)
-    value = sum(float(part.counted.hits(part.side).sum()) for part in parts) / cases
+    value = sum(float(part.counted.get_hits(part.side).sum()) for part in parts) / cases
     shares = [part.counted.n / cases for part in parts]
-    if _have_single_tasks(parts):
-        parts, shares = [_stack(parts, shares)], [1.0]
+    if _has_single_tasks(parts):
+        parts, shares = [_stack_totals(parts, shares)], [1.0]
     hits, drawn = (reduce(np.add, of) for of in zip(*(part.draws for part in parts), strict=True))
     draws = np.divide(hits, drawn, out=np.full_like(hits, np.nan), where=drawn > 0)
     spreads = (scale_spread(part.spread, share) for part, share in zip(parts, shares, strict=True))
@@ -136,23 +136,23 @@ def _average(parts: Sequence[_SuiteTotals], suites: Sequence[Estimate]) -> Estim
     n, errors = sum(suite.n for suite in suites), sum(suite.errors for suite in suites)
     if not all(suite.n for suite in suites):
         return Estimate(value, UNDEFINED.draws, n, errors)
-    if _have_single_tasks(parts):
-        stacked = _pool([_stack(parts, [share] * len(parts))])
+    if _has_single_tasks(parts):
+        stacked = _estimate_pooled([_stack_totals(parts, [share] * len(parts))])
         return Estimate(value, stacked.draws, n, errors, stacked.spreads)
     draws = np.mean([suite.draws for suite in suites], axis=0)
     return Estimate(value, draws, n, errors, tuple(scale_spread(part.spread, share) for part in parts))
 
 
-def _have_single_tasks(parts: Sequence[_SuiteTotals]) -> bool:
+def _has_single_tasks(parts: Sequence[_SuiteTotals]) -> bool:
     """Whether several suites have a single user task each, so that suites are drawn."""
     return len(parts) > 1 and all(len(part.counted.user_tasks) <= 1 for part in parts)
 
 
-def _stack(parts: Sequence[_SuiteTotals], shares: Sequence[float]) -> _SuiteTotals:
+def _stack_totals(parts: Sequence[_SuiteTotals], shares: Sequence[float]) -> _SuiteTotals:
     return replace(parts[0], counted=stack_suites([part.counted for part in parts], shares))
 
 
-def defense_quality(benign: Estimate, asr: Estimate) -> Estimate:
+def compute_defense_quality(benign: Estimate, asr: Estimate) -> Estimate:
     """Benign utility x (1 - targeted ASR), at whatever level the two are given.
 
     Overall is the product of the two overall rates, not the mean of the suites' products: the paper's
@@ -188,7 +188,7 @@ class StandardError(NamedTuple):
     """Degrees of freedom of Student's t."""
 
 
-def standard_error(estimate: Estimate) -> StandardError:
+def estimate_standard_error(estimate: Estimate) -> StandardError:
     """The standard deviation of the replicates, corrected.
 
     Args:
@@ -205,7 +205,7 @@ def standard_error(estimate: Estimate) -> StandardError:
     return StandardError(float(drawn.std()) * factor, found.df)
 
 
-def t_quantile(share: float, df: float) -> float:
+def compute_t_quantile(share: float, df: float) -> float:
     """Quantile of Student's t.
 
     Args:
@@ -215,29 +215,33 @@ def t_quantile(share: float, df: float) -> float:
     return float(scipy.special.stdtrit(df, share))
 
 
-def proportion_interval(estimate: Estimate, upper: float = UPPER) -> Interval:
+def compute_proportion_interval(estimate: Estimate, upper: float = UPPER) -> Interval:
     """Interval of a proportion: Student's t on the logit scale, so that it ends within 0 and 1.
 
-    Where all cases came out alike, see `lone_bound`. nan where there is nothing to resample.
+    Where all cases came out alike, see `compute_lone_bound`. nan where there is nothing to resample.
 
     Args:
         estimate: The proportion.
         upper: Where the upper bound stands among the t distribution's quantiles: 97.5% in a 95% interval.
     """
-    error = standard_error(estimate)
+    error = estimate_standard_error(estimate)
     if math.isnan(error.value):
         return Interval(math.nan, math.nan)
     if error.value > 0 and 0 < estimate.value < 1:
-        return _on_logit_scale(estimate.value, t_quantile(upper, error.df) * error.value)
+        return _compute_interval_on_logit_scale(
+            estimate.value, compute_t_quantile(upper, error.df) * error.value
+        )
     if 0 < estimate.value < 1:
         # Every suite is of one piece, but not of the same one.
-        least = lone_moments(estimate.spreads)
-        return _on_logit_scale(estimate.value, t_quantile(upper, least.df) * math.sqrt(least.variance))
-    bound = lone_bound(estimate.spreads, upper)
+        least = compute_lone_moments(estimate.spreads)
+        return _compute_interval_on_logit_scale(
+            estimate.value, compute_t_quantile(upper, least.df) * math.sqrt(least.variance)
+        )
+    bound = compute_lone_bound(estimate.spreads, upper)
     return Interval(0.0, bound) if estimate.value <= 0 else Interval(1.0 - bound, 1.0)
 
 
-def lone_bound(spreads: Sequence[Spread], upper: float = UPPER) -> float:
+def compute_lone_bound(spreads: Sequence[Spread], upper: float = UPPER) -> float:
     """Bound a rate of which no case was found: the smaller of two bounds.
 
     The upper end of the interval that a single success (one in each suite) would have had; and the
@@ -245,14 +249,14 @@ def lone_bound(spreads: Sequence[Spread], upper: float = UPPER) -> float:
     """
     clusters = sum(max(len(part.users), len(part.injections)) for part in spreads)
     exact = 1.0 - math.pow(1.0 - upper, 1.0 / clusters)
-    least = lone_moments(spreads)
+    least = compute_lone_moments(spreads)
     centre = min(sum(part.lone for part in spreads), 0.5)
     if not centre:
         return exact
-    reach = t_quantile(upper, least.df) * math.sqrt(least.variance)
-    return min(exact, _on_logit_scale(centre, reach).high)
+    reach = compute_t_quantile(upper, least.df) * math.sqrt(least.variance)
+    return min(exact, _compute_interval_on_logit_scale(centre, reach).high)
 
 
-def _on_logit_scale(centre: float, reach: float) -> Interval:
+def _compute_interval_on_logit_scale(centre: float, reach: float) -> Interval:
     middle, half = scipy.special.logit(centre), reach / (centre * (1 - centre))
     return Interval(float(scipy.special.expit(middle - half)), float(scipy.special.expit(middle + half)))

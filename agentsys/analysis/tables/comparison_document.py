@@ -13,7 +13,7 @@ from agentsys.analysis.metrics.cell_verdict import (
     SUSPECT_MARK,
     VALID,
     shorten_verdict,
-    verdict_notes,
+    write_verdict_notes,
 )
 from agentsys.analysis.metrics.compared_sides import Axis
 from agentsys.analysis.metrics.comparison import (
@@ -23,18 +23,18 @@ from agentsys.analysis.metrics.comparison import (
     Comparison,
     Contest,
     DifferenceRow,
-    injection_task_of,
+    get_injection_task,
 )
 from agentsys.analysis.metrics.rates import TARGETED_ASR, MeasuredCell
-from agentsys.analysis.metrics.task_tags import benchmark_change_notes
+from agentsys.analysis.metrics.task_tags import write_benchmark_change_notes
 from agentsys.analysis.statistics.case_pairs import Pair
 from agentsys.analysis.statistics.difference_test import LEVEL
 from agentsys.analysis.statistics.outcome_grid import CONFIDENCE
 from agentsys.analysis.statistics.rate_estimates import OVERALL, POOLED
-from agentsys.analysis.tables.result_notes import SIMULATED_NOTE, provenance_notes
+from agentsys.analysis.tables.result_notes import SIMULATED_NOTE, write_provenance_notes
 from agentsys.analysis.tables.results_document import MOST_ACROSS
-from agentsys.analysis.tables.table_document import Document, Grid, GridCell, cells, number_text
-from agentsys.analysis.tables.table_writers import LongForm, Output, records_of
+from agentsys.analysis.tables.table_document import Document, Grid, GridCell, make_cells, write_number
+from agentsys.analysis.tables.table_writers import LongForm, Output, make_long_form
 from agentsys.base.grouping import format_count, group_by, join_names
 from agentsys.records.case_row import NO_ATTACK, make_case_id
 
@@ -66,54 +66,61 @@ def compare_output(found: Comparison, flips: int | None = 1) -> Output:
         found: What was measured, from `agentsys.analysis.metrics.comparison.compare_sides`.
         flips: Flipped cases to list per metric and direction, None: all; JSON has all of them.
     """
-    sections = [(title, list(_grids(rows, found))) for title, rows in group_by(found.rows, _sheet).items()]
-    notes = list(_notes(found))
+    sections = [
+        (title, list(_make_grids(rows, found)))
+        for title, rows in group_by(found.rows, _name_sheet_of).items()
+    ]
+    notes = list(_write_notes(found))
     if found.flips and flips != 0:
         groups = group_by(found.flips, lambda flip: (flip.contest, found.titles[flip.metric], flip.gained))
         left = sum(max(len(group) - flips, 0) for group in groups.values()) if flips is not None else 0
         heading = f"Flipped cases; {left} more: --full" if left else "Flipped cases"
-        sections.append((heading, [_flip_grid(groups, flips, found)]))
+        sections.append((heading, [_make_flip_grid(groups, flips, found)]))
         notes.append(_OPENED)
-    records = records_of(DifferenceRow, found.rows)
-    return Output("agentsys compare", Document(sections, tuple(notes)), records, _data(found, records))
+    records = make_long_form(DifferenceRow, found.rows)
+    return Output(
+        "agentsys compare", Document(sections, tuple(notes)), records, _collect_data(found, records)
+    )
 
 
-def _sheet(row: DifferenceRow) -> str:
+def _name_sheet_of(row: DifferenceRow) -> str:
     model = "" if row.by in (Axis.MODEL, Axis.RUN) else f"{row.model} on "
     return f"{model}{row.benchmark} {row.version}, against {row.baseline}"
 
 
-def _grids(rows: Sequence[DifferenceRow], found: Comparison) -> Iterator[Grid]:
+def _make_grids(rows: Sequence[DifferenceRow], found: Comparison) -> Iterator[Grid]:
     for which in _CAPTIONS:
         chosen = [row for row in rows if row.cases == which and row.suite == OVERALL]
         if chosen:
-            yield _overall(chosen, which, found)
-    yield _by_suite([row for row in rows if row.cases == ALL_CASES and row.suite != OVERALL], found.titles)
+            yield _make_overall_grid(chosen, which, found)
+    yield _make_grid_by_suite(
+        [row for row in rows if row.cases == ALL_CASES and row.suite != OVERALL], found.titles
+    )
 
 
-def _overall(rows: Sequence[DifferenceRow], which: str, found: Comparison) -> Grid:
+def _make_overall_grid(rows: Sequence[DifferenceRow], which: str, found: Comparison) -> Grid:
     header = (
         *(_HEADINGS[which], "Metric", found.baseline, found.by.value.capitalize()),
         *("Difference", "p", "p Holm", "Cases", "+/-", "Detectable"),
     )
     lines = [
-        cells(
-            _name(row),
+        make_cells(
+            _write_name(row),
             found.titles[row.metric],
-            *(_value(row, value) for value in (row.baseline_value, row.compared_value)),
-            _difference(row),
-            p_text(row.p),
-            p_text(row.p_holm),
+            *(_write_value(row, value) for value in (row.baseline_value, row.compared_value)),
+            _write_difference(row),
+            write_p(row.p),
+            write_p(row.p_holm),
             str(row.n),
             f"+{row.gained}/-{row.lost}",
-            number_text(row.smallest_detectable, ".1f"),
+            write_number(row.smallest_detectable, ".1f"),
         )
         for row in rows
     ]
     return Grid(_CAPTIONS[which], header, lines, names=2)
 
 
-def _by_suite(rows: Sequence[DifferenceRow], titles: Mapping[str, str]) -> Grid:
+def _make_grid_by_suite(rows: Sequence[DifferenceRow], titles: Mapping[str, str]) -> Grid:
     """Suites side by side, a row per contest and metric; of many suites a row each, a column per metric."""
     suites = [*sorted({row.suite for row in rows} - {POOLED}), POOLED]
     across = len(suites) <= MOST_ACROSS + 1
@@ -122,25 +129,27 @@ def _by_suite(rows: Sequence[DifferenceRow], titles: Mapping[str, str]) -> Grid:
     for of_contest in group_by(
         rows, lambda row: (row.attack, row.defense, row.model, row.compared, row.metric if across else "")
     ).values():
-        found = {(row.suite, row.metric): _difference(row, starred=True) for row in of_contest}
+        found = {(row.suite, row.metric): _write_difference(row, starred=True) for row in of_contest}
         first = of_contest[0]
         if across:
             numbers = (found.get((suite, first.metric), GridCell("")) for suite in suites)
-            body.append(cells(_name(first), titles[first.metric], *numbers))
+            body.append(make_cells(_write_name(first), titles[first.metric], *numbers))
             continue
         for suite in suites:
-            body.append(cells(_name(first), suite, *(found.get((suite, m), GridCell("")) for m in metrics)))
+            body.append(
+                make_cells(_write_name(first), suite, *(found.get((suite, m), GridCell("")) for m in metrics))
+            )
     columns = ("Metric", *suites) if across else ("Suite", *metrics.values())
     breaks = frozenset[int]() if across else frozenset(range(len(suites), len(body), len(suites)))
     caption = "differences by suite, in percentage points"
     return Grid(caption, ("By suite, points", *columns), body, names=2, breaks=breaks)
 
 
-def _value(row: DifferenceRow, value: float) -> str:
-    return BROKEN if row.verdict == BROKEN else number_text(value)
+def _write_value(row: DifferenceRow, value: float) -> str:
+    return BROKEN if row.verdict == BROKEN else write_number(value)
 
 
-def _name(row: DifferenceRow) -> GridCell:
+def _write_name(row: DifferenceRow) -> GridCell:
     """The compared side, and below it where it was compared, as far as the heading does not say it."""
     around = {
         Axis.DEFENSE: (row.attack,),
@@ -156,29 +165,29 @@ def _name(row: DifferenceRow) -> GridCell:
     return GridCell(name, ", ".join(filter(None, told)))
 
 
-def _difference(row: DifferenceRow, *, starred: bool = False) -> GridCell:
+def _write_difference(row: DifferenceRow, *, starred: bool = False) -> GridCell:
     if math.isnan(row.difference):
-        return GridCell(_value(row, row.difference))
+        return GridCell(_write_value(row, row.difference))
     star = "*" if starred and row.p_holm < _SIGNIFICANT and row.verdict == VALID else ""
     interval = "" if math.isnan(row.ci_low) else f"{row.ci_low:+.1f} to {row.ci_high:+.1f}"
     return GridCell(f"{row.difference:+.2f}{star}", interval)
 
 
-def p_text(p: float) -> str:
+def write_p(p: float) -> str:
     """A p-value to be read: four decimals, or that it is smaller."""
-    return "<0.0001" if p < 0.0001 else number_text(p, ".4f")
+    return "<0.0001" if p < 0.0001 else write_number(p, ".4f")
 
 
-def _notes(found: Comparison) -> Iterator[str]:
+def _write_notes(found: Comparison) -> Iterator[str]:
     compared = [case for pairing in found.pairings.values() for pair in pairing.pairs for case in pair.cases]
     yield from found.notes
-    yield from verdict_notes(found.rows)
-    yield from benchmark_change_notes(row.benchmark for row in found.rows)
+    yield from write_verdict_notes(found.rows)
+    yield from write_benchmark_change_notes(row.benchmark for row in found.rows)
     yield from _EXPLAINED
     if any(case.simulated for case in compared):
         yield SIMULATED_NOTE
-    yield from provenance_notes(compared)
-    yield from few_task_notes(found)
+    yield from write_provenance_notes(compared)
+    yield from write_few_task_notes(found)
     yield from count_notes(found)
 
 
@@ -211,11 +220,11 @@ FEW = 6
 """Tasks of one kind below which a difference that is called significant is said to rest on few."""
 
 
-def few_task_notes(found: Comparison) -> Iterator[str]:
+def write_few_task_notes(found: Comparison) -> Iterator[str]:
     """A line per significant overall difference that few tasks carry, or with a side that few tasks break."""
     broken = False
     for contest, pairing in found.pairings.items():
-        for row in _significant(found, contest, pairing.pairs):
+        for row in _list_significant_rows(found, contest, pairing.pairs):
             # Benign cases, and attacks without a goal, have no injection tasks.
             counts = [
                 (row.differing_user_tasks, "user task"),
@@ -225,7 +234,7 @@ def few_task_notes(found: Comparison) -> Iterator[str]:
             if min(count for count, _ in tasks) < FEW:
                 few = " and ".join(format_count(count, kind) for count, kind in tasks)
                 yield f"{contest.title}: {found.titles[row.metric]} differs in {few} only."
-            aimed = [(task, pair) for pair in pairing.pairs if (task := injection_task_of(pair)) is not None]
+            aimed = [(task, pair) for pair in pairing.pairs if (task := get_injection_task(pair)) is not None]
             before = len({task for task, pair in aimed if pair.baseline.injection_success})
             after = len({task for task, pair in aimed if pair.defense.injection_success})
             if row.metric == TARGETED_ASR and 2 * min(before, after) < max(before, after):
@@ -242,7 +251,9 @@ def few_task_notes(found: Comparison) -> Iterator[str]:
         )
 
 
-def _significant(found: Comparison, contest: Contest, pairs: Sequence[Pair]) -> Iterator[DifferenceRow]:
+def _list_significant_rows(
+    found: Comparison, contest: Contest, pairs: Sequence[Pair]
+) -> Iterator[DifferenceRow]:
     """The overall rows of one contest, on all its cases, in which p is below 0.05."""
     ours = MeasuredCell.of(pairs[0].defense) if pairs else None
     for row in found.rows:
@@ -252,7 +263,7 @@ def _significant(found: Comparison, contest: Contest, pairs: Sequence[Pair]) -> 
             yield row
 
 
-def _data(found: Comparison, records: LongForm) -> dict[str, Any]:
+def _collect_data(found: Comparison, records: LongForm) -> dict[str, Any]:
     """Collect what JSON holds: the differences, every flip and the counts."""
     pairings = [
         {
@@ -270,7 +281,7 @@ def _data(found: Comparison, records: LongForm) -> dict[str, Any]:
         "by": found.by.value,
         "baseline": found.baseline,
         "differences": records.rows,
-        "flips": [*map(flip_record, found.flips)],
+        "flips": [*map(make_flip_record, found.flips)],
         "pairings": pairings,
         "unopposed": unopposed,
     }
@@ -280,7 +291,9 @@ _FlipKind = tuple[Contest, str, bool]
 """Contest, heading of the metric, and whether the outcome occurred on the compared side."""
 
 
-def _flip_grid(groups: Mapping[_FlipKind, Sequence[CaseFlip]], limit: int | None, found: Comparison) -> Grid:
+def _make_flip_grid(
+    groups: Mapping[_FlipKind, Sequence[CaseFlip]], limit: int | None, found: Comparison
+) -> Grid:
     """All flips in one table: how many of a kind there are, and the first of them."""
     rows, breaks, several = [], set(), False
     fields = [(of.field.model, of.field.defense, of.field.attack) for of, _, _ in groups]
@@ -289,10 +302,10 @@ def _flip_grid(groups: Mapping[_FlipKind, Sequence[CaseFlip]], limit: int | None
     for (contest, heading, gained), names, flips in zip(groups, fields, groups.values(), strict=True):
         told = [name for name, all_of in zip(names, named, strict=True) if name in all_of and len(all_of) > 1]
         signed = f"{'+' if gained else '-'}{len(flips)}"
-        head = cells(GridCell(contest.compared, " / ".join(told)), heading, signed)
+        head = make_cells(GridCell(contest.compared, " / ".join(told)), heading, signed)
         for flip in flips[:limit]:
-            rows.append((*head, *map(GridCell, (_case(flip), *map(make_case_id, flip.pair.cases)))))
-            head = cells("", "", "")  # of a kind only the first line says what it is
+            rows.append((*head, *map(GridCell, (_name_case(flip), *map(make_case_id, flip.pair.cases)))))
+            head = make_cells("", "", "")  # of a kind only the first line says what it is
         several = several or len(flips[:limit]) > 1
         breaks.add(len(rows))
     compared = found.by.value.capitalize()
@@ -301,7 +314,7 @@ def _flip_grid(groups: Mapping[_FlipKind, Sequence[CaseFlip]], limit: int | None
     return Grid("flipped cases", header, rows, names=4, breaks=between, wraps=frozenset({1, 3}))
 
 
-def _case(flip: CaseFlip) -> str:
+def _name_case(flip: CaseFlip) -> str:
     case = flip.pair.defense
     tasks = " x ".join(task for task in (case.user_task_id, case.injection_task_id) if task)
     return f"{case.suite} {tasks}" + (f" epoch {case.epoch}" if case.epoch else "")
@@ -315,7 +328,7 @@ FLIP_COLUMNS = (
 """Columns of a flip for programs; `model`, `defense` and `attack` are those of the compared side's case."""
 
 
-def flip_record(flip: CaseFlip) -> dict[str, str | int | bool | None]:
+def make_flip_record(flip: CaseFlip) -> dict[str, str | int | bool | None]:
     """One flip for programs, under `FLIP_COLUMNS`."""
     first, second = flip.pair.cases
     values = (

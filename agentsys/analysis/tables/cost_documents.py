@@ -7,29 +7,29 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
 from agentsys.analysis.metrics.case_measures import GUARD_TITLES, MeasureRow, measure_costs
-from agentsys.analysis.metrics.cell_verdict import shorten_verdict, verdict_notes
+from agentsys.analysis.metrics.cell_verdict import shorten_verdict, write_verdict_notes
 from agentsys.analysis.metrics.search_budget import (
     ASR,
     ASR_BY_ATTEMPTS,
     MEASURES,
     BudgetRow,
     StoredSearches,
-    textless_notes,
+    write_textless_notes,
 )
-from agentsys.analysis.metrics.task_tags import benchmark_change_notes
+from agentsys.analysis.metrics.task_tags import write_benchmark_change_notes
 from agentsys.analysis.statistics.outcome_grid import CONFIDENCE
 from agentsys.analysis.statistics.rate_estimates import OVERALL, POOLED
-from agentsys.analysis.tables.result_notes import provenance_notes
+from agentsys.analysis.tables.result_notes import write_provenance_notes
 from agentsys.analysis.tables.table_document import (
     MISSING,
     Document,
     Grid,
     GridCell,
-    cells,
-    number_cell,
-    number_text,
+    make_cells,
+    make_number_cell,
+    write_number,
 )
-from agentsys.analysis.tables.table_writers import Output, records_of
+from agentsys.analysis.tables.table_writers import Output, make_long_form
 from agentsys.base.grouping import group_by
 from agentsys.records.case_row import CaseRow, is_simulated_name
 
@@ -68,12 +68,12 @@ _OF_GUARDS = (
 )
 
 
-def cost_output(cases: Sequence[CaseRow]) -> Output:
+def make_cost_output(cases: Sequence[CaseRow]) -> Output:
     """Measure what cases cost and what untrusted text they met, ready to be written in any form."""
-    return measures_output(measure_costs(cases), provenance_notes(cases))
+    return make_measures_output(measure_costs(cases), write_provenance_notes(cases))
 
 
-def measures_output(rows: Sequence[MeasureRow], notes: Iterable[str] = ()) -> Output:
+def make_measures_output(rows: Sequence[MeasureRow], notes: Iterable[str] = ()) -> Output:
     """Tabulate a line per cell: untrusted text and cost, then tokens per role."""
     found: defaultdict[tuple[str, ...], dict[str, MeasureRow]] = defaultdict(dict)
     for row in rows:
@@ -81,38 +81,40 @@ def measures_output(rows: Sequence[MeasureRow], notes: Iterable[str] = ()) -> Ou
             # The version stands behind the benchmark's label unless that is plain AgentDojo.
             version = row.version if row.benchmark == "agentdojo" else f"{row.benchmark} {row.version}"
             found[row.model, row.defense, row.attack, version][row.measure] = row
-    grids = [_measure_grid("Untrusted text and cost", TITLES, found)]
+    grids = [_make_measure_grid("Untrusted text and cost", TITLES, found)]
     for measure, heading in _OF_ROLES.items():
         names = dict.fromkeys(name for of in found.values() for name in of if name.startswith(f"{measure}:"))
         if names or len(grids) == 1:
             roles = {name: name.removeprefix(f"{measure}:") for name in names}
-            grids.append(_measure_grid(heading, roles, found))
+            grids.append(_make_measure_grid(heading, roles, found))
     sections = [("Cost and untrusted text", grids)]
-    verdicts = verdict_notes(row for of in found.values() for row in list(of.values())[:1])
-    said = [*verdicts, *benchmark_change_notes(row.benchmark for row in rows), *notes, *_NOTES]
-    if (guards := _guard_grid(found)).rows:
+    verdicts = write_verdict_notes(row for of in found.values() for row in list(of.values())[:1])
+    said = [*verdicts, *write_benchmark_change_notes(row.benchmark for row in rows), *notes, *_NOTES]
+    if (guards := _make_guard_grid(found)).rows:
         sections.append(("Guards: verdicts against what was planted", [guards]))
         said.append(_OF_GUARDS)
-    if (gates := _gate_grid(found)).rows:
+    if (gates := _make_gate_grid(found)).rows:
         sections.append(("Calls that filters ruled on", [gates]))
-    return Output("agentsys results --by cost", Document(sections, tuple(said)), records_of(MeasureRow, rows))
+    return Output(
+        "agentsys results --by cost", Document(sections, tuple(said)), make_long_form(MeasureRow, rows)
+    )
 
 
 _Cells = Mapping[tuple[str, ...], Mapping[str, MeasureRow]]
 """Model, defense, attack and version -> measure -> number of all suites together."""
 
 
-def _measure_grid(heading: str, columns: Mapping[str, str], found: _Cells) -> Grid:
+def _make_measure_grid(heading: str, columns: Mapping[str, str], found: _Cells) -> Grid:
     """One line per cell, with its verdict below its defense."""
     rows = []
     for (model, defense, *others), of in found.items():
         one = next(iter(of.values()))
         judged = GridCell(defense, shorten_verdict(one.verdict, one.reasons))
-        rows.append(cells(model, judged, *others, *(_number(of.get(name)) for name in columns)))
+        rows.append(make_cells(model, judged, *others, *(_write_number(of.get(name)) for name in columns)))
     return Grid(heading, (*_NAMES, *columns.values()), rows, names=len(_NAMES))
 
 
-def _guard_grid(found: _Cells) -> Grid:
+def _make_guard_grid(found: _Cells) -> Grid:
     """One line per cell and guard."""
     lines: defaultdict[tuple[str, ...], dict[str, MeasureRow]] = defaultdict(dict)
     for cell, of in found.items():
@@ -120,11 +122,14 @@ def _guard_grid(found: _Cells) -> Grid:
             measure, _, guard = name.partition(":")
             if measure in GUARD_TITLES:
                 lines[*cell, guard][measure] = row
-    rows = [cells(*line, *(_share(of.get(name)) for name in GUARD_TITLES)) for line, of in lines.items()]
+    rows = [
+        make_cells(*line, *(_write_share(of.get(name)) for name in GUARD_TITLES))
+        for line, of in lines.items()
+    ]
     return Grid("Guards", (*_NAMES, "Guard", *GUARD_TITLES.values()), rows, names=len(_NAMES) + 1)
 
 
-def _gate_grid(found: _Cells) -> Grid:
+def _make_gate_grid(found: _Cells) -> Grid:
     """One line per cell, filter and outcome, with the calls by tool."""
     calls: defaultdict[tuple[str, ...], dict[str, int]] = defaultdict(dict)
     for cell, of in found.items():
@@ -138,42 +143,42 @@ def _gate_grid(found: _Cells) -> Grid:
         listed = sorted(tools, key=lambda tool: (-tools[tool], tool))
         more = f" and {len(listed) - _MOST_TOOLS} more" if len(listed) > _MOST_TOOLS else ""
         told = ", ".join(f"{tool} {tools[tool]}" for tool in listed[:_MOST_TOOLS])
-        rows.append(cells(*line, f"{sum(tools.values()):,}", f"{told}{more}"))
+        rows.append(make_cells(*line, f"{sum(tools.values()):,}", f"{told}{more}"))
     header = (*_NAMES, "Filter", "Outcome", "Calls", "By tool")
     return Grid("Calls that filters ruled on", header, rows, names=len(_NAMES) + 2)
 
 
-def _share(row: MeasureRow | None) -> str:
+def _write_share(row: MeasureRow | None) -> str:
     if row is None or math.isnan(row.value):
         return MISSING
     interval = "" if math.isnan(row.ci_low) else f" {row.ci_low:.0f}-{row.ci_high:.0f}"
     return f"{row.value:.1f}{interval} ({row.n:,})"
 
 
-def _number(row: MeasureRow | None) -> str:
+def _write_number(row: MeasureRow | None) -> str:
     if row is None:
         return MISSING
-    return number_text(row.value, ",.0f" if abs(row.value) >= 100 else ".3g")
+    return write_number(row.value, ",.0f" if abs(row.value) >= 100 else ".3g")
 
 
 _AXES = {ASR: "queries", ASR_BY_ATTEMPTS: "attempts, those that were not tried included"}
 
 
-def budget_output(rows: Sequence[BudgetRow], searches: StoredSearches) -> Output:
+def make_budget_output(rows: Sequence[BudgetRow], searches: StoredSearches) -> Output:
     """Two grids per benchmark and version, success by budget and what the searches took, in any form."""
     groups = group_by(rows, lambda row: (row.benchmark, row.version))
     sections = [
         (
             f"Searched attacks on {benchmark} {version}",
-            (*(_asr_grid(found, axis) for axis in _AXES), _cost_grid(found)),
+            (*(_make_asr_grid(found, axis) for axis in _AXES), _make_cost_grid(found)),
         )
         for (benchmark, version), found in groups.items()
     ]
-    document = Document(sections, list(_budget_notes(rows, searches)))
-    return Output("agentsys results --by budget", document, records_of(BudgetRow, rows))
+    document = Document(sections, list(_write_budget_notes(rows, searches)))
+    return Output("agentsys results --by budget", document, make_long_form(BudgetRow, rows))
 
 
-def _asr_grid(rows: Sequence[BudgetRow], axis: str) -> Grid:
+def _make_asr_grid(rows: Sequence[BudgetRow], axis: str) -> Grid:
     found: defaultdict[tuple[str, ...], dict[int, BudgetRow]] = defaultdict(dict)
     for row in rows:
         if row.measure == axis and row.budget is not None:
@@ -184,10 +189,10 @@ def _asr_grid(rows: Sequence[BudgetRow], axis: str) -> Grid:
     lines = sorted(found, key=lambda line: (order[line[:3]], line[3] != OVERALL, line[3]))
     body = []
     for line in lines:
-        numbers = [number_cell(found[line].get(budget)) for budget in budgets]
+        numbers = [make_number_cell(found[line].get(budget)) for budget in budgets]
         first = next(iter(found[line].values()))
         counts = (first.n, first.errored, first.unfinished, first.no_text)
-        body.append(cells(*line, *numbers, *map(str, counts)))
+        body.append(make_cells(*line, *numbers, *map(str, counts)))
     counted = ("Searches", "Errored", "Unfinished", "No text")
     header = (*_BUDGET_NAMES, "Suite", *(f"ASR@{budget}" for budget in budgets), *counted)
     breaks = frozenset(place for place, line in enumerate(lines) if place and line[3] == OVERALL)
@@ -198,7 +203,7 @@ def _asr_grid(rows: Sequence[BudgetRow], axis: str) -> Grid:
 _BUDGET_NAMES = ("Model", "Defense", "Attack")
 
 
-def _cost_grid(rows: Sequence[BudgetRow]) -> Grid:
+def _make_cost_grid(rows: Sequence[BudgetRow]) -> Grid:
     lines = []
     chosen = [row for row in rows if row.measure not in _AXES and row.suite == OVERALL]
     for line, some in group_by(chosen, lambda row: (row.model, row.defense, row.attack)).items():
@@ -207,8 +212,8 @@ def _cost_grid(rows: Sequence[BudgetRow]) -> Grid:
         forms = [
             ",.4f" if m.endswith("_usd") else ".2f" if m == "queries_to_success" else ",.0f" for m in MEASURES
         ]
-        texts = (number_text(values[name], form) for name, form in zip(MEASURES, forms, strict=True))
-        lines.append(cells(*line, *texts))
+        texts = (write_number(values[name], form) for name, form in zip(MEASURES, forms, strict=True))
+        lines.append(make_cells(*line, *texts))
     caption = "What the searches took, all suites together"
     return Grid(caption, (*_BUDGET_NAMES, *MEASURES.values()), lines, names=3)
 
@@ -216,7 +221,7 @@ def _cost_grid(rows: Sequence[BudgetRow]) -> Grid:
 _GO_ON = ": they are in no rate, but in what was spent. The next run goes on with them."
 
 
-def _budget_notes(rows: Sequence[BudgetRow], searches: StoredSearches) -> Iterable[str]:
+def _write_budget_notes(rows: Sequence[BudgetRow], searches: StoredSearches) -> Iterable[str]:
     yield (
         "ASR@k: targeted ASR in percent at a budget of k. Unit: one search, for one injection task on one "
         "user task, or in mode transfer on several. A query is one run of the agent; an attempt is one "
@@ -234,7 +239,7 @@ def _budget_notes(rows: Sequence[BudgetRow], searches: StoredSearches) -> Iterab
     errored = sum(search.errored for search in searches.found)
     if errored:
         yield f"{errored} searches ended in an error{_GO_ON}"
-    yield from textless_notes(searches.found)
+    yield from write_textless_notes(searches.found)
     open_ = sum(search.is_open for search in searches.found)
     if open_:
         yield f"{open_} searches were interrupted{_GO_ON}"

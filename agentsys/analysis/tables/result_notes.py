@@ -1,6 +1,6 @@
 """Footnotes, one line each, only where they apply: what numbers can and cannot show, and whose they are.
 
-`provenance_notes` tell what answered to which texts, on which data, in whose words.
+`write_provenance_notes` tell what answered to which texts, on which data, in whose words.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from itertools import chain
 from operator import itemgetter
 
 from agentsys.analysis.metrics import attack_success
-from agentsys.analysis.metrics.best_attack import at_least_once, best_attack, least_repeats
+from agentsys.analysis.metrics.best_attack import compute_pass_at_k, count_least_repeats, find_best_attack
 from agentsys.analysis.metrics.case_measures import is_control
 from agentsys.analysis.metrics.cell_verdict import BROKEN, MOST_BOUND, count_ends, describe_ends
-from agentsys.analysis.metrics.rates import MeasuredCell, Number, ScoredCells, scored_cells
-from agentsys.analysis.metrics.task_tags import benchmark_change_notes, limits_of, measure_bound
+from agentsys.analysis.metrics.rates import MeasuredCell, Number, ScoredCells, group_scored_cells
+from agentsys.analysis.metrics.task_tags import load_limits_of, measure_bound, write_benchmark_change_notes
 from agentsys.analysis.statistics.differences import SignDraws
 from agentsys.analysis.statistics.outcome_grid import NO_TEXT, ErrorRule, Resampler, Side, Tally
-from agentsys.analysis.tables.table_document import number_text
+from agentsys.analysis.tables.table_document import write_number
 from agentsys.base.grouping import group_by, join_names
 from agentsys.records.case_row import NO_ATTACK, SEARCHED_ON_SUFFIX, CaseRow
 from agentsys.records.published_facts import NO_DEFENSE, REWORDED_DEFENSES
@@ -36,16 +36,16 @@ _Lines = Mapping[_Line, list[CaseRow]]
 _Counts = Mapping[_Line, Mapping[str, Tally]]
 
 
-def honesty_notes(
+def write_honesty_notes(
     cases: Iterable[CaseRow] | ScoredCells, rule: ErrorRule = ErrorRule.REPORT, *, replicates: int = 2000
 ) -> Iterator[str]:
     """All footnotes on some cases, of which injection tasks run as user tasks are left out."""
     signs, resampler = SignDraws(), Resampler(replicates)
-    cells = scored_cells(cases)
+    cells = group_scored_cells(cases)
     ordered = sorted(cells, key=lambda cell: (*cell[:3], cell.defense != NO_DEFENSE, *cell[3:]))
     sheets = group_by(ordered, lambda cell: cell[:3])
-    yield from benchmark_change_notes(benchmark for benchmark, *_ in sheets)
-    yield from provenance_notes(cells.cases)
+    yield from write_benchmark_change_notes(benchmark for benchmark, *_ in sheets)
+    yield from write_provenance_notes(cells.cases)
     for (benchmark, version, model), of_sheet in sheets.items():
         lines = {(cell.defense, cell.attack): cells[cell] for cell in of_sheet}
         prefix = f"{model} on {benchmark} {version}: " if len(sheets) > 1 else ""
@@ -55,14 +55,16 @@ def honesty_notes(
             for cell in of_sheet
             if cells.verdicts[cell].verdict != BROKEN
         }
-        counted = {line: cells.tally(MeasuredCell(benchmark, version, model, *line), rule) for line in sound}
+        counted = {
+            line: cells.tally_cell(MeasuredCell(benchmark, version, model, *line), rule) for line in sound
+        }
         found = chain(
-            _notes_on_replies(lines),
-            _notes_on_power(sound, counted, signs, rule),
-            _notes_on_limits(benchmark, version, lines),
-            _notes_on_tries(sound, counted, rule, resampler),
-            _notes_on_exposure(sound, rule),
-            _notes_on_searches(lines, rule),
+            _write_notes_on_replies(lines),
+            _write_notes_on_power(sound, counted, signs, rule),
+            _write_notes_on_limits(benchmark, version, lines),
+            _write_notes_on_tries(sound, counted, rule, resampler),
+            _write_notes_on_exposure(sound, rule),
+            _write_notes_on_searches(lines, rule),
         )
         yield from (f"{prefix}{note}" for note in found)
 
@@ -70,7 +72,7 @@ def honesty_notes(
 _ODD = {"empty": "empty", "unparsed_call": "a tool call as text that its server did not parse"}
 
 
-def _notes_on_replies(lines: _Lines) -> Iterator[str]:
+def _write_notes_on_replies(lines: _Lines) -> Iterator[str]:
     """Say where replies came to nothing: sloppy or mute models, odd or empty replies, too long contexts."""
     cases = [case for some in lines.values() for case in some]
     for note in sorted({note for case in cases for note in case.notes if note.startswith(SLOPPY)}):
@@ -79,7 +81,9 @@ def _notes_on_replies(lines: _Lines) -> Iterator[str]:
     # Of more the verdict tells.
     few = {line: ends for line, ends in ended.items() if 0 < ends.total() <= MOST_BOUND * len(lines[line])}
     if few:
-        told = (f"{_name(*line)} {describe_ends(ends)} of {len(lines[line])}" for line, ends in few.items())
+        told = (
+            f"{_name_line(*line)} {describe_ends(ends)} of {len(lines[line])}" for line, ends in few.items()
+        )
         yield f"Ended (scored as they stand): {'; '.join(told)}."
     odd: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
     for case in cases:
@@ -109,12 +113,16 @@ def _count_by_suite(met: Sequence[CaseRow], cases: Sequence[CaseRow]) -> str:
     return f"{listed} cases"
 
 
-def _notes_on_power(lines: _Lines, counted: _Counts, signs: SignDraws, rule: ErrorRule) -> Iterator[str]:
+def _write_notes_on_power(
+    lines: _Lines, counted: _Counts, signs: SignDraws, rule: ErrorRule
+) -> Iterator[str]:
     """Say where no difference in ASR could be seen, and how large one must be; of many lines the range."""
     attacks = sorted({attack for _, attack in lines} - {NO_ATTACK})
     for (defense, attack), cases in lines.items():
         undefended = defense == NO_DEFENSE and attack != NO_ATTACK and not is_control(cases)
-        if undefended and (levels := attack_success.levels_at_the_floor(counted[defense, attack], signs)):
+        if undefended and (
+            levels := attack_success.list_levels_at_the_floor(counted[defense, attack], signs)
+        ):
             yield (
                 f"Floor: without defense the ASR under {attack} is so low ({', '.join(levels)}) that in "
                 "these cases not even a defense that stops every attack could be told from none."
@@ -122,7 +130,7 @@ def _notes_on_power(lines: _Lines, counted: _Counts, signs: SignDraws, rule: Err
     for attack in attacks:
         baseline = lines.get((NO_DEFENSE, attack), [])
         points = [
-            (attack_success.detectable_asr(baseline, cases, rule), defense)
+            (attack_success.compute_detectable_asr(baseline, cases, rule), defense)
             for (defense, name), cases in lines.items()
             if name == attack and defense != NO_DEFENSE
         ]
@@ -134,9 +142,9 @@ def _notes_on_power(lines: _Lines, counted: _Counts, signs: SignDraws, rule: Err
             yield f"Minimum detectable effect on ASR{under}, against none (80% power): {told}."
 
 
-def _notes_on_limits(benchmark: str, version: str, lines: _Lines) -> Iterator[str]:
+def _write_notes_on_limits(benchmark: str, version: str, lines: _Lines) -> Iterator[str]:
     """Each bound that some task causes, once, with the lines it holds for unless it holds for all."""
-    limits = limits_of(benchmark, version)
+    limits = load_limits_of(benchmark, version)
     if limits is None:
         return
     benign = [line for line in lines if line[1] == NO_ATTACK] or list(lines)
@@ -149,7 +157,7 @@ def _notes_on_limits(benchmark: str, version: str, lines: _Lines) -> Iterator[st
     for bounds in (floors, caps):
         groups = group_by(bounds, bounds.__getitem__)
         for bound, held in groups.items():
-            under = f" under {', '.join(_name(*line) for line in held)}" if len(groups) > 1 else ""
+            under = f" under {', '.join(_name_line(*line) for line in held)}" if len(groups) > 1 else ""
             tasks = "; ".join(
                 f"{suite} {', '.join(task.removeprefix('user_task_') for _, task in some)}"
                 for suite, some in group_by(bound.tasks, itemgetter(0)).items()
@@ -163,7 +171,9 @@ def _notes_on_limits(benchmark: str, version: str, lines: _Lines) -> Iterator[st
                 )
 
 
-def _notes_on_tries(lines: _Lines, counted: _Counts, rule: ErrorRule, resampler: Resampler) -> Iterator[str]:
+def _write_notes_on_tries(
+    lines: _Lines, counted: _Counts, rule: ErrorRule, resampler: Resampler
+) -> Iterator[str]:
     """A line per defense and attack that was run several times, and per defense with several attacks."""
     aimed: defaultdict[str, list[list[CaseRow]]] = defaultdict(list)
     for (defense, attack), cases in lines.items():
@@ -172,18 +182,18 @@ def _notes_on_tries(lines: _Lines, counted: _Counts, rule: ErrorRule, resampler:
         has_goal = not aimless and any(case.injection_task_id for case in cases)
         if has_goal:
             aimed[defense].append(cases)
-        k = least_repeats(counted[defense, attack])
+        k = count_least_repeats(counted[defense, attack])
         if k > 1:
             asked = [("benign utility" if attack == NO_ATTACK else "utility under attack", Side.SOLVED)]
             asked += [("ASR", Side.INJECTED)] if has_goal else []
             told = ", ".join(
-                f"{name} {_write_interval(at_least_once(counted[defense, attack], side, k, resampler))}"
+                f"{name} {_write_interval(compute_pass_at_k(counted[defense, attack], side, k, resampler))}"
                 for name, side in asked
             )
-            yield f"{_name(defense, attack)}, at least once in {k} runs of a case: {told}."
+            yield f"{_name_line(defense, attack)}, at least once in {k} runs of a case: {told}."
     for defense, against in aimed.items():
         several = [case for cases in against for case in cases] if len(against) > 1 else []
-        if several and (best := best_attack(several, resampler, rule)):
+        if several and (best := find_best_attack(several, resampler, rule)):
             asr = _write_interval(best.asr)
             yield (
                 f"{defense}: the best of {best.tried} attacks is {best.name}; ASR {asr}, where each injection"
@@ -200,14 +210,14 @@ _STARTS = ("important_instructions", "opi_combined_attack")
 """The attacks whose texts a search starts from (agentsys.attacks.attacker_search.choose_start_attack)."""
 
 
-def _notes_on_searches(lines: _Lines, rule: ErrorRule) -> Iterator[str]:
+def _write_notes_on_searches(lines: _Lines, rule: ErrorRule) -> Iterator[str]:
     """Say what a searched attack's line is not.
 
     Cases without a text, cases the text was chosen on, and where a transferred text does worse than the one
     it came from.
     """
     for (defense, attack), cases in lines.items():
-        line = _name(defense, attack)
+        line = _name_line(defense, attack)
         if none := [case for case in cases if case.error_kind in NO_TEXT]:
             kinds = ", ".join(kind for kind in NO_TEXT if any(case.error_kind == kind for case in none))
             yield (
@@ -220,7 +230,7 @@ def _notes_on_searches(lines: _Lines, rule: ErrorRule) -> Iterator[str]:
             f"{line}: the cases that the texts were searched on, kept apart and run "
             "once more with the text that was chosen."
         )
-        line = _name(defense, attack.removesuffix(SEARCHED_ON_SUFFIX))
+        line = _name_line(defense, attack.removesuffix(SEARCHED_ON_SUFFIX))
         found = lines.get((defense, attack.removesuffix(SEARCHED_ON_SUFFIX)), [])
         starts = [(name, lines[defense, name]) for name in _STARTS if (defense, name) in lines]
         if found and not starts:
@@ -229,7 +239,7 @@ def _notes_on_searches(lines: _Lines, rule: ErrorRule) -> Iterator[str]:
                 f"({_STARTS[0]}, on ASB {_STARTS[1]})."
             )
         for name, start in starts:
-            ours, theirs = attack_success.asr_on_the_same(found, start, rule)
+            ours, theirs = attack_success.compute_asr_on_shared_cases(found, start, rule)
             if ours.n and ours.value < theirs.value:
                 yield (
                     f"{line}: ASR {ours.value:.2f} is below {theirs.value:.2f} of {name}, "
@@ -238,7 +248,7 @@ def _notes_on_searches(lines: _Lines, rule: ErrorRule) -> Iterator[str]:
                 )
 
 
-def _notes_on_exposure(lines: _Lines, rule: ErrorRule) -> Iterator[str]:
+def _write_notes_on_exposure(lines: _Lines, rule: ErrorRule) -> Iterator[str]:
     told: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
     for (defense, attack), cases in lines.items():
         # A control has no payload that could be met, or miss its mark.
@@ -247,11 +257,11 @@ def _notes_on_exposure(lines: _Lines, rule: ErrorRule) -> Iterator[str]:
         suites, parts = len({case.suite for case in cases}), []
         for said, share in _list_exposure_facts(cases, rule):
             fewer = f", {share.suites} of {suites} suites" if share and share.suites < suites else ""
-            parts.append(f"{said} {number_text(share.value)} (n {share.n}{fewer})" if share else said)
+            parts.append(f"{said} {write_number(share.value)} (n {share.n}{fewer})" if share else said)
         if parts:
             told[attack, "; ".join(parts)].append(defense)
     for (attack, said), defenses in told.items():
-        yield f"{_name(join_names(defenses), attack)}: {said}."
+        yield f"{_name_line(join_names(defenses), attack)}: {said}."
 
 
 def _list_exposure_facts(
@@ -259,33 +269,33 @@ def _list_exposure_facts(
 ) -> Iterator[tuple[str, attack_success.Share | None]]:
     """Say of one line in how many cases the payload was met, and what that made of the attack."""
     returned, shown = (
-        attack_success.exposure_share(cases, column) for column in ("exposed_raw", "exposed_shown")
+        attack_success.compute_exposure_share(cases, column) for column in ("exposed_raw", "exposed_shown")
     )
     if returned.n and returned.value < 100.0:
         yield f"payload returned by a tool in {returned.value:.1f}% of cases", None
         if returned.value > 0:
-            yield "ASR there", attack_success.asr_of((one for one in cases if one.exposed_raw), rule)
+            yield "ASR there", attack_success.compute_asr((one for one in cases if one.exposed_raw), rule)
     if shown.n and shown.value == 0.0:
         yield "payload never shown to the model", None
     elif shown.n and shown != returned:
         yield f"payload shown to the model in {shown.value:.1f}% of cases", None
-        yield "ASR there", attack_success.asr_of((one for one in cases if one.exposed_shown), rule)
+        yield "ASR there", attack_success.compute_asr((one for one in cases if one.exposed_shown), rule)
     aims = not attack_success.is_denial_of_service(cases[0].attack)
     succeeded = [case for case in cases if case.injection_success]
     # Attacks that succeeded although the acting model was not shown them: who read them instead.
     unseen = [case for case in succeeded if case.status == "ok" and case.exposed_shown is False]
     if unseen and aims:
-        reasons = Counter(map(attack_success.unseen_reason, unseen))
+        reasons = Counter(map(attack_success.explain_unseen_success, unseen))
         listed = ", ".join(f"{reason} in {count}" for reason, count in sorted(reasons.items()))
         yield f"{len(unseen)} succeeded though the payload was never shown to the model ({listed})", None
     if succeeded and aims and any(case.injection_task_id for case in cases):
-        yield "utility where the attack failed", attack_success.utility_where_safe(cases, rule)
-    if split := attack_success.workspace_split(cases, rule):
-        old, added = (f"{number_text(part.value)} (n {part.n})" for part in split)
+        yield "utility where the attack failed", attack_success.compute_utility_where_safe(cases, rule)
+    if split := attack_success.split_workspace_asr(cases, rule):
+        old, added = (f"{write_number(part.value)} (n {part.n})" for part in split)
         yield f"workspace ASR on injection tasks 0-5 {old}, on those added in v1.2 {added}", None
 
 
-def _name(defense: str, attack: str) -> str:
+def _name_line(defense: str, attack: str) -> str:
     return defense if attack == NO_ATTACK else f"{defense} / {attack}"
 
 
@@ -294,11 +304,11 @@ DIFFERS = "differs from the record"
 """In a case's note about a text that the recorded run did not have (see agentsys.models.replay)."""
 
 
-def provenance_notes(cases: Iterable[CaseRow]) -> list[str]:
+def write_provenance_notes(cases: Iterable[CaseRow]) -> list[str]:
     """All of these footnotes, one sentence each; none where there is nothing to say."""
     listed = [case for case in cases if case.is_scored]
     noted = [case for case in listed if case.notes]
-    told = list(_notes_on_case_notes(noted) if noted else ())
+    told = list(_write_notes_on_case_notes(noted) if noted else ())
     # Whatever gateways put before the name of a model.
     other = [
         (asked, replied, case)
@@ -332,7 +342,7 @@ _READ = re.compile(r"model read (\d+) of (\d+) sentences in (.+)")
 """A case's note about an attack that has to be read (see agentsys.models.reply_checks)."""
 
 
-def _notes_on_case_notes(cases: Sequence[CaseRow]) -> Iterator[str]:
+def _write_notes_on_case_notes(cases: Sequence[CaseRow]) -> Iterator[str]:
     """Roles that the simulated model has no script for, and attacks that a model was seen not to read.
 
     Such numbers are not the defense's, and such failures not its merit.
@@ -360,7 +370,7 @@ def _name_cells(cases: Iterable[CaseRow]) -> str:
     return join_names(f"{case.table_model} / {case.defense}" for case in cases)
 
 
-def replay_notes(cases: Iterable[CaseRow]) -> list[str]:
+def write_replay_notes(cases: Iterable[CaseRow]) -> list[str]:
     """A line for each replayed agent of which some cases read other texts than were recorded."""
     done = [case for case in cases if case.is_scored and case.status == "ok"]
     differing = [case for case in done if any(DIFFERS in note for note in case.notes)]

@@ -13,10 +13,10 @@ from agentsys.analysis.metrics.attack_success import ASR_WHERE_SOLVED, UTILITY_C
 from agentsys.analysis.metrics.case_measures import (
     ASR_LESS_CONTROL,
     CONTROL_ASR,
-    declared_facts,
+    collect_declared_facts,
     is_control,
-    metric_of,
-    unsolved_suites,
+    list_unsolved_suites,
+    name_metric_of_fact,
 )
 from agentsys.analysis.metrics.cell_verdict import BROKEN, CellVerdict, shorten_verdict
 from agentsys.analysis.statistics.rate_estimates import OVERALL, POOLED
@@ -24,11 +24,11 @@ from agentsys.analysis.tables.table_document import (
     Document,
     Grid,
     GridCell,
-    cells,
-    difference_cell,
-    number_cell,
+    make_cells,
+    make_difference_cell,
+    make_number_cell,
 )
-from agentsys.analysis.tables.table_writers import Output, records_of
+from agentsys.analysis.tables.table_writers import Output, make_long_form
 from agentsys.base.declared_facts import DeclaredFact
 from agentsys.base.grouping import group_by
 from agentsys.records.case_row import NO_ATTACK, CaseRow
@@ -75,7 +75,9 @@ class Sheet(NamedTuple):
     """Every suite that some line has, sorted."""
 
 
-def sheets(rows: Iterable[rates.MetricRow], titles: Mapping[str, str] = rates.METRIC_TITLES) -> list[Sheet]:
+def arrange_sheets(
+    rows: Iterable[rates.MetricRow], titles: Mapping[str, str] = rates.METRIC_TITLES
+) -> list[Sheet]:
     """Arrange the long form; the order of its rows is kept.
 
     A defense has a line per attack, each with the benign numbers; the benign ones alone where no attack was run.
@@ -126,11 +128,11 @@ class Report:
     """Whether it is for a screen, which shows nothing of the rest."""
 
 
-def results_output(found: Report, findings: Sequence[str] = ()) -> Output:
+def make_results_output(found: Report, findings: Sequence[str] = ()) -> Output:
     """Make a report ready to be written in any form."""
-    document = replace(results_document(found), quotable=findings)
+    document = replace(make_results_document(found), quotable=findings)
     paired = [row for denial in found.denials for row in denial.rows]
-    records = records_of(rates.MetricRow, [*found.rows, *found.measured, *paired])
+    records = make_long_form(rates.MetricRow, [*found.rows, *found.measured, *paired])
     return Output("agentsys results", document, records)
 
 
@@ -138,7 +140,7 @@ Link = Callable[[Sheet, ResultsLine, str, str, str], str]
 """Where a number leads, by its line, metric (empty: errors), suite and text."""
 
 
-def results_document(found: Report, link: Link | None = None) -> Document:
+def make_results_document(found: Report, link: Link | None = None) -> Document:
     """Arrange overall grids, what only some runs have, grids by suite, and the footnotes.
 
     Args:
@@ -149,26 +151,26 @@ def results_document(found: Report, link: Link | None = None) -> Document:
         (
             sheet.title,
             (
-                _overall(sheet, found, link),
+                _make_overall_grid(sheet, found, link),
                 # What only some runs have.
-                *_grids_of_facts(found, sheet),
-                *_denial_grids(found.denials, sheet),
-                _by_suite(sheet, link),
+                *_make_grids_of_facts(found, sheet),
+                *_make_denial_grids(found.denials, sheet),
+                _make_grid_by_suite(sheet, link),
             ),
         )
-        for sheet in sheets(found.rows, found.titles)
+        for sheet in arrange_sheets(found.rows, found.titles)
     ]
     return Document(sections, tuple(found.notes))
 
 
-def _overall(sheet: Sheet, found: Report, link: Link | None) -> Grid:
+def _make_overall_grid(sheet: Sheet, found: Report, link: Link | None) -> Grid:
     header = (
         *("Defense", "Attack", *sheet.titles.values()),
         *("Benign cases", "Attacked cases", "Errors", "Payload never returned"),
     )
     rows = []
     for line in sheet.lines:
-        numbers = [(metric, number_cell(line.numbers.get((metric, OVERALL)))) for metric in sheet.titles]
+        numbers = [(metric, make_number_cell(line.numbers.get((metric, OVERALL)))) for metric in sheet.titles]
         for metric, kind in ((rates.BENIGN_UTILITY,) * 2, (rates.UTILITY_UNDER_ATTACK, rates.TARGETED_ASR)):
             counted = line.numbers.get((kind, OVERALL))
             numbers.append((metric, GridCell(str(counted.n) if counted else "0")))
@@ -181,12 +183,12 @@ def _overall(sheet: Sheet, found: Report, link: Link | None) -> Grid:
         cell = rates.MeasuredCell(*sheet[:3], line.defense, line.attack)
         share = None if line.verdict.startswith(BROKEN) else found.unexposed.get(cell)
         unexposed = "" if share is None else f"{share:.1f}"
-        names = GridCell(line.defense, line.verdict), _attack_of(line)
-        rows.append(cells(*names, *(number for _, number in numbers), unexposed))
+        names = GridCell(line.defense, line.verdict), _show_attack(line)
+        rows.append(make_cells(*names, *(number for _, number in numbers), unexposed))
     return Grid("overall, in percent", header, rows, names=2, captioned=True)
 
 
-def _by_suite(sheet: Sheet, link: Link | None) -> Grid:
+def _make_grid_by_suite(sheet: Sheet, link: Link | None) -> Grid:
     """Every metric of every suite and of all cases pooled: suites side by side, or below one another."""
     suites, across = [*sheet.suites, POOLED], len(sheet.suites) <= MOST_ACROSS
     rows = []
@@ -194,23 +196,23 @@ def _by_suite(sheet: Sheet, link: Link | None) -> Grid:
         shown = {metric: title for metric, title in sheet.titles.items() if (metric, OVERALL) in line.numbers}
         for metric, title in shown.items() if across else ((suite, suite) for suite in suites):
             places = [(metric, suite) for suite in suites] if across else [(m, metric) for m in sheet.titles]
-            numbers = [number_cell(line.numbers.get(place)) for place in places]
+            numbers = [make_number_cell(line.numbers.get(place)) for place in places]
             numbers = [
                 one._replace(link=link(sheet, line, *place, one.text)) if link else GridCell(one.text)
                 for place, one in zip(places, numbers, strict=True)
             ]
-            rows.append(cells(line.defense, _attack_of(line), title, *numbers))
+            rows.append(make_cells(line.defense, _show_attack(line), title, *numbers))
     header = ("Metric", *suites) if across else ("Suite", *sheet.titles.values())
     breaks = frozenset() if across else frozenset(range(len(suites), len(rows), len(suites)))
     caption = "by suite, in percent"
     return Grid(caption, ("Defense", "Attack", *header), rows, names=3, breaks=breaks, captioned=True)
 
 
-def _attack_of(line: ResultsLine) -> str:
+def _show_attack(line: ResultsLine) -> str:
     return "" if line.attack == NO_ATTACK else line.attack
 
 
-def _denial_grids(found: Iterable[Denial], sheet: Sheet) -> list[Grid]:
+def _make_denial_grids(found: Iterable[Denial], sheet: Sheet) -> list[Grid]:
     """One grid of paired denials of service; none where no run has them beside benign cases."""
     rows = []
     for denial in found:
@@ -218,11 +220,11 @@ def _denial_grids(found: Iterable[Denial], sheet: Sheet) -> list[Grid]:
             overall = {row.metric: row for row in denial.rows if row.suite == OVERALL}
             solved = overall.get(ASR_WHERE_SOLVED)
             rows.append(
-                cells(
+                make_cells(
                     GridCell(denial.cell.defense, denial.cell.attack),
-                    number_cell(solved),
+                    make_number_cell(solved),
                     "0" if solved is None else str(solved.n),
-                    difference_cell(overall[UTILITY_CHANGE]),
+                    make_difference_cell(overall[UTILITY_CHANGE]),
                     *map(str, (denial.lost, denial.gained, denial.pairs)),
                 )
             )
@@ -241,12 +243,12 @@ def group_facts(cases: Iterable[CaseRow]) -> dict[tuple[str, str], dict[str, Dec
     """Facts that the benchmarks of some cases declare, by benchmark and the table they want them in."""
     found: defaultdict[tuple[str, str], dict[str, DeclaredFact]] = defaultdict(dict)
     for benchmark, some in group_by(cases, lambda case: case.benchmark).items():
-        for name, fact in declared_facts(some).items():
+        for name, fact in collect_declared_facts(some).items():
             found[benchmark, fact.grid][name] = fact
     return dict(found)
 
 
-def _grids_of_facts(found: Report, sheet: Sheet) -> Iterator[Grid]:
+def _make_grids_of_facts(found: Report, sheet: Sheet) -> Iterator[Grid]:
     """The tables of measured facts of one sheet; none where its runs hold no such facts."""
     numbers: defaultdict[tuple[str, str], dict[str, rates.MetricRow]] = defaultdict(dict)
     for row in found.measured:
@@ -255,11 +257,11 @@ def _grids_of_facts(found: Report, sheet: Sheet) -> Iterator[Grid]:
     for (benchmark, caption), facts in found.facts.items():
         of_attacks = all(fact.of == "attacked" for fact in facts.values())
         lines = {line: of for line, of in numbers.items() if line[1] != NO_ATTACK or not of_attacks}
-        if benchmark == sheet.benchmark and (grid := _grid_of_facts(caption, facts, lines)) is not None:
+        if benchmark == sheet.benchmark and (grid := _make_grid_of_facts(caption, facts, lines)) is not None:
             yield grid
 
 
-def _grid_of_facts(
+def _make_grid_of_facts(
     caption: str,
     facts: Mapping[str, DeclaredFact],
     lines: Mapping[tuple[str, str], Mapping[str, rates.MetricRow]],
@@ -271,7 +273,9 @@ def _grid_of_facts(
     """
     titles: dict[str, str] = {}
     for name, fact in facts.items():
-        titles[metric_of(name, fact)] = f"{fact.title}{_MEAN}" if fact.kind == "mean" else fact.title
+        titles[name_metric_of_fact(name, fact)] = (
+            f"{fact.title}{_MEAN}" if fact.kind == "mean" else fact.title
+        )
         if fact.errors_failed:
             titles[fact.errors_failed] = f"{fact.title}, errors failed"
     if any(fact.wants_control for fact in facts.values()):
@@ -282,24 +286,24 @@ def _grid_of_facts(
     for (defense, attack), of in lines.items():
         numbers = [
             GridCell("—") if (row := of.get(m)) is None
-            else difference_cell(row) if m == ASR_LESS_CONTROL else number_cell(row)
+            else make_difference_cell(row) if m == ASR_LESS_CONTROL else make_number_cell(row)
             for m in columns
         ]  # fmt: skip
         whole = next((row for metric, row in of.items() if metric not in counted), None)
         counts = ("", "") if whole is None else (str(whole.n), str(whole.errors))
         line = GridCell(defense, "" if attack == NO_ATTACK else attack)
-        rows.append(cells(line, *numbers, *counts))
+        rows.append(make_cells(line, *numbers, *counts))
     unit = "shares in percent" if any(title.endswith(_MEAN) for title in columns.values()) else "in percent"
     header = ("Defense", *columns.values(), "Cases", "Errors")
     shown = f"{caption}, overall, {unit}"
     return Grid(shown, header, rows, names=1, captioned=True) if rows and columns else None
 
 
-def fact_notes(rows: Sequence[rates.MetricRow], cases: Sequence[CaseRow]) -> Iterator[str]:
+def write_fact_notes(rows: Sequence[rates.MetricRow], cases: Sequence[CaseRow]) -> Iterator[str]:
     """Explain the grids, where the facts are there."""
     metrics = {row.metric for row in rows}
-    facts = declared_facts(cases)
-    shown = [fact for name, fact in facts.items() if metric_of(name, fact) in metrics]
+    facts = collect_declared_facts(cases)
+    shown = [fact for name, fact in facts.items() if name_metric_of_fact(name, fact) in metrics]
     yield from dict.fromkeys(fact.note for fact in shown if fact.note)
     if ASR_LESS_CONTROL in metrics:
         yield "Control: the same cases with an empty payload. What succeeds there, no injection has caused."
@@ -312,17 +316,17 @@ def fact_notes(rows: Sequence[rates.MetricRow], cases: Sequence[CaseRow]) -> Ite
         yield f"Of what was measured besides, {'; '.join(told)}."
     for sheet in dict.fromkeys((row.benchmark, row.version, row.model) for row in rows):
         mine = [c for c in cases if (c.benchmark, c.version, c.table_model) == sheet]
-        suites, never = {case.suite for case in mine}, unsolved_suites(mine)
+        suites, never = {case.suite for case in mine}, list_unsolved_suites(mine)
         if never:
             most = 100.0 * (1 - len(never) / len(suites))
             yield (
                 f"{sheet[2]} on {sheet[0]} {sheet[1]}: no run solved a user task of {', '.join(never)}; "
                 f"where that is the tasks' fault, utility has a ceiling of {most:.1f}."
             )
-    yield from _notes_on_lacking_runs(rows, cases, facts)
+    yield from _write_notes_on_lacking_runs(rows, cases, facts)
 
 
-def _notes_on_lacking_runs(
+def _write_notes_on_lacking_runs(
     rows: Iterable[rates.MetricRow], cases: Sequence[CaseRow], facts: Mapping[str, DeclaredFact]
 ) -> Iterator[str]:
     """Name defenses that were run without a plan only, beside others with one; and those without a control."""
@@ -336,7 +340,7 @@ def _notes_on_lacking_runs(
             f"In mode react only: {', '.join(alone)}. A defense that is a whole program of its own has no "
             "part in a planned conversation."
         )
-    wanting = {metric_of(name, fact) for name, fact in facts.items() if fact.wants_control}
+    wanting = {name_metric_of_fact(name, fact) for name, fact in facts.items() if fact.wants_control}
     split = {(row.benchmark, row.version, row.model, row.defense) for row in rows if row.metric in wanting}
     controls = {
         (case.benchmark, case.version, case.table_model, case.defense)

@@ -7,15 +7,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from agentsys.analysis.metrics import rates
-from agentsys.analysis.metrics.attack_success import denial_notes, paired_denials
-from agentsys.analysis.metrics.case_measures import fact_rows
-from agentsys.analysis.metrics.cell_verdict import verdict_notes
+from agentsys.analysis.metrics.attack_success import find_paired_denials, write_denial_notes
+from agentsys.analysis.metrics.case_measures import measure_facts
+from agentsys.analysis.metrics.cell_verdict import write_verdict_notes
 from agentsys.analysis.metrics.own_metric import Metric
-from agentsys.analysis.metrics.task_tags import SCORE_FIXED, load_tag, split_by_tag, with_fixed_scores
-from agentsys.analysis.statistics.outcome_grid import CONFIDENCE, ErrorRule, outcome_of
+from agentsys.analysis.metrics.task_tags import SCORE_FIXED, load_tag, select_fixed_scores, split_by_tag
+from agentsys.analysis.statistics.outcome_grid import CONFIDENCE, ErrorRule, find_outcome
 from agentsys.analysis.statistics.rate_estimates import OVERALL
-from agentsys.analysis.tables.result_notes import SIMULATED_NOTE, honesty_notes, replay_notes
-from agentsys.analysis.tables.results_document import Report, fact_notes, group_facts, sheets
+from agentsys.analysis.tables.result_notes import SIMULATED_NOTE, write_honesty_notes, write_replay_notes
+from agentsys.analysis.tables.results_document import Report, arrange_sheets, group_facts, write_fact_notes
 from agentsys.base.grouping import format_count, group_by
 from agentsys.errors import ConfigError
 from agentsys.records.case_reader import LoadedCases, describe_repeated
@@ -42,17 +42,17 @@ def measure_reading(
         cells: The cells of what was read, where they are made already.
         brief: See `rates.measure`; what benchmarks measure besides is then left out.
     """
-    cells = rates.scored_cells(reading.cases if cells is None else cells)
+    cells = rates.group_scored_cells(reading.cases if cells is None else cells)
     rows = rates.measure(cells, errors, own=own, replicates=replicates, brief=brief)
     titles = rates.METRIC_TITLES | {metric.name: metric.title for metric in own}
     if any(row.metric == rates.NET_RESILIENCE for row in rows):
         titles |= {rates.NET_RESILIENCE: rates.NRP_TITLE}
     if brief:
         return Report(rows, titles=titles, is_brief=True)
-    denials = paired_denials(cells, errors, replicates=replicates)
+    denials = find_paired_denials(cells, errors, replicates=replicates)
     return Report(
         rows,
-        measured=rates.apply_verdicts(fact_rows(cells, replicates=replicates), cells.verdicts),
+        measured=rates.apply_verdicts(measure_facts(cells, replicates=replicates), cells.verdicts),
         denials=[replace(one, rows=tuple(rates.apply_verdicts(one.rows, cells.verdicts))) for one in denials],
         titles=titles,
     )
@@ -66,17 +66,17 @@ def build_report(
     replicates: int = 2000,
 ) -> Report:
     """The `numbers` of everything that was read, and everything a reader must know beside them."""
-    cells = rates.scored_cells(reading.cases)
+    cells = rates.group_scored_cells(reading.cases)
     found = measure_reading(reading, errors, own=own, replicates=replicates, cells=cells)
     return replace(
         found,
-        unexposed=unexposed_share(reading.cases),
-        notes=tuple(report_notes(found, reading, cells, errors, replicates=replicates)),
+        unexposed=compute_unexposed_share(reading.cases),
+        notes=tuple(write_report_notes(found, reading, cells, errors, replicates=replicates)),
         facts=group_facts(reading.cases),
     )
 
 
-def report_notes(
+def write_report_notes(
     found: Report,
     reading: LoadedCases,
     cells: rates.ScoredCells,
@@ -86,22 +86,22 @@ def report_notes(
 ) -> Iterator[str]:
     """All footnotes, the most important first; each is made when it is asked for: a screen shows a few of them."""
     yield from describe_unfinished(reading.unfinished)
-    yield from verdict_notes(found.rows, [rates.DEFENSE_QUALITY])
-    yield from errored_notes(reading.cases, errors)
+    yield from write_verdict_notes(found.rows, [rates.DEFENSE_QUALITY])
+    yield from write_errored_notes(reading.cases, errors)
     if any(is_simulated_name(row.model) for row in found.rows):
         yield SIMULATED_NOTE
-    yield from replay_notes(reading.cases)
-    for sheet in sheets(found.rows):
+    yield from write_replay_notes(reading.cases)
+    for sheet in arrange_sheets(found.rows):
         for line in sheet.lines:
             metric = rates.BENIGN_UTILITY if line.attack == NO_ATTACK else rates.TARGETED_ASR
             suites = [suite for suite in sheet.suites if (metric, suite) in line.numbers]
             if suites and suites != sheet.suites:
                 yield f"{line.name}: overall covers {', '.join(suites)} only."
-    yield from honesty_notes(cells, errors, replicates=replicates)
+    yield from write_honesty_notes(cells, errors, replicates=replicates)
     if found.is_brief:
         found = measure_reading(reading, errors, replicates=replicates, cells=cells)
-    yield from fact_notes(found.measured, reading.cases)
-    yield from denial_notes(found.denials)
+    yield from write_fact_notes(found.measured, reading.cases)
+    yield from write_denial_notes(found.denials)
     yield (
         f"{CONFIDENCE:.0f}% intervals: user tasks and injection tasks resampled, {replicates} times. "
         "Overall: unweighted mean of the suites."
@@ -111,7 +111,7 @@ def report_notes(
             "0 or 100 does not mean certainty: where all cases came out alike, the interval goes as far as it "
             "would for a single case that did not."
         )
-    yield from _notes_on_suites_as_draws(reading.cases)
+    yield from _write_notes_on_suites_as_draws(reading.cases)
     if alone := sum(case.is_injection_task_alone for case in reading.cases):
         yield f"Left out: {format_count(alone, 'run')} of injection tasks as if a user had asked for them."
     if served := sum(case.benchmark == SERVED for case in reading.cases):
@@ -119,7 +119,7 @@ def report_notes(
     yield from describe_repeated(reading.repeated_files)
 
 
-def unexposed_share(cases: Iterable[CaseRow]) -> dict[rates.MeasuredCell, float]:
+def compute_unexposed_share(cases: Iterable[CaseRow]) -> dict[rates.MeasuredCell, float]:
     """Per attacked cell, percent of cases without error whose payload no tool ever returned.
 
     Cells with unknown exposure are absent.
@@ -139,7 +139,7 @@ _KINDS_BEFORE = {"cut_reply": "cut_reply, which is scored when it is run again"}
 """Error kinds of older records that are none any more."""
 
 
-def errored_notes(cases: Iterable[CaseRow], rule: ErrorRule) -> Iterator[str]:
+def write_errored_notes(cases: Iterable[CaseRow], rule: ErrorRule) -> Iterator[str]:
     """Say how many of some cases errored, why, and what they count as; nothing where none did."""
     errored = [case for case in cases if case.status == "error" and case.is_scored]
     if not errored:
@@ -148,7 +148,7 @@ def errored_notes(cases: Iterable[CaseRow], rule: ErrorRule) -> Iterator[str]:
         _KINDS_BEFORE.get(case.error_kind or "", case.error_kind or "unknown") for case in errored
     )
     listed = ", ".join(f"{kind} {count}" for kind, count in sorted(kinds.items()))
-    scored = sum(outcome_of(case, rule) is not None for case in errored)
+    scored = sum(find_outcome(case, rule) is not None for case in errored)
     if rule is ErrorRule.REPORT:
         yield f"Errored cases are left out of the rates: {len(errored)} ({listed})."
     else:
@@ -158,7 +158,7 @@ def errored_notes(cases: Iterable[CaseRow], rule: ErrorRule) -> Iterator[str]:
         )
 
 
-def _notes_on_suites_as_draws(cases: Iterable[CaseRow]) -> Iterator[str]:
+def _write_notes_on_suites_as_draws(cases: Iterable[CaseRow]) -> Iterator[str]:
     """Say where suites are drawn in the place of user tasks (`rate_estimates`)."""
     tasks: defaultdict[tuple[str, str], defaultdict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
     for case in cases:
@@ -197,7 +197,7 @@ class Variants:
     """What fixed scores were made under; empty where none are shown."""
 
 
-def variants_of(cases: Sequence[CaseRow], *, fixed: bool = False, tag: str | None = None) -> Variants:
+def make_variants(cases: Sequence[CaseRow], *, fixed: bool = False, tag: str | None = None) -> Variants:
     """The variants that were asked for; without either, the cases as they are.
 
     Args:
@@ -217,7 +217,7 @@ def variants_of(cases: Sequence[CaseRow], *, fixed: bool = False, tag: str | Non
             listed.append(Variant((f"{tag} unknown",), found.cases_undecided))
         notes.append(found.note)
     if fixed:
-        scored = with_fixed_scores(cases)
+        scored = select_fixed_scores(cases)
         if not scored.fixes:
             raise ConfigError(
                 f"None of these {len(cases)} cases holds fixed scores: only runs of ours on AgentDojo do. For"
@@ -228,12 +228,12 @@ def variants_of(cases: Sequence[CaseRow], *, fixed: bool = False, tag: str | Non
         listed = [
             both
             for one in listed
-            for both in (one, Variant((*one.marks, SCORE_FIXED), with_fixed_scores(one.cases).cases))
+            for both in (one, Variant((*one.marks, SCORE_FIXED), select_fixed_scores(one.cases).cases))
         ]
     return Variants(tuple(listed), tuple(notes), fixes)
 
 
-def variant_report(
+def build_variant_report(
     reading: LoadedCases,
     variants: Variants,
     errors: ErrorRule = ErrorRule.REPORT,
@@ -248,13 +248,13 @@ def variant_report(
     whole = build_report(reading, errors, own=own, replicates=replicates)
     # Rows of one defense stand together, the defenses in the order of the whole report.
     by_defense: dict[tuple[str, ...], list[rates.MetricRow]] = {
-        cell: [] for cell in map(_defense_of, whole.rows)
+        cell: [] for cell in map(_get_defense_key, whole.rows)
     }
     unexposed = {}
     for variant in variants.listed:
         for row in rates.measure(variant.cases, errors, own=own, replicates=replicates):
-            by_defense[_defense_of(row)].append(replace(row, defense=variant.name(row.defense)))
-        for cell, share in unexposed_share(variant.cases).items():
+            by_defense[_get_defense_key(row)].append(replace(row, defense=variant.name(row.defense)))
+        for cell, share in compute_unexposed_share(variant.cases).items():
             unexposed[cell._replace(defense=variant.name(cell.defense))] = share
     rows = [row for found in by_defense.values() for row in found]
     return Report(
@@ -262,5 +262,5 @@ def variant_report(
     )
 
 
-def _defense_of(row: rates.MetricRow) -> tuple[str, ...]:
+def _get_defense_key(row: rates.MetricRow) -> tuple[str, ...]:
     return row.benchmark, row.version, row.model, row.defense

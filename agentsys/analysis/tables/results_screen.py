@@ -13,23 +13,23 @@ from typing import NamedTuple
 from rich.cells import cell_len
 
 from agentsys.analysis.metrics import rates
-from agentsys.analysis.metrics.case_measures import total_dollars, total_tokens
+from agentsys.analysis.metrics.case_measures import sum_dollars, sum_tokens
 from agentsys.analysis.metrics.cell_verdict import (
     BROKEN,
     SUSPECT,
     SUSPECT_MARK,
     VALID,
     shorten_verdict,
-    verdict_notes,
+    write_verdict_notes,
 )
-from agentsys.analysis.metrics.comparison import DifferenceRow, overall_differences
+from agentsys.analysis.metrics.comparison import DifferenceRow, compare_all_with_none
 from agentsys.analysis.metrics.own_metric import Metric
-from agentsys.analysis.published import PAPER_MODEL, printed_overall
+from agentsys.analysis.published import PAPER_MODEL, load_printed_overall
 from agentsys.analysis.statistics.outcome_grid import ErrorRule
 from agentsys.analysis.statistics.rate_estimates import OVERALL
 from agentsys.analysis.tables.result_notes import SIMULATED_NOTE
-from agentsys.analysis.tables.results_document import Report, ResultsLine, Sheet, sheets
-from agentsys.analysis.tables.results_report import measure_reading, report_notes
+from agentsys.analysis.tables.results_document import Report, ResultsLine, Sheet, arrange_sheets
+from agentsys.analysis.tables.results_report import measure_reading, write_report_notes
 from agentsys.analysis.tables.table_document import (
     BEST,
     BULLET,
@@ -37,10 +37,10 @@ from agentsys.analysis.tables.table_document import (
     Document,
     Grid,
     GridCell,
-    interval_text,
-    number_text,
-    plain,
-    value_text,
+    make_plain,
+    write_interval,
+    write_number,
+    write_value,
 )
 from agentsys.base.grouping import abbreviate_count, format_count, format_duration, group_by
 from agentsys.records.case_reader import LoadedCases
@@ -75,12 +75,12 @@ class _Change(NamedTuple):
     def key(self) -> tuple[object, ...]:
         """Key that defenses share which stand in one line."""
         return tuple(
-            row and (number_text(row.compared_value, ".1f"), row.n, _is_unchanged(row), _is_significant(row))
+            row and (write_number(row.compared_value, ".1f"), row.n, _is_unchanged(row), _is_significant(row))
             for row in (self.asr, self.utility)
         )
 
 
-def findings(
+def write_findings(
     cases: Iterable[CaseRow] | rates.ScoredCells,
     errors: ErrorRule = ErrorRule.REPORT,
     *,
@@ -97,14 +97,14 @@ def findings(
         A few lines; none where no defense stands beside none. p-values are Holm's, as `agentsys compare`
         has them; "not told apart" is a difference whose p is not below 0.05.
     """
-    cells = rates.scored_cells(cases)
+    cells = rates.group_scored_cells(cases)
     defenses = {cell.defense for cell in cells}
     if NO_DEFENSE not in defenses or len(defenses) < 2:
         return ()
     # All metrics of `agentsys compare`, so that p-values are corrected as there.
-    shown = [row for row in overall_differences(cells, errors) if _is_believed(row, cells.verdicts)]
-    blocks = _blocks([row for row in shown if row.metric in (rates.BENIGN_UTILITY, rates.TARGETED_ASR)])
-    told = {block: list(_lines(changes, width)) for block, changes in blocks.items()}
+    shown = [row for row in compare_all_with_none(cells, errors) if _is_believed(row, cells.verdicts)]
+    blocks = _group_blocks([row for row in shown if row.metric in (rates.BENIGN_UTILITY, rates.TARGETED_ASR)])
+    told = {block: list(_write_lines(changes, width)) for block, changes in blocks.items()}
     if len(told) == 1:
         (lines,) = told.values()
         # The last one tells of what made no difference.
@@ -124,7 +124,7 @@ def _is_believed(row: DifferenceRow, verdicts: rates.Verdicts) -> bool:
     return row.verdict == VALID and all(one.verdict == VALID for one in both)
 
 
-def _blocks(rows: Sequence[DifferenceRow]) -> dict[_Block, list[_Change]]:
+def _group_blocks(rows: Sequence[DifferenceRow]) -> dict[_Block, list[_Change]]:
     """Attacked blocks with the benign utility beside; a model without attacks has a block without one."""
     found: defaultdict[_Block, dict[str, DifferenceRow]] = defaultdict(dict)
     for row in rows:
@@ -140,7 +140,7 @@ def _blocks(rows: Sequence[DifferenceRow]) -> dict[_Block, list[_Change]]:
     return blocks
 
 
-def _lines(changes: Sequence[_Change], width: int | None) -> Iterator[str]:
+def _write_lines(changes: Sequence[_Change], width: int | None) -> Iterator[str]:
     for same in group_by(changes, lambda change: change.key).values():
         parts = [
             _describe("ASR", [change.asr for change in same]),
@@ -165,7 +165,7 @@ def _describe(name: str, same: Sequence[DifferenceRow | None]) -> str:
     first = rows[0]
     partly = max(row.only_baseline for row in rows) or max(row.only_compared for row in rows)
     shared = f" on the {first.n} cases they share" if partly else ""
-    before, after = (number_text(value, ".1f") for value in (first.baseline_value, first.compared_value))
+    before, after = (write_number(value, ".1f") for value in (first.baseline_value, first.compared_value))
     if _is_unchanged(first):
         # The value stands in the table, unless the two have not the same cases.
         return f"{name} unchanged ({after}){shared}" if shared else f"{name} unchanged"
@@ -210,7 +210,7 @@ _BESIDE_PAPER = (
 )
 
 
-def screen_of_reading(
+def make_screen_of_reading(
     reading: LoadedCases,
     width: int,
     errors: ErrorRule = ErrorRule.REPORT,
@@ -225,24 +225,24 @@ def screen_of_reading(
         errors: What errored cases count as.
         own: Further metrics, of the user's own.
     """
-    cells = rates.scored_cells(reading.cases)
+    cells = rates.group_scored_cells(reading.cases)
     found = measure_reading(reading, errors, own=own, cells=cells, brief=True)
-    found = replace(found, notes=report_notes(found, reading, cells, errors))
-    said = findings(cells, errors, width=width - len(BULLET))
-    return results_screen(found, cells, said, width)
+    found = replace(found, notes=write_report_notes(found, reading, cells, errors))
+    said = write_findings(cells, errors, width=width - len(BULLET))
+    return make_results_screen(found, cells, said, width)
 
 
-def results_screen(
+def make_results_screen(
     found: Report, cases: Iterable[CaseRow] | rates.ScoredCells, findings: Sequence[str], width: int
 ) -> Document:
     """Arrange the findings, one grid per model and benchmark, and the notes that come first."""
-    relative = relative_tokens(cases)
+    relative = compute_relative_tokens(cases)
     grids = []
-    for sheet in sheets(found.rows, found.titles):
+    for sheet in arrange_sheets(found.rows, found.titles):
         attacks = {line.attack for line in sheet.lines} - {NO_ATTACK}
         under = f", {attacks.pop()}" if len(attacks) == 1 else ""
-        grids.append((f"{sheet.title}{under}", [_sheet_grid(sheet, relative)]))
-    grave = list(verdict_notes(found.rows, [rates.DEFENSE_QUALITY]))
+        grids.append((f"{sheet.title}{under}", [_make_sheet_grid(sheet, relative)]))
+    grave = list(write_verdict_notes(found.rows, [rates.DEFENSE_QUALITY]))
     told_already = all(grid.legend.endswith(_BESIDE_PAPER) for _, (grid,) in grids)
     others = (note for note in found.notes if note not in (*grave, *([SIMULATED_NOTE] * told_already)))
     notes = [_fold_note(note, width) for note in (*grave[:VERDICTS], *islice(others, NOTES))]
@@ -252,15 +252,15 @@ def results_screen(
 def _fold_note(note: str, width: int) -> str:
     """A note on one line: if it is longer, its first clauses, and where the rest is."""
     room = max(width, NARROW) - cell_len(MORE) - 1
-    if cell_len(plain(note)) <= max(width, NARROW):
+    if cell_len(make_plain(note)) <= max(width, NARROW):
         return note
     heads = [note[: end.start()] for end in _CLAUSE.finditer(note)]
     # What is shorter than a sentence only says of what the rest is.
-    told = [head for head in heads if cell_len(plain(head)) <= room and len(head.split()) >= _SENTENCE]
+    told = [head for head in heads if cell_len(make_plain(head)) <= room and len(head.split()) >= _SENTENCE]
     return f"{told[-1]} {MORE}" if told else note
 
 
-def _sheet_grid(sheet: Sheet, relative: Mapping[rates.MeasuredCell, float]) -> Grid:
+def _make_sheet_grid(sheet: Sheet, relative: Mapping[rates.MeasuredCell, float]) -> Grid:
     """One line for each defense and attack."""
     order = list(dict.fromkeys(line.attack for line in sheet.lines))
     lines = sorted(sheet.lines, key=lambda line: order.index(line.attack))
@@ -297,7 +297,7 @@ def _list_columns(
 
     Nothing is then marked as the best, and the quality, which no table of the paper has, is left out.
     """
-    printed = printed_overall(sheet.benchmark) if sheet.model == _WORST_CASE else {}
+    printed = load_printed_overall(sheet.benchmark) if sheet.model == _WORST_CASE else {}
     keys = {
         metric: [
             (line.defense, NO_ATTACK if metric == rates.BENIGN_UTILITY else line.attack, metric)
@@ -309,7 +309,7 @@ def _list_columns(
     is_beside = any(printed.keys() & some for some in keys.values())
     columns: list[_Column] = []
     for metric in keys if is_beside else metrics:
-        numbers = [_number(line, metric, () if is_beside else lines) for line in lines]
+        numbers = [_make_number_cell(line, metric, () if is_beside else lines) for line in lines]
         if is_beside and all(number.text.endswith(" ") for number in numbers):
             numbers = [number._replace(text=number.text.rstrip()) for number in numbers]
         columns.append((_TITLES.get(metric, sheet.titles[metric]), numbers))
@@ -319,11 +319,11 @@ def _list_columns(
     return columns, is_beside
 
 
-def _number(line: ResultsLine, metric: str, lines: Sequence[ResultsLine]) -> GridCell:
+def _make_number_cell(line: ResultsLine, metric: str, lines: Sequence[ResultsLine]) -> GridCell:
     """A value with its interval; marked if it is the best under the line's attack, and not all are alike."""
     number = line.numbers.get((metric, OVERALL))
     if number is None or math.isnan(number.value):
-        return GridCell(f"{value_text(number)} ", interval_text(number, digits=0))
+        return GridCell(f"{write_value(number)} ", write_interval(number, digits=0))
     rivals = [other.numbers.get((metric, OVERALL)) for other in lines if other.attack == line.attack]
     believed = [one for one in rivals if one is not None and one.verdict == VALID]
     values = [round(one.value, 1) for one in believed if not math.isnan(one.value)]
@@ -331,10 +331,10 @@ def _number(line: ResultsLine, metric: str, lines: Sequence[ResultsLine]) -> Gri
     is_best = number in believed and round(number.value, 1) == best and min(values) < max(values)
     doubted = number.verdict == SUSPECT and shorten_verdict(number.verdict, number.reasons)
     mark = BEST if is_best else SUSPECT_MARK if doubted else " "
-    return GridCell(f"{number.value:.1f}{mark}", interval_text(number, digits=0))
+    return GridCell(f"{number.value:.1f}{mark}", write_interval(number, digits=0))
 
 
-def relative_tokens(cases: Iterable[CaseRow] | rates.ScoredCells) -> dict[rates.MeasuredCell, float]:
+def compute_relative_tokens(cases: Iterable[CaseRow] | rates.ScoredCells) -> dict[rates.MeasuredCell, float]:
     """Cell -> tokens of all roles, as a multiple of what no defense takes for the same cases.
 
     Of an attacked cell, the benign cases count as well. Cases that errored, or do not say what they took, are
@@ -346,7 +346,7 @@ def relative_tokens(cases: Iterable[CaseRow] | rates.ScoredCells) -> dict[rates.
             for case in some
             if case.status == "ok" and case.tokens_by_role
         }
-        for cell, some in rates.scored_cells(cases).items()
+        for cell, some in rates.group_scored_cells(cases).items()
     }
     found = {}
     for cell in taken:
@@ -359,14 +359,14 @@ def relative_tokens(cases: Iterable[CaseRow] | rates.ScoredCells) -> dict[rates.
     return found
 
 
-def spent_line(cases: Sequence[CaseRow], seconds: float | None = None) -> str:
+def write_spent_line(cases: Sequence[CaseRow], seconds: float | None = None) -> str:
     """Say what some cases took, e.g. `448 cases, 5.5M tokens, $0.00, 0:00:21`.
 
     Args:
         cases: All of them, errored ones included: they were paid for.
         seconds: Wall time of the run; None: the cases' own times are summed.
     """
-    used, usd = total_tokens(cases), total_dollars(cases)
+    used, usd = sum_tokens(cases), sum_dollars(cases)
     known = [case.duration_s for case in cases if case.duration_s is not None]
     if seconds is not None:
         time = format_duration(seconds)

@@ -84,17 +84,17 @@ class Document:
     """Whether a terminal shows it without empty lines."""
 
 
-def cells(*texts: str | GridCell) -> tuple[GridCell, ...]:
+def make_cells(*texts: str | GridCell) -> tuple[GridCell, ...]:
     """A row of a grid from plain texts and ready cells."""
     return tuple(text if isinstance(text, GridCell) else GridCell(text) for text in texts)
 
 
-def number_text(value: float, form: str = ".2f") -> str:
+def write_number(value: float, form: str = ".2f") -> str:
     """Write a value in a form of `format`; by default with two decimals, e.g. `30.66`."""
     return MISSING if math.isnan(value) else format(value, form)
 
 
-def value_text(number: WithInterval | None) -> str:
+def write_value(number: WithInterval | None) -> str:
     """Write a number's value; the same where there is no number, `broken` where its cell is."""
     if number is None:
         return MISSING
@@ -102,11 +102,11 @@ def value_text(number: WithInterval | None) -> str:
     return (
         BROKEN
         if getattr(number, "verdict", "") == BROKEN
-        else number_text(number.value if mean is None else mean)
+        else write_number(number.value if mean is None else mean)
     )
 
 
-def interval_text(number: WithInterval | None, digits: int = 1) -> str:
+def write_interval(number: WithInterval | None, digits: int = 1) -> str:
     """Write an interval, e.g. `22.4-39.7` or `68.2-100`; empty where undefined."""
     if number is None or math.isnan(number.ci_low):
         return ""
@@ -115,15 +115,15 @@ def interval_text(number: WithInterval | None, digits: int = 1) -> str:
     return "-".join(f"{end:.0f}" if end in (0.0, 100.0) else f"{end:.{digits}f}" for end in ends)
 
 
-def number_cell(number: WithInterval | None) -> GridCell:
+def make_number_cell(number: WithInterval | None) -> GridCell:
     """Put a value into a place of a grid, with its interval in smaller print."""
-    return GridCell(value_text(number), interval_text(number))
+    return GridCell(write_value(number), write_interval(number))
 
 
-def difference_cell(number: WithInterval) -> GridCell:
+def make_difference_cell(number: WithInterval) -> GridCell:
     """A difference may be negative on either side: a dash between its bounds could not be read."""
     known = not math.isnan(number.ci_low)
-    return GridCell(value_text(number), f"{number.ci_low:.1f} to {number.ci_high:.1f}" if known else "")
+    return GridCell(write_value(number), f"{number.ci_low:.1f} to {number.ci_high:.1f}" if known else "")
 
 
 _MARKDOWN = str.maketrans(
@@ -154,7 +154,7 @@ _LAST_IN_LATEX_FONTS = "\u017f"
 _FORMULA_STARTS = ("=", "+", "-", "@")
 
 
-def plain(name: str) -> str:
+def make_plain(name: str) -> str:
     """A name on one line, without anything that steers a terminal.
 
     Control characters, line and paragraph separators, text-direction marks and lone surrogates become
@@ -166,33 +166,33 @@ def plain(name: str) -> str:
     return "".join("?" if unicodedata.category(character) in hidden else character for character in name)
 
 
-def shortened(name: str, most: int) -> str:
+def cut_name(name: str, most: int) -> str:
     """A plain name of at most so many characters."""
-    shown = plain(name)
+    shown = make_plain(name)
     return shown if len(shown) <= most else f"{shown[: most - 1]}…"
 
 
-def csv_cell(name: str) -> str:
+def escape_for_csv(name: str) -> str:
     """A name that no spreadsheet takes for a formula: such a one gets a leading apostrophe."""
-    shown = plain(name)
+    shown = make_plain(name)
     return f"'{shown}" if shown.lstrip().startswith(_FORMULA_STARTS) else shown
 
 
-def markdown_cell(name: str) -> str:
+def escape_for_markdown(name: str) -> str:
     """A name as the text of a Markdown table cell: no markup, HTML or column separators in it."""
-    return plain(name).translate(_MARKDOWN)
+    return make_plain(name).translate(_MARKDOWN)
 
 
-def latex_cell(name: str) -> str:
+def escape_for_latex(name: str) -> str:
     """A name as LaTeX text: no commands, maths or column separators in it.
 
     Letters that pdfLaTeX's standard fonts lack become `?`: one such name must not stop a paper.
     """
-    shown = plain(name).translate(_LATEX)
+    shown = make_plain(name).translate(_LATEX)
     return "".join(character if character <= _LAST_IN_LATEX_FONTS else "?" for character in shown)
 
 
-def between_words(text: str, width: int | None, hang: str = "") -> str:
+def break_between_words(text: str, width: int | None, hang: str = "") -> str:
     """Break a text between words alone, so that a path in it can be copied; its own line breaks stay.
 
     Args:
@@ -216,7 +216,7 @@ _AS_NAME = r"(?:(?<=against ){0}|{0}(?= / |'s))"
 
 def rename_in_document(document: Document, names: Mapping[str, str]) -> Document:
     """Replace names of defenses and models by those that the user gave them for showing."""
-    name, sentence = _replacer(names), _replacer(names, in_sentences=True)
+    name, sentence = _make_replacer(names), _make_replacer(names, in_sentences=True)
 
     def rename_cell(cell: GridCell) -> GridCell:
         return cell._replace(text=name(cell.text), detail=name(cell.detail))
@@ -235,7 +235,7 @@ def rename_in_document(document: Document, names: Mapping[str, str]) -> Document
     )
 
 
-def _replacer(names: Mapping[str, str], *, in_sentences: bool = False) -> Callable[[str], str]:
+def _make_replacer(names: Mapping[str, str], *, in_sentences: bool = False) -> Callable[[str], str]:
     """Replace whole names: `agentsys` in `agentsys, camel`, not in `agentsys_flat` or a path."""
     listed = sorted(names, key=len, reverse=True)
     parts = [_AS_NAME.format(name) if in_sentences and name in _WORDS else re.escape(name) for name in listed]

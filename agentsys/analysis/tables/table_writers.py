@@ -16,10 +16,10 @@ from agentsys.analysis.metrics.own_metric import PERCENT
 from agentsys.analysis.tables.table_document import (
     Document,
     Grid,
-    csv_cell,
-    latex_cell,
-    markdown_cell,
-    plain,
+    escape_for_csv,
+    escape_for_latex,
+    escape_for_markdown,
+    make_plain,
     rename_in_document,
 )
 from agentsys.records.names_file import DisplayNames
@@ -72,14 +72,14 @@ class Output:
 
 def with_shown_names(output: Output, shown: DisplayNames) -> Output:
     """Put a result's tables under the names shown; its records, for other programs, keep the stored ones."""
-    names = {name: shown.defense_name(name) for name in shown.defenses}
-    names |= {name: shown.model_name(name) for name in shown.models}
+    names = {name: shown.name_defense(name) for name in shown.defenses}
+    names |= {name: shown.name_model(name) for name in shown.models}
     if not names:
         return output
     return replace(output, document=rename_in_document(output.document, names))
 
 
-def records_of(kind: type, rows: Iterable[Any]) -> LongForm:
+def make_long_form(kind: type, rows: Iterable[Any]) -> LongForm:
     """The long form of rows of a dataclass or a NamedTuple, whose fields are the columns.
 
     What is a `Percent` in the row is a fraction here, in a column of the name `FIELD_fraction`. A number with
@@ -97,17 +97,17 @@ def records_of(kind: type, rows: Iterable[Any]) -> LongForm:
         fields.append((column, name, unit))
     units = {unit for _, _, unit in fields}
 
-    def value_of(row: Any, name: str, unit: str) -> Any:
+    def convert_value_of(row: Any, name: str, unit: str) -> Any:
         found = getattr(row, name)
         if name in units:
             return "fraction" if found == PERCENT else found
         in_percent = found is not None and unit and PERCENT in (unit, getattr(row, unit, ""))
         return round(found / 100, 11) if in_percent else found
 
-    return LongForm(columns, [{column: value_of(row, *of) for column, *of in fields} for row in rows])
+    return LongForm(columns, [{column: convert_value_of(row, *of) for column, *of in fields} for row in rows])
 
 
-def grid_records(document: Document) -> LongForm:
+def make_grid_records(document: Document) -> LongForm:
     """Make the long form of a result that has none: a record per number of a grid."""
     rows = []
     for heading, grids in document.sections:
@@ -128,16 +128,16 @@ def render_output(output: Output, form: OutputFormat, width: int = FILE_WIDTH) -
         The content of a file, in UTF-8.
     """
     if form is OutputFormat.TABLE:
-        from agentsys.analysis.tables.write_terminal import terminal_text  # alone it needs rich
+        from agentsys.analysis.tables.write_terminal import write_terminal_text  # alone it needs rich
 
-        return terminal_text(output.document, width).encode()
+        return write_terminal_text(output.document, width).encode()
     if form is OutputFormat.CSV:
-        return csv_text(output.records).encode()
+        return write_csv_text(output.records).encode()
     if form is OutputFormat.JSON:
-        return json_text(output.records.rows if output.data is None else output.data).encode()
+        return write_json_text(output.records.rows if output.data is None else output.data).encode()
     if form is OutputFormat.HTML:
-        return html_document(output.document, output.name).encode()
-    write = markdown_document if form is OutputFormat.MARKDOWN else latex_document
+        return render_html_document(output.document, output.name).encode()
+    write = write_markdown_document if form is OutputFormat.MARKDOWN else write_latex_document
     return write(output.document).encode()
 
 
@@ -145,68 +145,70 @@ def render_output(output: Output, form: OutputFormat, width: int = FILE_WIDTH) -
 # pandas takes as long as all of `agentsys results`.
 
 
-def csv_text(records: LongForm) -> str:
+def write_csv_text(records: LongForm) -> str:
     """One header line, then one line per record; what is undefined is `nan`, what is missing is empty."""
     text = io.StringIO()
     writer = csv.DictWriter(text, list(records.columns), lineterminator="\n")
     writer.writeheader()
     writer.writerows(
-        {name: csv_cell(value) if isinstance(value, str) else value for name, value in row.items()}
+        {name: escape_for_csv(value) if isinstance(value, str) else value for name, value in row.items()}
         for row in records.rows
     )
     return text.getvalue()
 
 
-def json_text(value: Any) -> str:
+def write_json_text(value: Any) -> str:
     """Indented JSON without characters that steer a terminal; what is undefined or missing is `null`."""
-    return orjson.dumps(_plain_texts(value), option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE).decode()
+    return orjson.dumps(
+        _make_texts_plain(value), option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE
+    ).decode()
 
 
-def _plain_texts(value: Any) -> Any:
+def _make_texts_plain(value: Any) -> Any:
     """The same value with every text in it made plain; keys are ours."""
     if isinstance(value, str):
-        return plain(value)
+        return make_plain(value)
     if isinstance(value, Mapping):
-        return {name: _plain_texts(one) for name, one in value.items()}
-    return [_plain_texts(one) for one in value] if isinstance(value, list | tuple) else value
+        return {name: _make_texts_plain(one) for name, one in value.items()}
+    return [_make_texts_plain(one) for one in value] if isinstance(value, list | tuple) else value
 
 
-def markdown_document(document: Document) -> str:
+def write_markdown_document(document: Document) -> str:
     """Headings, tables, a list of notes, commands as a code block; ends in a newline."""
-    parts = [f"# {markdown_cell(document.title)}"] if document.title else []
+    parts = [f"# {escape_for_markdown(document.title)}"] if document.title else []
     if document.quotable:
-        parts.append("\n>\n".join(f"> {markdown_cell(sentence)}" for sentence in document.quotable))
+        parts.append("\n>\n".join(f"> {escape_for_markdown(sentence)}" for sentence in document.quotable))
     for heading, grids in document.sections:
-        parts += [f"### {markdown_cell(heading)}", *(_markdown_table(grid) for grid in grids)]
+        parts += [f"### {escape_for_markdown(heading)}", *(_write_markdown_table(grid) for grid in grids)]
     if document.notes:
-        parts.append("\n".join(f"- {markdown_cell(note)}" for note in document.notes))
+        parts.append("\n".join(f"- {escape_for_markdown(note)}" for note in document.notes))
     if document.commands:
         # A fence ends at a line of backticks alone, and `plain` leaves no second line in a command.
-        parts.append("\n".join(["```sh", *(plain(command) for command in document.commands), "```"]))
+        parts.append("\n".join(["```sh", *(make_plain(command) for command in document.commands), "```"]))
     return "\n\n".join(parts) + "\n"
 
 
-def _markdown_table(grid: Grid) -> str:
+def _write_markdown_table(grid: Grid) -> str:
     rule = ["---"] * grid.names + ["---:"] * (len(grid.header) - grid.names)
-    header = [markdown_cell(name) for name in grid.header]
-    rows = [[markdown_cell(cell.in_one) for cell in row] for row in grid.rows]
+    header = [escape_for_markdown(name) for name in grid.header]
+    rows = [[escape_for_markdown(cell.in_one) for cell in row] for row in grid.rows]
     return "\n".join(f"| {' | '.join(row)} |" for row in [header, rule, *rows])
 
 
-def latex_document(document: Document) -> str:
+def write_latex_document(document: Document) -> str:
     """One float per grid, the notes under the first one of a section, commands as comments."""
     parts = [r"% Needs \usepackage{booktabs}, and \usepackage{graphicx} for tables wider than the text."]
     if document.title:
-        parts.append(rf"\paragraph{{{latex_cell(document.title)}}}")
+        parts.append(rf"\paragraph{{{escape_for_latex(document.title)}}}")
     if document.quotable:
-        sentences = [rf"\item {latex_cell(sentence)}" for sentence in document.quotable]
+        sentences = [rf"\item {escape_for_latex(sentence)}" for sentence in document.quotable]
         parts.append("\n".join([r"\begin{itemize}", *sentences, r"\end{itemize}"]))
     for heading, grids in document.sections:
         for place, grid in enumerate(grids):
-            caption = f"{latex_cell(heading)}, {latex_cell(grid.caption)}."
-            parts.append("\n".join(_latex_table(grid, caption, () if place else document.notes)))
+            caption = f"{escape_for_latex(heading)}, {escape_for_latex(grid.caption)}."
+            parts.append("\n".join(_write_latex_table(grid, caption, () if place else document.notes)))
     if document.commands:
-        parts.append("\n".join(f"% {plain(command)}" for command in document.commands))
+        parts.append("\n".join(f"% {make_plain(command)}" for command in document.commands))
     return "\n\n".join(parts) + "\n"
 
 
@@ -214,7 +216,7 @@ _FITS = 9
 """Columns that fit the width of a page."""
 
 
-def _latex_table(grid: Grid, caption: str, notes: Sequence[str]) -> Iterator[str]:
+def _write_latex_table(grid: Grid, caption: str, notes: Sequence[str]) -> Iterator[str]:
     """Write the lines of one float."""
     is_wide = len(grid.header) > _FITS
     yield from (r"\begin{table}", r"\centering", rf"\caption{{{caption}}}")
@@ -222,16 +224,16 @@ def _latex_table(grid: Grid, caption: str, notes: Sequence[str]) -> Iterator[str
         yield r"\resizebox{\textwidth}{!}{%"
     columns = "l" * grid.names + "r" * (len(grid.header) - grid.names)
     yield from (rf"\begin{{tabular}}{{{columns}}}", r"\toprule")
-    yield " & ".join(map(latex_cell, grid.header)) + r" \\"
+    yield " & ".join(map(escape_for_latex, grid.header)) + r" \\"
     yield r"\midrule"
     for index, row in enumerate(grid.rows):
         if index in grid.breaks and index:
             yield r"\midrule"
-        yield " & ".join(latex_cell(cell.in_one) for cell in row) + r" \\"
+        yield " & ".join(escape_for_latex(cell.in_one) for cell in row) + r" \\"
     yield from (r"\bottomrule", r"\end{tabular}" + "}" * is_wide)
     if notes:
         yield r"\begin{minipage}{\textwidth}\smallskip\footnotesize"
-        yield from (f"{latex_cell(note)}\\par" for note in notes)
+        yield from (f"{escape_for_latex(note)}\\par" for note in notes)
         yield r"\end{minipage}"
     yield r"\end{table}"
 
@@ -249,7 +251,7 @@ def load_templates(*folders: Path) -> Environment:
         loader=FileSystemLoader([*folders, Path(__file__).with_name("templates")]),
         autoescape=True,
         finalize=lambda value: (
-            plain(value) if type(value) is not Markup and isinstance(value, str) else value
+            make_plain(value) if type(value) is not Markup and isinstance(value, str) else value
         ),
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -258,11 +260,11 @@ def load_templates(*folders: Path) -> Environment:
     )
 
 
-def html_document(document: Document, title: str) -> str:
+def render_html_document(document: Document, title: str) -> str:
     """A whole page without scripts or external resources; ends in a newline."""
     return load_templates().get_template("document.html").render(document=document, title=title)
 
 
-def html_fragment(document: Document) -> str:
+def render_html_fragment(document: Document) -> str:
     """Headings, tables, notes and commands, to be put into a page; ends in a newline."""
     return load_templates().get_template("fragment.html").render(document=document)

@@ -21,8 +21,8 @@ from agentsys.analysis.tables.table_document import (
     Document,
     Grid,
     GridCell,
-    between_words,
-    plain,
+    break_between_words,
+    make_plain,
 )
 
 _GAP = 2
@@ -33,7 +33,7 @@ _NARROWEST = 12
 """Columns that are left to a text that may be broken, however narrow the terminal."""
 
 
-def terminal_document(document: Document) -> RenderableType:
+def arrange_for_terminal(document: Document) -> RenderableType:
     """Arrange tables, notes and commands by the room there is. Print it with `crop=False`.
 
     Names are shown as text: markup in them has no effect.
@@ -51,14 +51,16 @@ def terminal_document(document: Document) -> RenderableType:
             parts += [GridTables(grid), *gap]
     parts += [_Sentence(note, "dim") for note in document.notes]
     # On one line, however long: a command that is copied must be whole.
-    parts += [Text(f"  {plain(command)}", no_wrap=True, overflow="ignore") for command in document.commands]
+    parts += [
+        Text(f"  {make_plain(command)}", no_wrap=True, overflow="ignore") for command in document.commands
+    ]
     return Group(*parts)
 
 
-def terminal_text(document: Document, width: int) -> str:
+def write_terminal_text(document: Document, width: int) -> str:
     """Write what a terminal of so many columns shows of a document, without colours."""
     text = io.StringIO()
-    Console(file=text, width=width).print(terminal_document(document), crop=False)
+    Console(file=text, width=width).print(arrange_for_terminal(document), crop=False)
     return text.getvalue()
 
 
@@ -71,7 +73,7 @@ class _Sentence:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Break it by the room there is; rich calls it."""
-        lines = between_words(plain(self.text), options.max_width)
+        lines = break_between_words(make_plain(self.text), options.max_width)
         yield Text(lines, style=self.style, no_wrap=True, overflow="ignore")
 
 
@@ -90,10 +92,10 @@ class GridTables:
         """Choose by width; rich calls it."""
         room, below = options.max_width, [self.grid.legend]
         columns = [_Column(self.grid, place) for place in range(len(self.grid.header))]
-        if _width(columns) > room:
-            columns, alike = _without_constants(columns)
+        if _sum_widths(columns) > room:
+            columns, alike = _split_off_constants(columns)
             below.insert(0, alike)
-        tables = [columns] if _width(columns) <= room else _split_columns(columns, room)
+        tables = [columns] if _sum_widths(columns) <= room else _split_columns(columns, room)
         for index, some in enumerate(tables):
             if index:
                 yield Text()
@@ -123,22 +125,22 @@ class _Column:
         self.holds_names, self.wraps = place < grid.names, place in grid.wraps
         longest = _LONGEST_NAME if tight and not self.wraps else None
         self.texts = _write_names(self.cells, longest) if self.holds_names else _write_numbers(self.cells)
-        self.heading = plain(grid.header[place])
+        self.heading = make_plain(grid.header[place])
         if tight:  # a heading no wider than what stands below it
-            below = _longest_line(text.plain for text in self.texts)
+            below = _measure_longest_line(text.plain for text in self.texts)
             self.heading = textwrap.fill(self.heading, max(below, 1), break_long_words=False)
         # Smaller print is aligned by blanks, and rich takes those off the end of what it puts right.
         self.left = self.holds_names or any(cell.detail for cell in self.cells)
-        whole = _longest_line([self.heading, *(text.plain for text in self.texts)])
+        whole = _measure_longest_line([self.heading, *(text.plain for text in self.texts)])
         self.least = min(whole, _NARROWEST) if self.wraps else whole
         """Columns of the console that it needs."""
 
 
-def _width(columns: Sequence[_Column]) -> int:
+def _sum_widths(columns: Sequence[_Column]) -> int:
     return sum(column.least for column in columns) + _GAP * (len(columns) - 1)
 
 
-def _without_constants(columns: list[_Column]) -> tuple[list[_Column], str]:
+def _split_off_constants(columns: list[_Column]) -> tuple[list[_Column], str]:
     """Take out columns with the same short text in every row, and say it; at least one of names stays."""
     constant = [
         column
@@ -160,13 +162,13 @@ def _split_columns(columns: Sequence[_Column], room: int) -> list[list[_Column]]
     names = [column for column in narrow if column.holds_names]
     tables = [names]
     for column in narrow[len(names) :]:
-        if len(tables[-1]) > len(names) and _width([*tables[-1], column]) > room:
+        if len(tables[-1]) > len(names) and _sum_widths([*tables[-1], column]) > room:
             tables.append(names)
         tables[-1] = [*tables[-1], column]
     return tables
 
 
-def _longest_line(texts: Iterable[str]) -> int:
+def _measure_longest_line(texts: Iterable[str]) -> int:
     return max((cell_len(line) for text in texts for line in text.split("\n")), default=0)
 
 
@@ -177,7 +179,7 @@ def _write_names(column: Sequence[GridCell], longest: int | None) -> list[Text]:
     """
     texts = []
     for cell in column:
-        name, detail = plain(cell.text), plain(cell.detail)
+        name, detail = make_plain(cell.text), make_plain(cell.detail)
         if longest is not None:
             name, detail = _break_name(name, longest), _break_name(detail, longest)
         text = Text(name, style=Style(link=cell.link or None))
@@ -198,10 +200,12 @@ def _break_name(name: str, longest: int) -> str:
 
 def _write_numbers(column: Sequence[GridCell]) -> list[Text]:
     """Values and the smaller print beside them, each aligned; the best one stands out."""
-    wide, detailed = (max((cell_len(plain(cell[part])) for cell in column), default=0) for part in (0, 1))
+    wide, detailed = (
+        max((cell_len(make_plain(cell[part])) for cell in column), default=0) for part in (0, 1)
+    )
     return [
-        Text(f"{plain(cell.text):>{wide}}", style="bold" if cell.text.endswith(BEST) else "").append(
-            f" {plain(cell.detail):<{detailed}}" if detailed else "", style="not bold dim"
+        Text(f"{make_plain(cell.text):>{wide}}", style="bold" if cell.text.endswith(BEST) else "").append(
+            f" {make_plain(cell.detail):<{detailed}}" if detailed else "", style="not bold dim"
         )
         for cell in column
     ]

@@ -24,8 +24,8 @@ from agentsys.audit.rescoring.recorded_trajectory import (
     RecordFault,
     Trajectory,
     Unusable,
+    is_answer_last_assistant_message,
     list_versions,
-    takes_last_assistant,
 )
 from agentsys.benchmarks.scoring import select_scored_calls
 from agentsys.models.chat import text_of
@@ -34,7 +34,7 @@ from agentsys.models.trace import REFUSED_SPAN, Tracer
 from agentsys.records.agentdojo_format import (
     AgentDojoRecord,
     DriftRecord,
-    benchmark_of,
+    find_benchmark_of_suite,
     parse_agentdojo_record,
     parse_drift_record,
 )
@@ -141,7 +141,7 @@ def read_own_trajectory(stored: Mapping[str, Any], source: str) -> Trajectory:
     error = None if block.status == "ok" else block.error_kind or "unknown"
     case = block.case
     parsed = parse_messages(
-        stored.get("messages"), error, last_assistant=takes_last_assistant(case.benchmark)
+        stored.get("messages"), error, last_assistant=is_answer_last_assistant_message(case.benchmark)
     )
     return Trajectory(
         source=source,
@@ -220,7 +220,7 @@ def read_agentdojo_trajectory(stored: Mapping[str, Any], source: str) -> Traject
         Unusable: If its messages or injections cannot be used.
     """
     record = parse_agentdojo_record(stored)
-    last_assistant = takes_last_assistant(benchmark_of(record.suite_name))
+    last_assistant = is_answer_last_assistant_message(find_benchmark_of_suite(record.suite_name))
     parsed = parse_messages(record.messages, record.error, last_assistant=last_assistant)
     texts = {vector: text for vector, text in record.injections.items() if isinstance(text, str)}
     if len(texts) < len(record.injections):
@@ -236,7 +236,7 @@ def read_drift_trajectory(stored: Mapping[str, Any], source: str) -> Trajectory:
         Unusable: If its messages cannot be used.
     """
     record = parse_drift_record(stored)
-    last_assistant = takes_last_assistant(benchmark_of(record.suite_name))
+    last_assistant = is_answer_last_assistant_message(find_benchmark_of_suite(record.suite_name))
     parsed = parse_messages(record.messages, None, last_assistant=last_assistant)
     return _build_trajectory("drift", record, parsed, source, None if record.injection_task_id else {}, None)
 
@@ -254,7 +254,7 @@ def _build_trajectory(
     return Trajectory(
         source=source,
         form=form,
-        benchmark=benchmark_of(record.suite_name),
+        benchmark=find_benchmark_of_suite(record.suite_name),
         version=record.benchmark_version,
         pipeline=record.pipeline_name,
         suite=record.suite_name,
@@ -377,7 +377,7 @@ def find_records(paths: Iterable[str | os.PathLike[str]], names: RunNames | None
 def _rename_pipeline(record: Trajectory, facts: CaseRow) -> Trajectory:
     """A record under the name of its pipeline; of its version only what a version is called."""
     pipeline, version = record.pipeline, record.version
-    if facts.foreign and not _names_model(record, facts):
+    if facts.foreign and not _is_victim_in_name(record, facts):
         pipeline = facts.model if facts.defense == NO_DEFENSE else f"{facts.model}-{facts.defense}"
     if facts.apart is not None:
         pipeline = f"{pipeline} [{facts.apart}]"
@@ -386,7 +386,7 @@ def _rename_pipeline(record: Trajectory, facts: CaseRow) -> Trajectory:
     return replace(record, pipeline=pipeline, version=version, simulated=facts.simulated)
 
 
-def _names_model(record: Trajectory, facts: CaseRow) -> bool:
+def _is_victim_in_name(record: Trajectory, facts: CaseRow) -> bool:
     """Whether the pipeline's own name says model and defense; DRIFT's form tells the latter by itself."""
     stored = parse_pipeline_name(record.pipeline)
     return stored.model == facts.model and (record.form == "drift" or stored.defense == facts.defense)

@@ -203,7 +203,7 @@ def is_agentdyn(label: str) -> bool:
     return label.partition("+")[0] == _AGENTDYN
 
 
-def takes_last_assistant(label: str) -> bool:
+def is_answer_last_assistant_message(label: str) -> bool:
     """Whether the answer is the last assistant message, wherever that stands, under a benchmark's label."""
     return is_agentdyn(label) and _LAST_MESSAGE not in label.split("+")
 
@@ -267,7 +267,7 @@ def find_tasks(trajectory: Trajectory, suite: Suite, version: str) -> RecordTask
     return RecordTasks(table[trajectory.user_task_id], injection)
 
 
-def label_denies_service(attack: str) -> bool:
+def is_denial_in_label(attack: str) -> bool:
     """Whether an attack's label names one of AgentDojo's denials of service, options aside."""
     from agentdojo.attacks.attack_registry import ATTACKS
 

@@ -28,7 +28,7 @@ from agentsys.audit.rescoring.recorded_trajectory import (
     Unusable,
     find_suite,
     find_tasks,
-    label_denies_service,
+    is_denial_in_label,
 )
 from agentsys.base.payload_lines import squeeze
 from agentsys.benchmarks.environment_loader import InjectionBreaksEnvironment
@@ -204,7 +204,7 @@ def ask_checks(trajectory: Trajectory, tasks: RecordTasks, suite: Suite, done: R
     utility = bool(suite._check_task_result(tasks.user, *facts))
     if tasks.injection is None:
         return CheckScores(utility, None)
-    if label_denies_service(trajectory.attack):
+    if is_denial_in_label(trajectory.attack):
         return CheckScores(utility, not utility)
     return CheckScores(utility, bool(suite._check_task_result(tasks.injection, *facts)))
 

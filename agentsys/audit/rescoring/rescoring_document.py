@@ -8,7 +8,7 @@ from operator import itemgetter
 from typing import Any, NamedTuple
 
 from agentsys.analysis.metrics.task_tags import describe_fix
-from agentsys.analysis.tables.table_document import Document, Grid, GridCell, cells
+from agentsys.analysis.tables.table_document import Document, Grid, GridCell, make_cells
 from agentsys.audit.rescoring.recorded_trajectory import RecordFault, Trajectory
 from agentsys.audit.rescoring.rescore import RescoredCase, RescoringResult, rescore_records
 from agentsys.audit.rescoring.score_flips import FlipReason, ScoreFlip
@@ -108,10 +108,10 @@ def count_fixed_rows(cases: Iterable[RescoredCase]) -> list[FixedRow]:
                 key = done.shown_pipeline, case.version, done.attack, suite
                 rows.setdefault(key, []).append(case)
 
-    def sort_key(row: FixedRow) -> tuple[int, bool, str, bool]:
+    def make_sort_key(row: FixedRow) -> tuple[int, bool, str, bool]:
         return order[row.pipeline, row.version], row.attack != NO_ATTACK, row.attack, row.suite == ALL_SUITES
 
-    return sorted((_build_fixed_row(key, of) for key, of in rows.items()), key=sort_key)
+    return sorted((_build_fixed_row(key, of) for key, of in rows.items()), key=make_sort_key)
 
 
 def select_changed_cases(cases: Iterable[RescoredCase]) -> list[RescoredCase]:
@@ -162,7 +162,7 @@ def build_rescoring_document(found: RescoringResult) -> Document:
 def _build_agreement_grid(rows: Sequence[Any]) -> Grid:
     scores = ("Utility agrees", "Security agrees", "of attacked", "Solved", "Attacks succeeded")
     lines = [
-        cells(
+        make_cells(
             row.suite,
             str(row.cases),
             f"{row.utility} of {row.cases}",
@@ -187,7 +187,7 @@ def _name_tasks(done: Trajectory) -> tuple[str, ...]:
 
 def _build_flips_grid(flips: Sequence[ScoreFlip]) -> Grid:
     lines = [
-        cells(
+        make_cells(
             *_name_tasks(flip.trajectory),
             flip.score,
             f"{flip.recorded} -> {flip.rescored}".lower(),
@@ -220,7 +220,7 @@ def _build_fixed_grid(rows: Sequence[FixedRow]) -> Grid:
     turning = [name for name in rows[0].changed_by if any(row.changed_by[name] for row in rows)]
     header = ("Attack", "Suite", "Cases", "Solved", "fixed", "Attacks succeeded", "fixed", *turning)
     lines = [
-        cells(
+        make_cells(
             row.attack,
             row.suite,
             str(row.cases),
@@ -253,7 +253,7 @@ def _build_changed_grid(cases: Sequence[RescoredCase]) -> Grid:
 def _build_changed_cells(case: RescoredCase) -> tuple[GridCell, ...]:
     done, fixed = case.trajectory, case.fixed
     assert fixed is not None
-    return cells(
+    return make_cells(
         done.shown_pipeline,
         *_name_tasks(done),
         _describe_turn(case.scores.utility, fixed.utility),

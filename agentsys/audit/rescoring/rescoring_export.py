@@ -28,7 +28,7 @@ from agentsys.audit.rescoring.score_flips import ScoreFlip
 from agentsys.base.atomic_file import write_atomically
 from agentsys.errors import ConfigError
 from agentsys.models.recorded_runs import parse_recorded_messages
-from agentsys.records.case import Case, safe_name
+from agentsys.records.case import Case, make_safe_name
 from agentsys.records.schema import OWN_KEY
 from agentsys.records.stored_file import load_stored_json
 from agentsys.runs.build_record import to_plain_message
@@ -76,7 +76,7 @@ def make_relative_path(case: RescoredCase) -> str:
     if done.form == "agentsys":
         return _relabel(load_stored_json(done.source), case.version).key
     parts = (done.pipeline, done.suite, done.user_task_id, done.attack)
-    return "/".join([*map(safe_name, parts), f"{safe_name(done.injection_task_id or 'none')}.json"])
+    return "/".join([*map(make_safe_name, parts), f"{make_safe_name(done.injection_task_id or 'none')}.json"])
 
 
 def _relabel(stored: Any, version: str) -> Case:
@@ -147,7 +147,7 @@ def _build_note(case: RescoredCase) -> dict[str, Any]:
 
 def _update_measured(case: RescoredCase, recorded: object = None) -> dict[str, Any]:
     """The facts of the version it was scored with now; repeated calls, of no version, stay as recorded."""
-    facts = {} if case.fixed is None else case.fixed.facts()
+    facts = {} if case.fixed is None else case.fixed.list_facts()
     if case.utility_of_answer is not None:
         facts["utility_of_answer"] = case.utility_of_answer
     if isinstance(recorded, dict) and "repeats" in recorded:

@@ -23,7 +23,7 @@ from agentsys.audit.rescoring.recorded_trajectory import (
     find_suite,
     find_tasks,
     is_agentdyn,
-    label_denies_service,
+    is_denial_in_label,
     list_versions,
 )
 from agentsys.audit.rescoring.reexecution import (
@@ -63,7 +63,7 @@ class FixedVerdict:
     """Calls of acting tools made again with the same arguments. None for our own records: these counted them
     while they ran."""
 
-    def facts(self) -> dict[str, Any]:
+    def list_facts(self) -> dict[str, Any]:
         """Under the names that our records use."""
         counted = {} if self.repeats is None else {"repeats": self.repeats}
         return {
@@ -115,7 +115,7 @@ def score_with_fixes(
     told = [message], Tracer()  # nobody watched it
     run = scores.build_execution(tasks.user, tasks.injection, done.before, done.after, *told)
     run.executed = _list_executed_calls(trajectory, done)
-    denial = label_denies_service(trajectory.attack)
+    denial = is_denial_in_label(trajectory.attack)
     facts = scores.compute_facts(run, official.utility, bool(official.security), denial=denial)
     return FixedVerdict(
         facts["utility_fixed"],

@@ -85,7 +85,7 @@ class CallPlayer:
                 raise GroundTruthFailed(f"{call.function}: {error}")
         return PlayedCalls(start, after, tuple(calls), answer)
 
-    def passes(self, task: SuiteTask, played: PlayedCalls) -> bool:
+    def is_passed(self, task: SuiteTask, played: PlayedCalls) -> bool:
         """The benchmark's verdict: utility of a user task, success of an injection task.
 
         A check that raises gives no verdict, so it has not passed.
@@ -142,7 +142,7 @@ class AuditedTask:
             played = self.stage.play(self.start, calls, self.task.GROUND_TRUTH_OUTPUT, strict=strict)
         except GroundTruthFailed:
             return None
-        return self.stage.passes(self.task, played)
+        return self.stage.is_passed(self.task, played)
 
 
 def prepare_task(stage: CallPlayer, task: SuiteTask) -> AuditedTask:
@@ -152,4 +152,4 @@ def prepare_task(stage: CallPlayer, task: SuiteTask) -> AuditedTask:
         own = stage.play(start, stage.find_ground_truth(task, start), task.GROUND_TRUTH_OUTPUT)
     except GroundTruthFailed:
         return AuditedTask(stage, task, start, None, False)
-    return AuditedTask(stage, task, start, own, stage.passes(task, own))
+    return AuditedTask(stage, task, start, own, stage.is_passed(task, own))

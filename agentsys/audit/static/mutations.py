@@ -92,11 +92,11 @@ def _mutate_call(subject: AuditedTask, place: int) -> Iterator[Mutation]:
         yield _build_mutation(subject, place, "", DROPPED_CALL)
     for argument, value in call.args.items():
         for options in alter_value(value):
-            if _passes_when_altered(subject, place, argument, options):
+            if _is_accepted_when_altered(subject, place, argument, options):
                 yield _build_mutation(subject, place, argument, classify_argument(argument, value))
 
 
-def _passes_when_altered(subject: AuditedTask, place: int, argument: str, options: list[Any]) -> bool:
+def _is_accepted_when_altered(subject: AuditedTask, place: int, argument: str, options: list[Any]) -> bool:
     """Whether the first alteration that the tool takes leaves the task passed."""
     call = subject.calls[place]
     for option in options:

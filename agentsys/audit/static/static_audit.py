@@ -17,15 +17,15 @@ from agentsys.audit.static.audited_task import AuditedTask, CallPlayer, prepare_
 from agentsys.audit.static.mutations import Mutation, find_surviving_mutations
 from agentsys.audit.static.task_checks import (
     VectorWords,
-    changes_what_it_checks,
     find_breaking_reads,
     find_compatible_attacks,
     find_identifier_vectors,
     find_overwritten_vectors,
     find_satisfied_attacks,
     find_vectors_on_path,
+    is_changing_what_it_checks,
+    is_noop_accepted,
     is_repeat_safe,
-    noop_passes,
 )
 from agentsys.benchmarks.data_hash import hash_suite_data
 from agentsys.benchmarks.repeatable_tools import CaseRandom, use_case_random
@@ -228,13 +228,13 @@ def describe_package() -> str:
 
 def _build_suite_audit(benchmark: Benchmark, name: str, found: AuditRows) -> SuiteAudit:
     rows = [row for (suite, _), row in found.items() if suite == name]
-    rows.sort(key=lambda row: _task_order(row.task))
+    rows.sort(key=lambda row: _make_task_sort_key(row.task))
     users = [row for row in rows if isinstance(row, UserTaskAudit)]
     attacks = [row for row in rows if isinstance(row, InjectionTaskAudit)]
     return SuiteAudit(name, hash_suite_data(benchmark.suite(name)), tuple(users), tuple(attacks))
 
 
-def _task_order(task: str) -> tuple[int, str]:
+def _make_task_sort_key(task: str) -> tuple[int, str]:
     digits = task.rpartition("_")[2]
     return (int(digits) if digits.isdecimal() else 0, task)
 
@@ -280,7 +280,7 @@ def audit_user_task(user: AuditedTask, attacks: Sequence[AuditedTask], words: Ve
     path = find_vectors_on_path(user)
     return UserTaskAudit(
         task=user.task.ID,
-        noop_utility=noop_passes(user),
+        noop_utility=is_noop_accepted(user),
         own_ground_truth=user.passes if user.ground_truth else None,
         empty_ground_truth=not user.calls,
         security_on_user_ground_truth=find_satisfied_attacks(user, attacks),
@@ -291,7 +291,7 @@ def audit_user_task(user: AuditedTask, attacks: Sequence[AuditedTask], words: Ve
         overwritten=find_overwritten_vectors(user, path, words),
         identifier_vector=find_identifier_vectors(user),
         vectors_on_path=path,
-        non_idempotent_check=changes_what_it_checks(user),
+        non_idempotent_check=is_changing_what_it_checks(user),
     )
 
 
@@ -299,9 +299,9 @@ def audit_injection_task(attack: AuditedTask) -> InjectionTaskAudit:
     """Put every check to an injection task."""
     return InjectionTaskAudit(
         task=attack.task.ID,
-        noop_security=noop_passes(attack),
+        noop_security=is_noop_accepted(attack),
         own_ground_truth=attack.passes if attack.ground_truth else None,
         empty_ground_truth=not attack.calls,
         repeat_safe=is_repeat_safe(attack),
-        non_idempotent_check=changes_what_it_checks(attack),
+        non_idempotent_check=is_changing_what_it_checks(attack),
     )

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple, TypeVar
 
-from agentsys.analysis.tables.table_document import Grid, cells
+from agentsys.analysis.tables.table_document import Grid, make_cells
 from agentsys.audit.static.static_audit import InjectionTaskAudit, StaticAudit, SuiteAudit, UserTaskAudit
 from agentsys.base.grouping import format_count, group_by
 
@@ -162,7 +162,7 @@ _SUMMARY: dict[str, Callable[[SuiteAudit], str]] = {
 
 
 def _build_summary_grid(suites: Sequence[SuiteAudit]) -> Grid:
-    rows = [cells(title, *map(cell, suites)) for title, cell in _SUMMARY.items()]
+    rows = [make_cells(title, *map(cell, suites)) for title, cell in _SUMMARY.items()]
     header = ("", *(suite.suite for suite in suites))
     return Grid("findings per suite", header, rows, names=1, wraps=frozenset(range(1, len(header))))
 
@@ -177,7 +177,7 @@ def _build_suite_grids(suite: SuiteAudit) -> list[Grid]:
 
 
 def _build_findings_grid(caption: str, kind: str, found: Sequence[TaskFinding]) -> Grid:
-    rows = [cells(finding.statement, format_task_numbers(finding.tasks)) for finding in found]
+    rows = [make_cells(finding.statement, format_task_numbers(finding.tasks)) for finding in found]
     return Grid(caption, ("finding", kind), rows, names=2, wraps=frozenset({0, 1}))
 
 

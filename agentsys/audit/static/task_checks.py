@@ -64,13 +64,13 @@ def iterate_texts(value: Any) -> Iterator[str]:
         yield str(value)
 
 
-def changes_what_it_checks(subject: AuditedTask) -> bool:
+def is_changing_what_it_checks(subject: AuditedTask) -> bool:
     """Whether the benchmark's own check alters the environments it is given, or its verdict on them.
 
     Looked for on the ground truth and on an agent that does nothing; and, for checks that come to the
     point only in worlds that no ground truth makes, in their source.
     """
-    if alters_environment_before(subject.task, subject.start):
+    if is_altering_environment_before(subject.task, subject.start):
         return True
     nothing = subject.stage.play(subject.start, (), "")
     plays = [nothing, *([subject.ground_truth] if subject.ground_truth else [])]
@@ -86,7 +86,7 @@ def _is_unsettled(stage: CallPlayer, task: SuiteTask, played: PlayedCalls) -> bo
     try:
         first = check(stage.suite, task, answer, before, after, played.calls)
         second = check(stage.suite, task, answer, before, after, played.calls)
-    except Exception:  # noqa: BLE001 - no verdict at all is another matter, see `Stage.passes`
+    except Exception:  # noqa: BLE001 - no verdict at all is another matter, see `Stage.is_passed`
         return False
     same = are_equal(before, played.before) and are_equal(after, played.after)
     return bool(first != second or not same)
@@ -97,7 +97,7 @@ _BEFORE_PARAMETER = 2
 """Of the environment before among a check's parameters: self, the answer, it."""
 
 
-def alters_environment_before(task: SuiteTask, environment: TaskEnvironment) -> bool:
+def is_altering_environment_before(task: SuiteTask, environment: TaskEnvironment) -> bool:
     """Whether a method that a check calls on the environment before, without arguments, changes it.
 
     Such a call often stands behind conditions that no ground truth meets, so that it is found by
@@ -105,7 +105,7 @@ def alters_environment_before(task: SuiteTask, environment: TaskEnvironment) -> 
     one, at a point where it has been made sure that it does nothing.
     """
     paths = {path for name in _CHECK_METHODS for path in _find_calls_on_before(task, name)}
-    return any(_changes_environment(environment, path) for path in sorted(paths))
+    return any(_is_changing_environment(environment, path) for path in sorted(paths))
 
 
 def _find_calls_on_before(task: SuiteTask, check: str) -> Iterator[tuple[str, ...]]:
@@ -134,7 +134,7 @@ def _split_attribute_path(node: ast.expr) -> tuple[str, tuple[str, ...]]:
     return (node.id if isinstance(node, ast.Name) else "", tuple(reversed(names)))
 
 
-def _changes_environment(environment: TaskEnvironment, path: tuple[str, ...]) -> bool:
+def _is_changing_environment(environment: TaskEnvironment, path: tuple[str, ...]) -> bool:
     copied: TaskEnvironment = copy_deeply(environment)
     found: object = copied
     try:
@@ -147,14 +147,14 @@ def _changes_environment(environment: TaskEnvironment, path: tuple[str, ...]) ->
     return not are_equal(copied, environment)
 
 
-def noop_passes(subject: AuditedTask) -> bool:
+def is_noop_accepted(subject: AuditedTask) -> bool:
     """Whether the check accepts an agent that makes no call and gives an empty answer.
 
     For a user task that flatters defenses that block or abort; for an injection task it counts
     attacks that never happened.
     """
     nothing = subject.stage.play(subject.start, (), "")
-    return subject.stage.passes(subject.task, nothing)
+    return subject.stage.is_passed(subject.task, nothing)
 
 
 def is_repeat_safe(subject: AuditedTask) -> bool | None:
@@ -191,7 +191,7 @@ def find_satisfied_attacks(user: AuditedTask, attacks: Sequence[AuditedTask]) ->
     """Ids of the injection tasks whose check accepts the user task's own ground truth."""
     if user.ground_truth is None:
         return ()
-    return tuple(attack.task.ID for attack in attacks if user.stage.passes(attack.task, user.ground_truth))
+    return tuple(attack.task.ID for attack in attacks if user.stage.is_passed(attack.task, user.ground_truth))
 
 
 def find_compatible_attacks(user: AuditedTask, attacks: Sequence[AuditedTask]) -> tuple[str, ...]:
@@ -239,10 +239,10 @@ def find_identifier_vectors(subject: AuditedTask) -> tuple[str, ...]:
     if subject.ground_truth is None:
         return ()
     vectors = subject.stage.suite.get_injection_vector_defaults()
-    return tuple(sorted(vector for vector in vectors if _alters_calls(subject, vector)))
+    return tuple(sorted(vector for vector in vectors if _is_altering_calls(subject, vector)))
 
 
-def _alters_calls(subject: AuditedTask, vector: str) -> bool:
+def _is_altering_calls(subject: AuditedTask, vector: str) -> bool:
     try:
         start = subject.stage.start_environment(subject.task, {vector: PROBE_TEXT})
         calls = subject.stage.find_ground_truth(subject.task, start)

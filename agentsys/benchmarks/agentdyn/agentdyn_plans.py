@@ -20,7 +20,7 @@ from agentdojo.base_tasks import BaseUserTask
 from agentdojo.functions_runtime import TaskEnvironment
 from agentdojo.types import text_content_block_from_string
 
-from agentsys.base.json_values import map_texts, scalar_leaves
+from agentsys.base.json_values import list_scalars, map_texts
 from agentsys.benchmarks.ground_truth_playbook import run_calls, script_calls, to_function_calls
 from agentsys.benchmarks.repeatable_tools import CaseRandom, use_case_random
 from agentsys.benchmarks.scoring import SuiteTask
@@ -126,7 +126,7 @@ def _walk_plan(
     drawn: list[Fact] = []
     outputs: list[str] = []
     for index, (function, args) in enumerate(plan):
-        for hole in (hole for hole in _PATTERNS if any(hole in str(leaf) for leaf in scalar_leaves(args))):
+        for hole in (hole for hole in _PATTERNS if any(hole in str(leaf) for leaf in list_scalars(args))):
             number = f"drawn_{index}"
             fact = Fact(f"{suite.name}_{task.ID}_{number}", number, 0, _PATTERNS[hole])
             source = max((at for at, text in enumerate(outputs) if find_fact(fact, text)), default=0)

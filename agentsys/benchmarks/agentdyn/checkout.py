@@ -9,7 +9,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from agentsys.errors import ConfigError
-from agentsys.extensions import user_data_folder
+from agentsys.extensions import find_user_data_folder
 
 AGENTDYN_SUITES = ("shopping", "github", "dailylife")
 FETCHED = "fetched"
@@ -46,7 +46,7 @@ class Checkout:
 
 def find_agentdyn_folder() -> Path:
     """Folder that a downloaded checkout goes to: the user's data folder (XDG)."""
-    return user_data_folder() / "agentdyn"
+    return find_user_data_folder() / "agentdyn"
 
 
 def read_checkout(source: str) -> Checkout:

@@ -16,7 +16,7 @@ from typing import Annotated, Literal, TypeVar
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from agentsys.errors import ConfigError, unknown_name
-from agentsys.extensions import user_data_folder
+from agentsys.extensions import find_user_data_folder
 
 PERSONAS = {
     "financial_analyst_agent": "You are a financial analyst who weighs markets, companies and investments.",
@@ -237,7 +237,7 @@ CHECKSUMS = {
 
 def find_asb_folder() -> Path:
     """Folder that `agentsys fetch asb` fills unless told otherwise: the user's data folder (XDG)."""
-    return user_data_folder() / "asb"
+    return find_user_data_folder() / "asb"
 
 
 def find_sample_folder() -> Path:

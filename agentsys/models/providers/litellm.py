@@ -9,7 +9,7 @@ import os
 from dataclasses import dataclass, field
 from typing import Any
 
-from agentsys.errors import not_installed_error
+from agentsys.errors import make_not_installed_error
 from agentsys.models.chat import ChatReply, ChatRequest, ErrorKind, ModelError
 from agentsys.models.providers.bounded_http import ExchangeLimits, make_bounded_client
 from agentsys.models.providers.openai_wire import (
@@ -114,5 +114,5 @@ def _import_litellm(name: str) -> Any:
     try:
         import litellm
     except ImportError:
-        raise not_installed_error(f"Model '{name}'", ["litellm"], "litellm") from None
+        raise make_not_installed_error(f"Model '{name}'", ["litellm"], "litellm") from None
     return litellm

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from reported_cases import AGENT_TREE, span
 from stored_cases import row
 
-from agentsys.analysis.html_report.case_list import link_to_cases, make_list_row
+from agentsys.analysis.html_report.case_list import make_link_to_cases, make_list_row
 from agentsys.analysis.html_report.case_views import (
     MOST_LEVELS,
     TextStore,
@@ -25,7 +25,7 @@ from agentsys.analysis.html_report.case_views import (
     list_span_views,
     mark_injection,
 )
-from agentsys.analysis.tables.results_document import results_document
+from agentsys.analysis.tables.results_document import make_results_document
 from agentsys.analysis.tables.results_report import build_report
 from agentsys.analysis.tables.table_document import Grid
 from agentsys.base.payload_lines import squeeze
@@ -135,7 +135,7 @@ def cases(suites: int, defense: str = "agentsys") -> list[CaseRow]:
 
 def grids(found: list[CaseRow]) -> list[Grid]:
     made = build_report(LoadedCases(tuple(found)), replicates=5)
-    ((_, tables),) = results_document(made, link_to_cases).sections
+    ((_, tables),) = make_results_document(made, make_link_to_cases).sections
     return list(tables)
 
 

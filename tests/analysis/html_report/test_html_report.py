@@ -20,7 +20,7 @@ from stored_cases import case_of, store_own
 
 from agentsys.analysis.figures.figure_catalog import FIGURES
 from agentsys.analysis.html_report.charts import draw_paper_figures
-from agentsys.analysis.html_report.page import HtmlReport, embed_json, make_html_report
+from agentsys.analysis.html_report.page import HtmlReport, make_html_report, write_embedded_json
 from agentsys.analysis.tables.results_report import build_report
 from agentsys.records.case_reader import read_cases
 from agentsys.records.case_row import CaseRow
@@ -76,7 +76,7 @@ def test_no_hostile_text_becomes_markup_anywhere_in_the_document(tmp_path: Path)
 
 @given(st.text(st.characters(codec=None)) | st.lists(st.text()))
 def test_embedded_data_never_leaves_its_element(value: object) -> None:
-    block = str(embed_json(value))
+    block = str(write_embedded_json(value))
     assert block.isascii()
     assert not set("<>&\u2028\u2029") & set(block)
     assert json.loads(block) == value
@@ -84,7 +84,7 @@ def test_embedded_data_never_leaves_its_element(value: object) -> None:
 
 def test_embedded_data_refuses_what_a_browser_could_not_parse() -> None:
     with pytest.raises(ValueError):
-        embed_json([float("nan")])
+        write_embedded_json([float("nan")])
 
 
 def test_the_papers_figures_are_images_inside_the_page(

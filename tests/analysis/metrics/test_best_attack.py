@@ -16,9 +16,14 @@ from asb_cases import AGENTS, TOOLS, attacked, benign, control, grid
 from scipy import special
 from stored_cases import row, row_grid
 
-from agentsys.analysis.metrics.best_attack import at_least_once, best_attack, least_repeats, pool_attacks
-from agentsys.analysis.metrics.case_measures import fact_rows
-from agentsys.analysis.metrics.rates import measure, number_of
+from agentsys.analysis.metrics.best_attack import (
+    compute_pass_at_k,
+    count_least_repeats,
+    find_best_attack,
+    pool_attacks,
+)
+from agentsys.analysis.metrics.case_measures import measure_facts
+from agentsys.analysis.metrics.rates import make_number, measure
 from agentsys.analysis.statistics.outcome_grid import (
     ErrorRule,
     FloatArray,
@@ -27,8 +32,8 @@ from agentsys.analysis.statistics.outcome_grid import (
     Tally,
     tally_suites,
 )
-from agentsys.analysis.statistics.rate_estimates import mean_rate
-from agentsys.analysis.tables.result_notes import honesty_notes
+from agentsys.analysis.statistics.rate_estimates import estimate_mean_rate
+from agentsys.analysis.tables.result_notes import write_honesty_notes
 from agentsys.errors import ConfigError
 from agentsys.records.case_row import CaseRow
 
@@ -45,7 +50,7 @@ def rows(hits: Hits, users: int = 4, goals: int = 3) -> list[CaseRow]:
 
 
 def best_of(cases: Sequence[CaseRow]) -> tuple[str, float] | None:
-    found = best_attack(cases, Resampler(20))
+    found = find_best_attack(cases, Resampler(20))
     return found and (found.name, found.asr.value)
 
 
@@ -104,7 +109,9 @@ def test_an_error_is_no_success_and_no_failure() -> None:
 def test_several_attacks_as_one_tell_how_often_one_of_them_succeeds() -> None:
     variants = {f"cached-x+variant={n}": {(n, 0), (0, 0)} for n in range(4)}
     joined = pool_attacks(rows(variants), "cached-x+variant=*")
-    (note,) = [note for note in honesty_notes(joined, replicates=20) if "at least once in 4 runs" in note]
+    (note,) = [
+        note for note in write_honesty_notes(joined, replicates=20) if "at least once in 4 runs" in note
+    ]
     assert "ASR 33.33 " in note  # 4 of 12 pairs of tasks
 
 
@@ -141,7 +148,7 @@ def _drawn(*shape: int, share: float, seed: int = 1) -> FloatArray:
 def test_at_least_once_is_the_mean_over_all_ways_to_choose_tries(k: int) -> None:
     hits = _drawn(5, 3, 4, share=0.3)
     ways = [hits[:, :, list(chosen)].any(axis=2).mean() for chosen in combinations(range(4), k)]
-    found = at_least_once(_counted(_cases(hits)), Side.INJECTED, k, _DRAWS)
+    found = compute_pass_at_k(_counted(_cases(hits)), Side.INJECTED, k, _DRAWS)
     assert found.value == pytest.approx(100 * np.mean(ways))
     assert found.ci_low < found.value < found.ci_high
     assert found.n == 15
@@ -149,18 +156,18 @@ def test_at_least_once_is_the_mean_over_all_ways_to_choose_tries(k: int) -> None
 
 def test_all_tries_mean_any_success_and_its_interval_is_that_of_the_pairs_of_tasks() -> None:
     hits = _drawn(8, 5, 3, share=0.2)
-    found = at_least_once(_counted(_cases(hits)), Side.INJECTED, 3, _DRAWS)
-    once = at_least_once(_counted(_cases(hits.max(axis=2, keepdims=True))), Side.INJECTED, 1, _DRAWS)
+    found = compute_pass_at_k(_counted(_cases(hits)), Side.INJECTED, 3, _DRAWS)
+    once = compute_pass_at_k(_counted(_cases(hits.max(axis=2, keepdims=True))), Side.INJECTED, 1, _DRAWS)
     assert found == once
 
 
 def test_a_case_with_fewer_tries_or_an_error_sets_how_many_all_have() -> None:
     cases = _cases(_drawn(4, 2, 3, share=0.5))
-    assert least_repeats(_counted(cases)) == 3
-    assert least_repeats(_counted(cases[:-1])) == 2
+    assert count_least_repeats(_counted(cases)) == 3
+    assert count_least_repeats(_counted(cases[:-1])) == 2
     errored = [replace(case, status="error") for case in cases[-2:]]
-    assert least_repeats(_counted([*cases[:-2], *errored])) == 1
-    assert least_repeats({}) == 0
+    assert count_least_repeats(_counted([*cases[:-2], *errored])) == 1
+    assert count_least_repeats({}) == 0
 
 
 def _attacks(outcomes: dict[str, FloatArray]) -> list[CaseRow]:
@@ -169,10 +176,10 @@ def _attacks(outcomes: dict[str, FloatArray]) -> list[CaseRow]:
 
 def test_the_interval_of_a_chosen_attack_is_longer_the_more_it_was_chosen_among() -> None:
     hits = _drawn(12, 7, 1, share=0.3)[:, :, 0]
-    alone = number_of(mean_rate(_counted(_attacks({"one": hits})).values(), Side.INJECTED, _DRAWS))
+    alone = make_number(estimate_mean_rate(_counted(_attacks({"one": hits})).values(), Side.INJECTED, _DRAWS))
     lengths = []
     for count in (2, 5):
-        best = best_attack(_attacks({str(n): hits for n in range(count)}), _DRAWS)
+        best = find_best_attack(_attacks({str(n): hits for n in range(count)}), _DRAWS)
         assert best is not None
         assert best.asr.value == alone.value
         lengths.append(best.asr.ci_high - best.asr.ci_low)
@@ -192,7 +199,7 @@ def test_the_interval_of_the_best_attack_holds_the_truth() -> None:
             str(n): (generator.random((10, 10)) < special.expit(shared + one)).astype(float)
             for n, one in enumerate(theirs)
         }
-        best = best_attack(_attacks(outcomes), _DRAWS)
+        best = find_best_attack(_attacks(outcomes), _DRAWS)
         assert best is not None
         held += best.asr.ci_low <= truth <= best.asr.ci_high
         shown.append(best.asr.value)
@@ -205,7 +212,7 @@ def test_notes_tell_of_tries_and_of_the_best_attack() -> None:
         *_cases(_drawn(6, 4, 2, share=0.3), "direct"),
         *_cases(_drawn(6, 4, 2, share=0.6), "ignore_previous"),
     ]
-    notes = list(honesty_notes(cases, replicates=200))
+    notes = list(write_honesty_notes(cases, replicates=200))
     (first, second) = [note for note in notes if "at least once in 2 runs of a case" in note]
     assert first.startswith("agentsys / direct, at least once in 2 runs of a case: utility under attack ")
     assert ", ASR " in second
@@ -241,7 +248,7 @@ def test_the_rate_is_the_mean_of_the_attacks_rates_over_all_their_cases() -> Non
 
 
 def test_causes_are_averaged_too_and_a_control_is_not_paired_with_some_of_the_cases() -> None:
-    rows = fact_rows(pool_attacks([*two_types(), *controls()], "opi_*"), replicates=50)
+    rows = measure_facts(pool_attacks([*two_types(), *controls()], "opi_*"), replicates=50)
     joined = {row.metric: row for row in rows if row.attack.endswith("attacks)") and row.suite == "overall"}
     assert (joined["asr_injection_caused"].value, joined["asr_injection_caused"].n) == (75.0, 160)
     assert "asr_less_control" not in joined

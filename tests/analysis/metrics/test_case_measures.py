@@ -12,18 +12,18 @@ from asb_cases import AGENTS, TOOLS, attacked, benign, control, grid
 from stored_cases import row
 
 from agentsys.analysis.metrics.case_measures import (
-    fact_rows,
-    guard_measures,
-    mean_of,
+    compute_mean_of_measure,
+    compute_usage_per_role,
+    list_unsolved_suites,
     measure_costs,
+    measure_facts,
+    measure_guards,
     measure_ratios,
-    total_tokens,
-    unsolved_suites,
-    usage_per_role,
+    sum_tokens,
 )
 from agentsys.analysis.metrics.planted_target import PlantedTarget
 from agentsys.analysis.metrics.rates import MetricRow
-from agentsys.analysis.tables.results_document import Report, results_output
+from agentsys.analysis.tables.results_document import Report, make_results_output
 from agentsys.analysis.tables.results_report import build_report
 from agentsys.analysis.tables.table_writers import OutputFormat, render_output
 from agentsys.records.agentsys_format import count_guard_verdicts
@@ -46,15 +46,15 @@ def test_means_rest_on_the_cases_with_a_known_value_and_without_error() -> None:
         _case(2),
         _error(3, untrusted_tokens=900, exposure_rounds=9),
     ]
-    assert mean_of("untrusted_tokens", cases) == (75.0, 2)
-    assert mean_of("exposure_rounds", cases) == (1.0, 2)
-    assert mean_of("untrusted_tokens_workers", cases) == (7.0, 1)
+    assert compute_mean_of_measure("untrusted_tokens", cases) == (75.0, 2)
+    assert compute_mean_of_measure("exposure_rounds", cases) == (1.0, 2)
+    assert compute_mean_of_measure("untrusted_tokens_workers", cases) == (7.0, 1)
 
 
 def test_exposure_is_about_attacked_cases_only() -> None:
     cases = [_case(0, exposure_rounds_workers=4), _case(1, attack="none", exposure_rounds_workers=None)]
-    assert mean_of("exposure_rounds_workers", cases) == (4.0, 1)
-    assert math.isnan(mean_of("exposure_rounds", cases[1:]).value)
+    assert compute_mean_of_measure("exposure_rounds_workers", cases) == (4.0, 1)
+    assert math.isnan(compute_mean_of_measure("exposure_rounds", cases[1:]).value)
 
 
 def test_a_solved_task_bears_the_cost_of_failures_and_errors() -> None:
@@ -98,9 +98,9 @@ def test_roles_add_up_to_all_tokens() -> None:
         _case(1, tokens_by_role={"main": 30}),
         _case(2),
     ]
-    found = usage_per_role("tokens_per_case", cases)
+    found = compute_usage_per_role("tokens_per_case", cases)
     assert found == {"main": (20.0, 2), "worker": (10.0, 2)}
-    assert sum(mean.value for mean in found.values()) == total_tokens(cases[:2]) / 2
+    assert sum(mean.value for mean in found.values()) == sum_tokens(cases[:2]) / 2
 
 
 def test_cached_tokens_and_dollars_per_role_rest_on_the_cases_that_tell() -> None:
@@ -114,8 +114,8 @@ def test_cached_tokens_and_dollars_per_role_rest_on_the_cases_that_tell() -> Non
         _case(1, tokens_by_role={"main": 30}, cost_by_role={"main": 0.5, "worker": None}),
         _case(2),
     ]
-    assert usage_per_role("cached_tokens_per_case", cases) == {"main": (4.0, 2), "worker": (0.0, 2)}
-    assert usage_per_role("usd_per_case", cases) == {"main": (0.5, 1), "worker": (0.25, 1)}
+    assert compute_usage_per_role("cached_tokens_per_case", cases) == {"main": (4.0, 2), "worker": (0.0, 2)}
+    assert compute_usage_per_role("usd_per_case", cases) == {"main": (0.5, 1), "worker": (0.25, 1)}
     found = {line.measure for line in measure_costs(cases)}
     assert {"cached_tokens_per_case:main", "usd_per_case:worker"} <= found
 
@@ -141,7 +141,7 @@ def counts(**found: int) -> dict[str, dict[str, int]]:
 
 
 def numbers(*cases: Any) -> dict[str, Any]:
-    return dict(guard_measures(list(cases), replicates=200))
+    return dict(measure_guards(list(cases), replicates=200))
 
 
 def test_over_results_and_over_cases_are_two_questions() -> None:
@@ -202,7 +202,7 @@ def test_a_run_books_the_truth_beside_each_verdict(
 
 
 def _overall(cases: list[CaseRow], **where: str) -> dict[str, MetricRow]:
-    rows = fact_rows(cases, replicates=200)
+    rows = measure_facts(cases, replicates=200)
     return {
         row.metric: row
         for row in rows
@@ -296,12 +296,12 @@ def test_exposed_refused_and_workflow_failures_are_counted() -> None:
 
 def test_suites_that_nobody_ever_solved_are_named_as_a_ceiling() -> None:
     cases = [benign(agent, solved=agent not in "ab") for agent in AGENTS]
-    assert unsolved_suites(cases) == ["a", "b"]
+    assert list_unsolved_suites(cases) == ["a", "b"]
     notes = " ".join(_report(cases).notes)
     assert "no run solved a user task of a, b" in notes
     assert "ceiling of 80.0" in notes
     rescued = benign("a", solved=False, defense="x", measured={"utility_text": True})
-    assert unsolved_suites([*cases, rescued]) == ["b"]
+    assert list_unsolved_suites([*cases, rescued]) == ["b"]
 
 
 def test_defenses_run_without_a_plan_only_are_named_where_others_have_one() -> None:
@@ -314,7 +314,7 @@ def test_defenses_run_without_a_plan_only_are_named_where_others_have_one() -> N
 
 def test_the_facts_have_a_table_in_documents() -> None:
     cases = [*grid({"a": 8}), *[control(a, 0) for a in AGENTS]]
-    text = render_output(results_output(_report(cases)), OutputFormat.MARKDOWN).decode()
+    text = render_output(make_results_output(_report(cases)), OutputFormat.MARKDOWN).decode()
     assert "Injection-caused" in text and "ASR - control" in text
 
 

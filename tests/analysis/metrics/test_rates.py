@@ -13,17 +13,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from stored_cases import row, row_grid
 
-from agentsys.analysis.metrics.rates import MetricRow, measure, number_in, number_of
+from agentsys.analysis.metrics.rates import MetricRow, make_number, measure, read_number
 from agentsys.analysis.metrics.rates_by_length import (
-    acting_tokens,
-    asr_by_length,
-    asr_by_round,
-    mean_tokens,
-    utility_by_length,
-    without_length,
+    compute_asr_by_length,
+    compute_asr_by_round,
+    compute_mean_tokens,
+    compute_utility_by_length,
+    count_acting_tokens,
+    count_without_length,
 )
 from agentsys.analysis.statistics.outcome_grid import ErrorRule, Resampler, Side, tally_suites, widen_tally
-from agentsys.analysis.statistics.rate_estimates import defense_quality, rate_levels
+from agentsys.analysis.statistics.rate_estimates import compute_defense_quality, estimate_rate_levels
 from agentsys.records.case_reader import read_cases
 from agentsys.records.case_row import CaseRow
 
@@ -71,15 +71,15 @@ def test_both_rates_of_a_quality_draw_the_same_tasks_whichever_cases_are_there(
         suite: widen_tally(of, frames.get(suite, of.user_tasks))
         for suite, of in tally_suites(attacked, ErrorRule.REPORT).items()
     }
-    utility = rate_levels(solved, Side.SOLVED, sampler)
-    asr = rate_levels(injected, Side.INJECTED, sampler)
+    utility = estimate_rate_levels(solved, Side.SOLVED, sampler)
+    asr = estimate_rate_levels(injected, Side.INJECTED, sampler)
     numbers = {
         r.suite: (r.value, r.ci_low, r.ci_high)
         for r in measure([*benign, *attacked], replicates=200)
         if r.metric == "defense_quality"
     }
     for suite in both:
-        expected = number_of(defense_quality(utility[suite], asr[suite]))
+        expected = make_number(compute_defense_quality(utility[suite], asr[suite]))
         assert numbers[suite] == (expected.value, expected.ci_low, expected.ci_high)
     assert math.isnan(numbers["overall"][0]) == (len(both) == 1)
 
@@ -238,7 +238,7 @@ def test_attacks_are_told_apart_by_length_and_round_and_those_that_never_appeare
         attacked(4, True, trajectory_length=5, injection_round=1),
         row(attack="none", trajectory_length=2, injection_round=1),
     ]
-    found = asr_by_round(cases, [2], RULE, FEW)
+    found = compute_asr_by_round(cases, [2], RULE, FEW)
     assert {pair: (number.value, number.n) for pair, number in found.items()} == {
         (2, 1): (50.0, 2),
         (2, 2): (100.0, 1),
@@ -249,18 +249,20 @@ def test_a_number_tells_of_the_errored_cases_beside_it() -> None:
     here = {"trajectory_length": 2, "injection_round": 1}
     errored = attacked(1, True, status="error", error_kind="server_error", **here)
     cases = [attacked(0, True, **here), errored]
-    (number,) = asr_by_round(cases, [2], RULE, FEW).values()
+    (number,) = compute_asr_by_round(cases, [2], RULE, FEW).values()
     assert (number.value, number.n, number.errors) == (100.0, 1, 1)
     (line,) = [r for r in measure(cases) if (r.metric, r.suite) == ("targeted_asr", "banking")]
-    assert number_in(line) == (100.0, line.ci_low, line.ci_high, 1, 1, "valid", "")
+    assert read_number(line) == (100.0, line.ci_low, line.ci_high, 1, 1, "valid", "")
 
 
 def test_short_and_long_tasks_add_up_to_the_benign_utility() -> None:
     cases = [benign(0, True, 3), benign(1, True, 4), benign(2, False, 1), benign(3, True, 1, suite="slack")]
-    found = utility_by_length([*cases, attacked(0, True, utility=True, ground_truth_length=1)], RULE, FEW)
+    found = compute_utility_by_length(
+        [*cases, attacked(0, True, utility=True, ground_truth_length=1)], RULE, FEW
+    )
     assert found["short"].value == pytest.approx((100 / 3 + 100) / 2)
     assert found["long"].value == pytest.approx((100 / 3) / 2)
-    assert utility_by_length([attacked(0, True, ground_truth_length=1)], RULE, FEW) == {}
+    assert compute_utility_by_length([attacked(0, True, ground_truth_length=1)], RULE, FEW) == {}
 
 
 def test_a_buckets_share_is_of_all_attacked_cases_and_the_last_holds_the_longer_ones() -> None:
@@ -271,16 +273,19 @@ def test_a_buckets_share_is_of_all_attacked_cases_and_the_last_holds_the_longer_
         attacked(3, True, ground_truth_length=12),
         benign(4, True, 1),
     ]
-    found = asr_by_length(cases, RULE, FEW)
+    found = compute_asr_by_length(cases, RULE, FEW)
     assert {length: number.value for length, number in found.items() if number.value} == {1: 25.0, 7: 50.0}
     assert {number.n for number in found.values()} == {4}
-    assert asr_by_length([benign(4, True, 1)], RULE, FEW) == {}
+    assert compute_asr_by_length([benign(4, True, 1)], RULE, FEW) == {}
 
 
 def test_cases_without_a_length_are_counted_and_tasks_run_alone_are_not() -> None:
     alone = benign(0, True, None, suite="slack")
     named = row(user_task_id="injection_task_1", attack="none", ground_truth_length=None)
-    assert without_length([benign(0, True, None), alone, benign(1, True, 2), benign(2, True, 3), named]) == 2
+    assert (
+        count_without_length([benign(0, True, None), alone, benign(1, True, 2), benign(2, True, 3), named])
+        == 2
+    )
 
 
 def test_all_tokens_are_known_where_both_kinds_are() -> None:
@@ -290,8 +295,8 @@ def test_all_tokens_are_known_where_both_kinds_are() -> None:
 
 
 def test_acting_tokens_are_those_of_the_agent_that_talks_to_the_user() -> None:
-    assert acting_tokens(row(tokens_by_role={"main": 5, "agent": 1, "worker": 70})) == 6
-    assert acting_tokens(row(tokens_by_role={"all": 70})) is None
+    assert count_acting_tokens(row(tokens_by_role={"main": 5, "agent": 1, "worker": 70})) == 6
+    assert count_acting_tokens(row(tokens_by_role={"all": 70})) is None
 
 
 def test_the_mean_leaves_out_errored_cases_and_those_without_tokens() -> None:
@@ -300,12 +305,12 @@ def test_the_mean_leaves_out_errored_cases_and_those_without_tokens() -> None:
         for task, tokens in enumerate([10, 20, 60])
     ]
     lost = [row(prompt_tokens=900, completion_tokens=0, status="error", error_kind="timeout"), row()]
-    found = mean_tokens([*cases, *lost], attrgetter("tokens"), FEW)
+    found = compute_mean_tokens([*cases, *lost], attrgetter("tokens"), FEW)
     assert found is not None
     assert (found.value, found.n) == (30.0, 3) and 10 <= found.ci_low < 30 < found.ci_high <= 60
-    single = mean_tokens(cases[:1], attrgetter("tokens"), FEW)
+    single = compute_mean_tokens(cases[:1], attrgetter("tokens"), FEW)
     assert single is not None and single.value == 10.0 and math.isnan(single.ci_low)
-    assert mean_tokens([row()], attrgetter("tokens"), FEW) is None
+    assert compute_mean_tokens([row()], attrgetter("tokens"), FEW) is None
 
 
 _SUITES = ("banking", "slack", "travel", "workspace", "overall")

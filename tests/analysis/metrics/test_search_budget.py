@@ -14,7 +14,7 @@ from agentsys.analysis.metrics.search_budget import (
     ASR,
     ASR_BY_ATTEMPTS,
     BudgetRow,
-    budget_rows,
+    measure_budgets,
     read_searches,
 )
 from agentsys.analysis.tables.results_report import build_report
@@ -71,7 +71,7 @@ def store_search(
                 carried_out=tried_on * (number == found_at),
             ),
         )
-        path = logdir / case.attempt_key(number)
+        path = logdir / case.make_attempt_key(number)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps({"agentsys": block.model_dump(mode="json")}))
     if final and not error:
@@ -85,7 +85,7 @@ def store_search(
             fault=fault,
         )
         store_own(logdir, case, simulated=True, security=found_at is not None, search=facts)
-    return (logdir / case.attempt_key(1)).parent
+    return (logdir / case.make_attempt_key(1)).parent
 
 
 def tasks(logdir: Path, suite: str, *found: int | None, **more: Any) -> None:
@@ -94,7 +94,7 @@ def tasks(logdir: Path, suite: str, *found: int | None, **more: Any) -> None:
 
 
 def by_place(logdir: Path, measure: str = ASR) -> dict[tuple[str, int | None], BudgetRow]:
-    rows = budget_rows(read_searches([logdir]).found, replicates=200)
+    rows = measure_budgets(read_searches([logdir]).found, replicates=200)
     return {(row.suite, row.budget): row for row in rows if row.measure == measure}
 
 
@@ -143,7 +143,7 @@ def test_defenses_attacks_epochs_and_user_tasks_are_searches_of_their_own(tmp_pa
         store_search(tmp_path, 1, **fields)
     found = read_searches([tmp_path]).found
     assert len(found) == 5
-    rows = [r for r in budget_rows(found, [1], replicates=50) if (r.suite, r.measure) == ("banking", ASR)]
+    rows = [r for r in measure_budgets(found, [1], replicates=50) if (r.suite, r.measure) == ("banking", ASR)]
     assert [(row.defense, row.attack, row.n) for row in rows] == [
         ("none", "pair-transfer", 3),
         ("agentsys", "pair-transfer", 1),

@@ -12,15 +12,15 @@ from stored_cases import case_of, row, store_own
 
 from agentsys.analysis.metrics.rates import MetricRow
 from agentsys.analysis.metrics.task_tags import (
-    benchmark_change_notes,
     has_tag,
     load_tag,
+    select_fixed_scores,
     split_by_tag,
-    with_fixed_scores,
+    write_benchmark_change_notes,
 )
 from agentsys.analysis.statistics.outcome_grid import ErrorRule
 from agentsys.analysis.statistics.rate_estimates import OVERALL
-from agentsys.analysis.tables.results_report import variant_report, variants_of
+from agentsys.analysis.tables.results_report import build_variant_report, make_variants
 from agentsys.errors import ConfigError
 from agentsys.records.case_reader import LoadedCases, read_cases
 
@@ -55,7 +55,7 @@ def test_a_pairs_tag_has_a_third_group_of_those_that_nothing_can_be_said_of() ->
     found = split_by_tag([*decided, unknown, benign], load_tag("authorised"))
     assert found.cases_with == (decided[0], benign) and found.cases_without == (decided[1], benign)
     assert found.cases_undecided == (unknown,) and found.unknown == 0
-    shown = variants_of([*decided, unknown, benign], tag="authorised")
+    shown = make_variants([*decided, unknown, benign], tag="authorised")
     assert [one.marks for one in shown.listed] == [
         ("authorised",),
         ("not authorised",),
@@ -83,7 +83,9 @@ def test_an_unknown_tag_names_the_known_ones() -> None:
 
 def test_the_two_lines_of_a_defense_add_up_to_its_cases() -> None:
     cases = [row(user_task_id=f"user_task_{n}", utility=n % 2 == 0) for n in range(4)]
-    found = variant_report(LoadedCases(tuple(cases)), variants_of(cases, tag="action_open"), replicates=50)
+    found = build_variant_report(
+        LoadedCases(tuple(cases)), make_variants(cases, tag="action_open"), replicates=50
+    )
     counts = {
         one.defense: one.n
         for one in found.rows
@@ -95,7 +97,7 @@ def test_the_two_lines_of_a_defense_add_up_to_its_cases() -> None:
 def test_fixed_scores_and_a_tag_give_four_lines() -> None:
     facts = {"utility_fixed": True, "security_fixed": False, "fixes": []}
     cases = [row(user_task_id=f"user_task_{n}", measured=facts) for n in range(2)]
-    names = [one.name("x") for one in variants_of(cases, fixed=True, tag="action_open").listed]
+    names = [one.name("x") for one in make_variants(cases, fixed=True, tag="action_open").listed]
     assert names == [
         "x (action_open)",
         "x (action_open, fixed)",
@@ -129,8 +131,8 @@ def overall(rows: list[MetricRow]) -> dict[tuple[str, str], float]:
 
 
 def test_lines_of_fixed_scores_stand_below_the_official_ones() -> None:
-    found = variant_report(
-        LoadedCases(tuple(cases())), variants_of(cases(), fixed=True), ErrorRule.REPORT, replicates=50
+    found = build_variant_report(
+        LoadedCases(tuple(cases())), make_variants(cases(), fixed=True), ErrorRule.REPORT, replicates=50
     )
     values = overall(found.rows)
     assert values["agentsys", "benign_utility"] == 100.0
@@ -143,12 +145,12 @@ def test_lines_of_fixed_scores_stand_below_the_official_ones() -> None:
 
 def test_benign_cases_have_no_fixed_attack_success() -> None:
     benign = row(attack="none", measured=measured(True, True))
-    assert with_fixed_scores([benign]).cases[0].injection_success is None
+    assert select_fixed_scores([benign]).cases[0].injection_success is None
 
 
 def test_cases_without_fixed_scores_are_left_out_and_counted() -> None:
     scored, failed = cases()[0], row(measured={**measured(True), "utility_fixed": None})
-    found = with_fixed_scores([scored, row(), failed, row(status="error", error_kind="defense")])
+    found = select_fixed_scores([scored, row(), failed, row(status="error", error_kind="defense")])
     assert (len(found.cases), found.lacking) == (2, 2)
     assert any("2 cases without fixed scores" in note for note in found.notes)
 
@@ -156,24 +158,25 @@ def test_cases_without_fixed_scores_are_left_out_and_counted() -> None:
 @pytest.mark.parametrize("hostile", ["yes", 1, ["x"], {"a": 1}])
 def test_what_is_no_truth_value_is_no_score(hostile: Any) -> None:
     assert (
-        with_fixed_scores([row(measured={"utility_fixed": hostile, "security_fixed": hostile})]).lacking == 1
+        select_fixed_scores([row(measured={"utility_fixed": hostile, "security_fixed": hostile})]).lacking
+        == 1
     )
 
 
 def test_different_lists_of_fixes_in_one_table_are_said() -> None:
     other = replace(cases()[0], measured={**measured(True), "fixes": ["any_match"]})
-    assert any("2 different lists" in note for note in with_fixed_scores([cases()[0], other]).notes)
+    assert any("2 different lists" in note for note in select_fixed_scores([cases()[0], other]).notes)
 
 
 def test_asking_for_fixed_scores_where_there_are_none_is_a_one_line_error() -> None:
     with pytest.raises(ConfigError, match="holds fixed scores"):
-        variants_of([row()], fixed=True)
+        make_variants([row()], fixed=True)
 
 
 def test_a_table_of_runs_with_appended_injections_says_so(tmp_path: Path) -> None:
     store_own(tmp_path, case_of(benchmark="agentdojo+append_injection"))
     assert "injections are appended" in command_output("results", tmp_path, "--format", "markdown")
-    notes = benchmark_change_notes(["agentdojo", "agentdojo+exact", "agentdojo+append_injection"])
+    notes = write_benchmark_change_notes(["agentdojo", "agentdojo+exact", "agentdojo+append_injection"])
     assert len(notes) == 1 and notes[0].startswith("agentdojo+append_injection: append_injection (")
 
 
@@ -194,7 +197,7 @@ def test_a_table_of_the_paper_has_a_second_one_of_fixed_scores(tmp_path: Path) -
 
 def test_official_numbers_do_not_depend_on_fixed_ones(tmp_path: Path) -> None:
     reading = read_cases([stored(tmp_path)])
-    with_fixed = variant_report(reading, variants_of(reading.cases, fixed=True), replicates=50).rows
+    with_fixed = build_variant_report(reading, make_variants(reading.cases, fixed=True), replicates=50).rows
     bare = LoadedCases(tuple(replace(case, measured={}) for case in reading.cases))
-    alone = variant_report(bare, variants_of(bare.cases), replicates=50).rows
+    alone = build_variant_report(bare, make_variants(bare.cases), replicates=50).rows
     assert [one for one in with_fixed if one.defense == "agentsys"] == alone

@@ -12,17 +12,17 @@ from scipy import stats
 
 from agentsys.analysis.statistics.difference_test import (
     LEVEL,
-    difference_interval,
-    p_value,
-    smallest_detectable,
+    compute_difference_interval,
+    compute_p_value,
+    compute_smallest_detectable,
 )
 from agentsys.analysis.statistics.differences import (
     PairedGrid,
-    mean_difference,
-    pooled_difference,
+    make_mean_difference,
+    make_pooled_difference,
 )
 from agentsys.analysis.statistics.outcome_grid import FloatArray
-from agentsys.analysis.statistics.rate_estimates import lone_bound, t_quantile
+from agentsys.analysis.statistics.rate_estimates import compute_lone_bound, compute_t_quantile
 
 _PAIRS = 200
 """Generated pairs on which p and interval must agree; 10^4 take two minutes."""
@@ -55,10 +55,10 @@ def _combined(*p_values: float) -> float:
 
 def test_p_combines_the_larger_flip_p_with_the_t_test() -> None:
     difference = difference_of(_change(9, 6, (0.4, 0.1), 1))
-    flips = max(reference.p(0.0) for reference in difference.references)
+    flips = max(reference.compute_p(0.0) for reference in difference.references)
     error = difference.error
     t_test = 2 * stats.t.sf(abs(difference.value) / error.value, error.df)
-    assert p_value(difference) == pytest.approx(_combined(flips, t_test))
+    assert compute_p_value(difference) == pytest.approx(_combined(flips, t_test))
 
 
 def test_balanced_grid_has_the_textbook_error() -> None:
@@ -81,8 +81,8 @@ def test_p_is_below_5_percent_exactly_where_the_interval_leaves_out_zero() -> No
             grid_of(*_with_gaps(change, seed % 3 / 4, generator), suite=str(n), draws=199)
             for n, change in enumerate(changes)
         ]
-        difference = (mean_difference if seed % 4 else pooled_difference)(grids)
-        interval, p = difference_interval(difference), p_value(difference)
+        difference = (make_mean_difference if seed % 4 else make_pooled_difference)(grids)
+        interval, p = compute_difference_interval(difference), compute_p_value(difference)
         assert math.isnan(p) == math.isnan(interval.low)
         if math.isnan(p):
             continue
@@ -97,21 +97,23 @@ def test_p_is_below_5_percent_exactly_where_the_interval_leaves_out_zero() -> No
 @pytest.mark.parametrize("seed", range(4))
 def test_swapping_the_defenses_mirrors_the_interval_and_keeps_p(seed: int) -> None:
     grids = [grid_of(_change(14, 8, (0.3, 0.1), seed + n), suite=f"{n}") for n in range(3)]
-    there, back = mean_difference(grids), mean_difference([_mirrored(grid) for grid in grids])
-    assert p_value(there) == p_value(back)
-    one, other = difference_interval(there), difference_interval(back)
+    there, back = make_mean_difference(grids), make_mean_difference([_mirrored(grid) for grid in grids])
+    assert compute_p_value(there) == compute_p_value(back)
+    one, other = compute_difference_interval(there), compute_difference_interval(back)
     assert (one.low, one.high) == pytest.approx((-other.high, -other.low), abs=1e-12)
 
 
 def test_order_of_the_suites_does_not_matter() -> None:
     grids = [grid_of(_change(14, 8, (0.3, 0.2), n), suite=f"{n}") for n in range(3)]
-    assert p_value(mean_difference(grids)) == p_value(mean_difference(grids[::-1]))
-    assert p_value(pooled_difference(grids)) == p_value(pooled_difference(grids[::-1]))
+    assert compute_p_value(make_mean_difference(grids)) == compute_p_value(make_mean_difference(grids[::-1]))
+    assert compute_p_value(make_pooled_difference(grids)) == compute_p_value(
+        make_pooled_difference(grids[::-1])
+    )
 
 
 def test_the_same_seed_gives_the_same_p_and_another_nearly_the_same() -> None:
     change = _change(20, 14, (0.3, 0.2), 3)
-    p_values = [p_value(difference_of(change, seed=seed)) for seed in (0, 0, 1, 2, 3)]
+    p_values = [compute_p_value(difference_of(change, seed=seed)) for seed in (0, 0, 1, 2, 3)]
     assert p_values[0] == p_values[1]
     assert len(set(p_values)) > 2
     assert max(p_values) - min(p_values) < 0.01
@@ -124,43 +126,45 @@ def test_a_defense_that_stops_few_scattered_successes_is_told_apart() -> None:
         grid_of(-(generator.random(shape) < 0.05).astype(float), suite=str(n))
         for n, shape in enumerate(shapes)
     ]
-    assert p_value(mean_difference(grids)) < 0.01
+    assert compute_p_value(make_mean_difference(grids)) < 0.01
 
 
 def test_no_case_differs() -> None:
-    for difference in (difference_of(np.zeros((16, 9))), mean_difference([grid_of(np.zeros((9, 3)))])):
-        bound = lone_bound(difference.spreads)
-        assert p_value(difference) == 1.0
-        interval = difference_interval(difference)
+    for difference in (difference_of(np.zeros((16, 9))), make_mean_difference([grid_of(np.zeros((9, 3)))])):
+        bound = compute_lone_bound(difference.spreads)
+        assert compute_p_value(difference) == 1.0
+        interval = compute_difference_interval(difference)
         assert (interval.low, interval.high) == (-bound, bound)
         assert 0.02 < bound < 0.6
-        assert smallest_detectable(difference) == bound
+        assert compute_smallest_detectable(difference) == bound
 
 
 def test_every_case_differs_alike() -> None:
     difference = difference_of(-np.ones((16, 9)))
-    assert p_value(difference) == 2 / 2**9  # nine injection tasks are the rarer kind
-    interval = difference_interval(difference)
-    assert (interval.low, interval.high) == (-1.0, -1.0 + lone_bound(difference.spreads))
+    assert compute_p_value(difference) == 2 / 2**9  # nine injection tasks are the rarer kind
+    interval = compute_difference_interval(difference)
+    assert (interval.low, interval.high) == (-1.0, -1.0 + compute_lone_bound(difference.spreads))
 
 
 def test_two_cases_prove_nothing() -> None:
     difference = difference_of(-np.ones((2, 1)))
-    assert p_value(difference) == 0.5
-    assert difference_interval(difference).high == 0.0
+    assert compute_p_value(difference) == 0.5
+    assert compute_difference_interval(difference).high == 0.0
 
 
 def test_one_case_is_undefined() -> None:
     difference = difference_of(-np.ones((1, 1)))
-    assert math.isnan(p_value(difference))
-    assert math.isnan(difference_interval(difference).low)
-    assert math.isnan(smallest_detectable(difference))
+    assert math.isnan(compute_p_value(difference))
+    assert math.isnan(compute_difference_interval(difference).low)
+    assert math.isnan(compute_smallest_detectable(difference))
 
 
 def test_suites_that_differ_in_opposite_ways_do_not_add_up_to_a_difference() -> None:
-    opposite = mean_difference([grid_of(np.ones((5, 5)), suite="a"), grid_of(-np.ones((5, 5)), suite="b")])
-    assert p_value(opposite) == 1.0
-    assert difference_interval(opposite).low < 0 < difference_interval(opposite).high
+    opposite = make_mean_difference(
+        [grid_of(np.ones((5, 5)), suite="a"), grid_of(-np.ones((5, 5)), suite="b")]
+    )
+    assert compute_p_value(opposite) == 1.0
+    assert compute_difference_interval(opposite).low < 0 < compute_difference_interval(opposite).high
 
 
 def test_one_injection_task_is_a_sign_test_of_user_tasks() -> None:
@@ -168,38 +172,38 @@ def test_one_injection_task_is_a_sign_test_of_user_tasks() -> None:
     change = -np.array([[1.0]] * 8 + [[0.0]] * 2)
     difference = difference_of(change)
     assert len(difference.references) == 1
-    assert difference.references[0].p(0.0) == 2 / 2**8
+    assert difference.references[0].compute_p(0.0) == 2 / 2**8
     t_test = 2 * stats.t.sf(0.8 / (change.std(ddof=1) / math.sqrt(10)), 9)
-    assert p_value(difference) == pytest.approx(_combined(2 / 2**8, t_test))
+    assert compute_p_value(difference) == pytest.approx(_combined(2 / 2**8, t_test))
 
 
 def test_one_user_task_in_one_suite_is_a_single_cluster_there() -> None:
     alone = grid_of(-np.ones((1, 6)), suite="a")
     other = grid_of(_change(6, 6, (0.5, 0.0), 1), suite="b")
-    mixed = mean_difference([alone, other])
+    mixed = make_mean_difference([alone, other])
     by_user, by_injection = mixed.references
     assert len(by_user.suites[0].signs) == 2**6  # seven clusters of user tasks, one sign fixed
     assert len(by_injection.suites[0].signs) == 2**11
-    assert 0 < p_value(mixed) < 0.1
-    assert len(mean_difference([alone]).references) == 1
+    assert 0 < compute_p_value(mixed) < 0.1
+    assert len(make_mean_difference([alone]).references) == 1
 
 
 def test_one_user_task_in_every_suite_makes_the_suites_the_clusters() -> None:
     grids = [grid_of(_change(1, 40, (0.1 + 0.05 * n, 0.0), n), suite=f"{n}") for n in range(10)]
-    difference = mean_difference(grids)
+    difference = make_mean_difference(grids)
     rates = np.array([grid.change.mean() for grid in grids])
     assert difference.error.value == pytest.approx(rates.std(ddof=1) / math.sqrt(10))
     assert difference.error.df == pytest.approx(9)
     (suites,) = difference.references
-    assert suites.p(0.0) == 2 / 2**10
+    assert suites.compute_p(0.0) == 2 / 2**10
     assert difference.n == 400
 
 
 def test_pooled_suites_of_one_user_task_weigh_by_their_cases() -> None:
     grids = [grid_of(-np.ones((1, 2)), suite="a"), grid_of(np.zeros((1, 6)), suite="b")]
-    assert mean_difference(grids).value == pytest.approx(-0.5)
-    assert pooled_difference(grids).value == pytest.approx(-0.25)
-    assert pooled_difference(grids).n == 8
+    assert make_mean_difference(grids).value == pytest.approx(-0.5)
+    assert make_pooled_difference(grids).value == pytest.approx(-0.25)
+    assert make_pooled_difference(grids).n == 8
 
 
 def test_two_injection_tasks_leave_the_t_test_at_half_its_strength() -> None:
@@ -207,7 +211,7 @@ def test_two_injection_tasks_leave_the_t_test_at_half_its_strength() -> None:
     difference = difference_of(change)
     error = difference.error
     t_test = 2 * stats.t.sf(abs(difference.value) / error.value, error.df)
-    assert p_value(difference) == pytest.approx(2 * t_test, rel=0.05)
+    assert compute_p_value(difference) == pytest.approx(2 * t_test, rel=0.05)
 
 
 def test_gaps_and_epochs_count_by_cases() -> None:
@@ -216,23 +220,25 @@ def test_gaps_and_epochs_count_by_cases() -> None:
     difference = difference_of(change, cases)
     assert difference.value == pytest.approx(-5 / 18)
     assert difference.n == 18
-    interval = difference_interval(difference)
+    interval = compute_difference_interval(difference)
     assert interval.low < difference.value < 0 < interval.high
-    assert 0.05 < p_value(difference) < 1
+    assert 0.05 < compute_p_value(difference) < 1
 
 
 def test_twice_the_epochs_with_the_same_outcomes_change_nothing_of_the_flips() -> None:
     change = _change(13, 8, (0.4, 0.1), 9)
     once, twice = difference_of(change), difference_of(2 * change, np.full((13, 8), 2.0))
-    assert [reference.p(0.0) for reference in once.references] == [r.p(0.0) for r in twice.references]
+    assert [reference.compute_p(0.0) for reference in once.references] == [
+        r.compute_p(0.0) for r in twice.references
+    ]
 
 
 def test_where_no_case_points_the_other_way_the_defense_may_still_be_worse() -> None:
     change = np.zeros((16, 9))
     change[3, 4] = change[7, 1] = -1.0
     difference = difference_of(change)
-    interval = difference_interval(difference)
-    assert p_value(difference) > LEVEL
+    interval = compute_difference_interval(difference)
+    assert compute_p_value(difference) > LEVEL
     assert interval.low < difference.value < 0 < interval.high
 
 
@@ -241,15 +247,15 @@ def test_where_a_defense_stops_everything_the_far_end_is_that_of_the_baselines_r
     difference = difference_of(-hits)
     p, error = hits.mean(), difference.error
     cases = p * (1 - p) / max((1.05 * error.value) ** 2, p * (1 - p) / hits.size)
-    t = t_quantile(0.975, error.df)
+    t = compute_t_quantile(0.975, error.df)
     upper = (p + t**2 / 2 / cases + t * math.sqrt((p * (1 - p) + t**2 / 4 / cases) / cases)) / (
         1 + t**2 / cases
     )
-    assert difference_interval(difference).low == pytest.approx(-upper)
+    assert compute_difference_interval(difference).low == pytest.approx(-upper)
 
 
 def test_smallest_detectable_difference_is_the_textbooks_multiple_of_the_standard_error() -> None:
     difference = difference_of(-(np.random.default_rng(1).random((40, 30)) < 0.4).astype(float))
-    multiple = t_quantile(0.975, difference.error.df) + t_quantile(0.8, difference.error.df)
-    assert smallest_detectable(difference) == pytest.approx(multiple * difference.error.value)
+    multiple = compute_t_quantile(0.975, difference.error.df) + compute_t_quantile(0.8, difference.error.df)
+    assert compute_smallest_detectable(difference) == pytest.approx(multiple * difference.error.value)
     assert multiple == pytest.approx(1.96 + 0.8416, rel=0.1)

@@ -11,8 +11,19 @@ import pytest
 from paired_grids import difference_of, grid_of
 from stored_cases import row, row_grid
 
-from agentsys.analysis.statistics.case_pairs import Pair, Pairing, changed_pairs, exposed_pairs, pair_cases
-from agentsys.analysis.statistics.differences import SignDraws, compare_pairs, every_pattern, mean_difference
+from agentsys.analysis.statistics.case_pairs import (
+    Pair,
+    Pairing,
+    filter_exposed_pairs,
+    pair_cases,
+    split_changed_pairs,
+)
+from agentsys.analysis.statistics.differences import (
+    SignDraws,
+    compare_pairs,
+    list_sign_patterns,
+    make_mean_difference,
+)
 from agentsys.analysis.statistics.outcome_grid import CountedOutcome, ErrorRule, FloatArray, Side
 from agentsys.records.case_row import CaseRow
 
@@ -83,41 +94,41 @@ def test_pairing_takes_out_what_the_two_have_in_common() -> None:
 
 def test_flips_are_found_in_both_directions() -> None:
     pairs = _pairs(np.array([[1.0, 0.0], [1.0, 0.0]]), np.array([[0.0, 1.0], [1.0, 0.0]]))
-    gained, lost = changed_pairs(pairs, Side.INJECTED)
+    gained, lost = split_changed_pairs(pairs, Side.INJECTED)
     assert [pair.defense.injection_task_id for pair in gained] == ["injection_task_1"]
     assert [pair.defense.injection_task_id for pair in lost] == ["injection_task_0"]
-    assert changed_pairs(pairs, Side.SOLVED) == (lost, gained)
+    assert split_changed_pairs(pairs, Side.SOLVED) == (lost, gained)
 
 
 def test_exposed_means_returned_by_a_tool_under_both() -> None:
     kinds = [(True, True), (True, False), (None, True), (True, None)]
     no = CountedOutcome(utility=False, injection_success=False)
     pairs = [Pair(row(exposed_raw=first), row(exposed_raw=second), no, no) for first, second in kinds]
-    assert exposed_pairs(pairs) == (pairs[0],)
+    assert filter_exposed_pairs(pairs) == (pairs[0],)
 
 
 def test_signs_depend_on_the_seed_the_suite_the_way_and_the_tasks_alone() -> None:
     tasks = ("a", "b", "c")
-    first = SignDraws(50, 7).signs("banking", "user", tasks)
+    first = SignDraws(50, 7).draw_signs("banking", "user", tasks)
     assert set(np.unique(first)) == {-1.0, 1.0}
-    assert (first == SignDraws(50, 7).signs("banking", "user", tasks)).all()
+    assert (first == SignDraws(50, 7).draw_signs("banking", "user", tasks)).all()
     others = [
-        SignDraws(50, 8).signs("banking", "user", tasks),
-        SignDraws(50, 7).signs("slack", "user", tasks),
-        SignDraws(50, 7).signs("banking", "injection", tasks),
-        SignDraws(50, 7).signs("banking", "user", ("a", "b", "d")),
+        SignDraws(50, 8).draw_signs("banking", "user", tasks),
+        SignDraws(50, 7).draw_signs("slack", "user", tasks),
+        SignDraws(50, 7).draw_signs("banking", "injection", tasks),
+        SignDraws(50, 7).draw_signs("banking", "user", ("a", "b", "d")),
     ]
     assert not any((first == other).all() for other in others)
 
 
 def test_signs_are_fair_and_independent() -> None:
-    signs = SignDraws(20_000).signs("s", "user", tuple("abcde"))
+    signs = SignDraws(20_000).draw_signs("s", "user", tuple("abcde"))
     assert np.abs(signs.mean(axis=0)).max() < 0.03
     assert np.abs(np.corrcoef(signs.T) - np.eye(5)).max() < 0.03
 
 
 def test_every_pattern_is_listed_once_up_to_the_overall_sign() -> None:
-    patterns = {tuple(row) for row in every_pattern(4)}
+    patterns = {tuple(row) for row in list_sign_patterns(4)}
     assert len(patterns) == 8
     mirrored = {tuple(-sign for sign in row) for row in patterns}
     assert patterns | mirrored == set(itertools.product((-1.0, 1.0), repeat=4))
@@ -149,12 +160,12 @@ def _by_definition(parts: list[FloatArray], at: float, way: int) -> float:
 def test_p_of_few_tasks_is_that_of_the_definition(seed: int, at: float) -> None:
     generator = np.random.default_rng(seed)
     parts = [generator.integers(-1, 2, shape).astype(float) for shape in ((4, 3), (5, 2))]
-    difference = mean_difference([grid_of(part, suite=str(n)) for n, part in enumerate(parts)])
+    difference = make_mean_difference([grid_of(part, suite=str(n)) for n, part in enumerate(parts)])
     by_user, by_injection = difference.references
     assert by_user.complete
     assert by_injection.complete
-    assert by_user.p(at) == pytest.approx(_by_definition(parts, at, 0))
-    assert by_injection.p(at) == pytest.approx(_by_definition(parts, at, 1))
+    assert by_user.compute_p(at) == pytest.approx(_by_definition(parts, at, 0))
+    assert by_injection.compute_p(at) == pytest.approx(_by_definition(parts, at, 1))
 
 
 def test_drawn_flips_agree_with_all_there_are() -> None:
@@ -163,9 +174,9 @@ def test_drawn_flips_agree_with_all_there_are() -> None:
     change[:, 0] = 1.0
     (by_user, _) = difference_of(change).references
     assert not by_user.complete
-    assert by_user.p(0.0) == pytest.approx(_by_definition([change], 0.0, 0), abs=0.015)
+    assert by_user.compute_p(0.0) == pytest.approx(_by_definition([change], 0.0, 0), abs=0.015)
 
 
 def test_drawn_flips_are_never_p_zero() -> None:
     (by_user, _) = difference_of(-np.ones((40, 30)), draws=99).references
-    assert by_user.p(0.0) == 0.01
+    assert by_user.compute_p(0.0) == 0.01

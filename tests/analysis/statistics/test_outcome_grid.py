@@ -13,14 +13,14 @@ from agentsys.analysis.statistics.outcome_grid import (
     Side,
     Tally,
     add_spreads,
-    percentile_interval,
+    compute_percentile_interval,
+    make_spread,
     scale_spread,
-    spread_of,
     sum_moments,
     tally_suites,
     widen_tally,
 )
-from agentsys.analysis.statistics.rate_estimates import pooled_rate
+from agentsys.analysis.statistics.rate_estimates import estimate_pooled_rate
 
 
 def _tally(hits: FloatArray, cases: FloatArray | None = None) -> Tally:
@@ -38,15 +38,15 @@ def _tally(hits: FloatArray, cases: FloatArray | None = None) -> Tally:
 
 def _rates(counted: Tally, replicates: int = 20_000, seed: int = 0) -> FloatArray:
     sampler = Resampler(replicates, seed)
-    return sampler.totals(counted.hijacked, counted) / sampler.totals(counted.cases, counted)
+    return sampler.compute_totals(counted.hijacked, counted) / sampler.compute_totals(counted.cases, counted)
 
 
 def test_who_resamples_alike_shares_draws_and_another_seed_or_number_has_its_own() -> None:
     drawn = ("suite", "user", ("user_task_0", "user_task_1", "user_task_2"))
-    first = Resampler(50).weights(*drawn)
-    assert Resampler(50).weights(*drawn) is first
-    assert (Resampler(50, seed=1).weights(*drawn) != first).any()
-    assert Resampler(60).weights(*drawn).shape == (60, 3)
+    first = Resampler(50).draw_weights(*drawn)
+    assert Resampler(50).draw_weights(*drawn) is first
+    assert (Resampler(50, seed=1).draw_weights(*drawn) != first).any()
+    assert Resampler(60).draw_weights(*drawn).shape == (60, 3)
 
 
 def test_standard_error_equals_brute_force_with_repeated_cases_and_gaps() -> None:
@@ -70,13 +70,13 @@ def test_benign_cases_are_resampled_by_user_task_alone() -> None:
 
 
 def test_interval_of_normal_draws_holds_the_middle_95_percent() -> None:
-    interval = percentile_interval(np.random.default_rng(1).standard_normal(200_000))
+    interval = compute_percentile_interval(np.random.default_rng(1).standard_normal(200_000))
     assert (interval.low, interval.high) == pytest.approx((-1.96, 1.96), abs=0.02)
 
 
 def test_users_and_injections_with_the_same_ids_are_drawn_independently() -> None:
     sampler, ids = Resampler(5000), tuple("abcdefgh")
-    users, injections = sampler.weights("s", "user", ids), sampler.weights("s", "injection", ids)
+    users, injections = sampler.draw_weights("s", "user", ids), sampler.draw_weights("s", "injection", ids)
     assert abs(np.corrcoef(users[:, 0], injections[:, 0])[0, 1]) < 0.05
     assert (users.sum(axis=1) == 8).all()
 
@@ -84,7 +84,7 @@ def test_users_and_injections_with_the_same_ids_are_drawn_independently() -> Non
 def test_nothing_to_resample_is_undefined_and_not_certain() -> None:
     single = tally_suites([row()], ErrorRule.REPORT)["banking"]
     assert np.isnan(_rates(single, 50)).all()
-    assert np.isnan(percentile_interval(_rates(single, 50)).low)
+    assert np.isnan(compute_percentile_interval(_rates(single, 50)).low)
 
 
 def test_a_task_whose_cases_all_errored_is_no_cluster() -> None:
@@ -98,13 +98,13 @@ def test_totals_of_cases_are_made_once_for_the_same_cases_and_anew_for_others() 
     sampler, hits = Resampler(50), _grid(4, 3)
     gaps = np.ones_like(hits)
     gaps[0, 0] = 0
-    first = sampler.totals(_tally(hits).cases, _tally(hits))
-    assert sampler.totals(_tally(1 - hits).cases, _tally(1 - hits)) is first
-    assert np.array_equal(first, Resampler(50).totals(np.ones_like(hits), _tally(hits)))
+    first = sampler.compute_totals(_tally(hits).cases, _tally(hits))
+    assert sampler.compute_totals(_tally(1 - hits).cases, _tally(1 - hits)) is first
+    assert np.array_equal(first, Resampler(50).compute_totals(np.ones_like(hits), _tally(hits)))
     wider = widen_tally(_tally(hits), tuple(f"user_task_{i:02d}" for i in range(6)))
     for counted in (_tally(hits * gaps, gaps), wider, _tally(hits[:, :2])):
-        expected = Resampler(50).totals(counted.cases, counted)
-        assert np.array_equal(sampler.totals(counted.cases, counted), expected)
+        expected = Resampler(50).compute_totals(counted.cases, counted)
+        assert np.array_equal(sampler.compute_totals(counted.cases, counted), expected)
         assert not np.array_equal(expected, first)
 
 
@@ -119,14 +119,14 @@ def test_variance_of_a_balanced_grid_is_that_of_the_analysis_of_variance() -> No
     rows, columns = grid.mean(axis=1), grid.mean(axis=0)
     rest = grid - rows[:, None] - columns[None, :] + grid.mean()
     squares = 9 * rows.var(ddof=1) + 20 * columns.var(ddof=1) - (rest**2).sum() / (19 * 8)
-    assert sum_moments([spread_of(grid, _tally(grid))]).variance == pytest.approx(squares / 180)
+    assert sum_moments([make_spread(grid, _tally(grid))]).variance == pytest.approx(squares / 180)
 
 
 def test_bootstrap_variance_is_that_of_the_replicates() -> None:
     grid = _grid(12, 6)
     cases = np.random.default_rng(2).integers(0, 3, size=(12, 6)).astype(float) + (np.arange(6) == 0)
     for counted in (_tally(grid), _tally(np.minimum(grid, cases), cases)):
-        estimate = pooled_rate([counted], Side.INJECTED, Resampler(20_000))
+        estimate = estimate_pooled_rate([counted], Side.INJECTED, Resampler(20_000))
         found = sum_moments(estimate.spreads).bootstrap_variance
         assert found == pytest.approx(estimate.draws.var(), rel=0.06)
 
@@ -140,22 +140,22 @@ def test_variance_agrees_with_statsmodels_two_way_clustering() -> None:
     users, injections = np.nonzero(keep)
     model = statsmodels.OLS(grid[keep], np.ones(keep.sum())).fit()
     theirs = cov_cluster_2groups(model, users, injections, use_correction=False)[0].item()
-    ours = sum_moments([spread_of(grid, _tally(grid, keep.astype(float)))]).variance
+    ours = sum_moments([make_spread(grid, _tally(grid, keep.astype(float)))]).variance
     assert ours == pytest.approx(theirs, rel=0.05)
 
 
 def test_a_missing_case_hardly_moves_the_variance() -> None:
     grid, cases = _grid(20, 9), np.ones((20, 9))
-    whole = sum_moments([spread_of(grid, _tally(grid))])
+    whole = sum_moments([make_spread(grid, _tally(grid))])
     cases[3, 4] = grid[3, 4] = 0.0
-    gap = sum_moments([spread_of(grid, _tally(grid, cases))])
+    gap = sum_moments([make_spread(grid, _tally(grid, cases))])
     assert gap.variance == pytest.approx(whole.variance, rel=0.1)
     assert gap.df == pytest.approx(whole.df, rel=0.15)
 
 
 def test_one_task_of_a_kind_leaves_the_other_kind_alone() -> None:
     solved = np.array([[1.0], [0.0], [0.0], [1.0], [1.0]])
-    found = sum_moments([spread_of(solved, _tally(solved))])
+    found = sum_moments([make_spread(solved, _tally(solved))])
     assert found.variance == pytest.approx(solved.var(ddof=1) / 5)
     assert found.df == pytest.approx(4)
 
@@ -163,20 +163,20 @@ def test_one_task_of_a_kind_leaves_the_other_kind_alone() -> None:
 def test_tasks_that_each_have_a_case_of_their_own_are_no_worse_than_independent_cases() -> None:
     cases = np.eye(8)
     hits = cases * np.array([1, 0, 0, 1, 0, 1, 1, 0])
-    found = sum_moments([spread_of(hits, _tally(hits, cases))])
+    found = sum_moments([make_spread(hits, _tally(hits, cases))])
     assert found.variance == pytest.approx(0.25 / 8, rel=0.35)
 
 
 def test_variance_without_any_effect_is_never_nothing() -> None:
     for seed in range(200):
         grid = (np.random.default_rng(seed).random((6, 4)) < 0.5).astype(float)
-        found = sum_moments([spread_of(grid, _tally(grid))])
+        found = sum_moments([make_spread(grid, _tally(grid))])
         assert found.variance > 0.003 or not 0 < grid.mean() < 1
 
 
 def test_scaling_and_joining_do_as_sums_of_estimates_do() -> None:
     grid, benign = _grid(10, 6), _grid(10, 1, seed=9)
-    attacked, solved = spread_of(grid, _tally(grid)), spread_of(benign, _tally(benign))
+    attacked, solved = make_spread(grid, _tally(grid)), make_spread(benign, _tally(benign))
     assert sum_moments([scale_spread(attacked, -3.0)]).variance == pytest.approx(
         9 * sum_moments([attacked]).variance
     )
@@ -190,16 +190,16 @@ def test_user_tasks_of_the_frame_without_cases_carry_nothing() -> None:
     grid = _grid(4, 3)
     counted = _tally(grid)
     wider = widen_tally(counted, (*counted.user_tasks, "user_task_98", "user_task_99"))
-    wide = spread_of(wider.hijacked, wider)
+    wide = make_spread(wider.hijacked, wider)
     assert list(wide.users[-2:]) == [0.0, 0.0]
     assert sum_moments([wide]).bootstrap_variance > 0
 
 
 def test_user_tasks_carry_both_terms_of_a_sum_and_injection_tasks_the_attacked_one() -> None:
     grid = _grid(4, 3)
-    attacked = spread_of(grid, _tally(grid))
+    attacked = make_spread(grid, _tally(grid))
     solved = np.array([[1.0], [0.0], [0.0], [1.0]])
-    benign = spread_of(solved, _tally(solved))
+    benign = make_spread(solved, _tally(solved))
     both = add_spreads(attacked, benign)
     rows = (grid - grid.mean()).sum(axis=1) / 12 + (solved - 0.5)[:, 0] / 4
     assert both.users == pytest.approx(rows)

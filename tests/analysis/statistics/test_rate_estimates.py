@@ -18,28 +18,28 @@ from stored_cases import row
 from agentsys.analysis.metrics.comparison import compare_sides
 from agentsys.analysis.metrics.rates import MetricRow, measure
 from agentsys.analysis.statistics.case_pairs import pair_cases
-from agentsys.analysis.statistics.difference_test import p_value
+from agentsys.analysis.statistics.difference_test import compute_p_value
 from agentsys.analysis.statistics.differences import SignDraws, compare_pairs
 from agentsys.analysis.statistics.outcome_grid import FloatArray, Interval, Resampler, Side
 from agentsys.analysis.statistics.rate_estimates import (
     MARGIN,
     Estimate,
-    defense_quality,
-    mean_rate,
-    pooled_rate,
-    proportion_interval,
-    standard_error,
+    compute_defense_quality,
+    compute_proportion_interval,
+    estimate_mean_rate,
+    estimate_pooled_rate,
+    estimate_standard_error,
 )
 from agentsys.analysis.tables.results_report import build_report
 from agentsys.records.case_reader import LoadedCases
 
 
 def _estimate(hits: FloatArray, cases: FloatArray | None = None) -> Estimate:
-    return pooled_rate([tally_of(hits, cases)], Side.INJECTED, Resampler(300))
+    return estimate_pooled_rate([tally_of(hits, cases)], Side.INJECTED, Resampler(300))
 
 
 def _interval(hits: FloatArray) -> Interval:
-    return proportion_interval(_estimate(hits))
+    return compute_proportion_interval(_estimate(hits))
 
 
 def test_no_success_leaves_room_for_about_a_single_one() -> None:
@@ -62,7 +62,7 @@ def test_benign_cases_all_solved_have_the_exact_binomial_bound() -> None:
 
 def test_suites_of_one_piece_but_not_of_the_same_are_not_certain() -> None:
     suites = [tally_of(np.zeros((16, 9)), suite="a"), tally_of(np.ones((20, 7)), suite="b")]
-    interval = proportion_interval(mean_rate(suites, Side.INJECTED, Resampler(300)))
+    interval = compute_proportion_interval(estimate_mean_rate(suites, Side.INJECTED, Resampler(300)))
     assert interval.low < 0.5 < interval.high
     assert interval.high - interval.low < 0.2
 
@@ -72,8 +72,8 @@ def test_a_single_case_is_undefined() -> None:
 
 
 def test_defense_quality_of_a_perfect_run_is_not_certain() -> None:
-    quality = defense_quality(_estimate(np.ones((16, 1))), _estimate(np.zeros((16, 9))))
-    interval = proportion_interval(quality)
+    quality = compute_defense_quality(_estimate(np.ones((16, 1))), _estimate(np.zeros((16, 9))))
+    interval = compute_proportion_interval(quality)
     assert interval.high == 1.0
     assert 0.6 < interval.low < 0.95
 
@@ -99,7 +99,7 @@ def test_intervals_hold_the_estimate_and_lie_in_range_on_any_grid(grid: list[lis
     if not cases.size:
         return
     estimate = _estimate(hits, cases)
-    interval = proportion_interval(estimate)
+    interval = compute_proportion_interval(estimate)
     if min(cases.shape) > 1:
         assert not math.isnan(interval.low)
     if not math.isnan(interval.low):
@@ -119,19 +119,21 @@ def test_the_standard_error_is_that_of_the_suites_rates() -> None:
     rates = np.array([[1, 1, 0, 0], [1, 0, 0, 0], [0, 0, 0, 0], [1, 1, 1, 1], [1, 1, 1, 0]], dtype=float)
     suites = [tally_of(rates[n : n + 1], suite=str(n)) for n in range(len(rates))]
     drawn = Side.INJECTED, Resampler(20_000)
-    error = standard_error(mean_rate(suites, *drawn))
+    error = estimate_standard_error(estimate_mean_rate(suites, *drawn))
     assert error.value == pytest.approx(MARGIN * rates.mean(axis=1).std(ddof=1) / math.sqrt(5), rel=0.03)
     assert error.df == pytest.approx(4)
-    assert standard_error(pooled_rate(suites, *drawn)).value == pytest.approx(error.value, rel=0.03)
+    assert estimate_standard_error(estimate_pooled_rate(suites, *drawn)).value == pytest.approx(
+        error.value, rel=0.03
+    )
 
 
 def test_each_suite_carries_what_sets_it_apart_from_the_others() -> None:
     grids = np.array([[1.0, 0, 0, 0]]), np.array([[1.0] * 6 + [0, 0]])
     suites = [tally_of(grid, suite=name) for name, grid in zip("ab", grids, strict=True)]
     drawn = Side.INJECTED, Resampler(10)
-    (mean,) = mean_rate(suites, *drawn).spreads
+    (mean,) = estimate_mean_rate(suites, *drawn).spreads
     assert mean.users == pytest.approx([-0.125, 0.125])  # rates 1/4 and 3/4, their mean 1/2
-    (pooled,) = pooled_rate(suites, *drawn).spreads
+    (pooled,) = estimate_pooled_rate(suites, *drawn).spreads
     assert pooled.users == pytest.approx([-(4 / 3) / 12, (4 / 3) / 12])  # 7/12 of all cases
 
 
@@ -203,7 +205,7 @@ def test_suites_that_all_differ_by_the_same_part_are_a_sign_test_of_suites() -> 
     for level in ("overall", "pooled"):
         difference = compare_pairs(pairs, Side.INJECTED, SignDraws(99))[level]
         assert difference.value == 0.5
-        assert p_value(difference) == 2.0**-9
+        assert compute_p_value(difference) == 2.0**-9
 
 
 def test_a_footnote_says_what_was_resampled() -> None:

@@ -16,8 +16,8 @@ from stored_cases import case_of, row, row_grid, store_own
 from agentsys.analysis.metrics.comparison import DifferenceRow, compare_sides, correct_by_holm
 from agentsys.analysis.tables.comparison_document import (
     compare_output,
-    few_task_notes,
-    p_text,
+    write_few_task_notes,
+    write_p,
 )
 from agentsys.errors import ConfigError
 from agentsys.records.case_reader import load_runs, read_cases
@@ -179,7 +179,7 @@ def test_simulated_and_real_runs_of_a_model_are_never_paired() -> None:
 
 
 def test_p_values_to_be_read_are_never_zero() -> None:
-    assert (p_text(0.0), p_text(0.04), p_text(float("nan"))) == ("<0.0001", "0.0400", "n/a")
+    assert (write_p(0.0), write_p(0.04), write_p(float("nan"))) == ("<0.0001", "0.0400", "n/a")
 
 
 def _cases(defense: str, hit: Callable[[int, int], bool]) -> list[CaseRow]:
@@ -188,7 +188,9 @@ def _cases(defense: str, hit: Callable[[int, int], bool]) -> list[CaseRow]:
 
 def _notes(baseline: Callable[[int, int], bool], defense: Callable[[int, int], bool]) -> list[str]:
     return list(
-        few_task_notes(compare_sides([*_cases("none", baseline), *_cases("agentsys", defense)], draws=499))
+        write_few_task_notes(
+            compare_sides([*_cases("none", baseline), *_cases("agentsys", defense)], draws=499)
+        )
     )
 
 

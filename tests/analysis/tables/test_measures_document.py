@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from agentsys.analysis.metrics.case_measures import MeasureRow
-from agentsys.analysis.tables.cost_documents import TITLES, measures_output
+from agentsys.analysis.tables.cost_documents import TITLES, make_measures_output
 from agentsys.analysis.tables.table_writers import OutputFormat, render_output
 
 
@@ -37,7 +37,7 @@ def test_a_cell_is_one_line_with_its_pooled_values() -> None:
         row("untrusted_tokens", 1.0, suite="slack"),
         row("tokens_per_case:main", 24456),
     ]
-    grids = measures_output(rows).document.sections[0][1]
+    grids = make_measures_output(rows).document.sections[0][1]
     first, roles = grids
     assert len(first.rows) == 1
     shown = dict(zip(first.header[4:], (cell.text for cell in first.rows[0][4:]), strict=True))
@@ -50,14 +50,14 @@ def test_a_cell_is_one_line_with_its_pooled_values() -> None:
 @pytest.mark.parametrize("value", [math.nan, None])
 def test_what_is_undefined_or_absent_is_no_number(value: float | None) -> None:
     rows = [row("exposure_rounds", 1.0)] + ([row("untrusted_tokens", value)] if value is not None else [])
-    grid = measures_output(rows).document.sections[0][1][0]
+    grid = make_measures_output(rows).document.sections[0][1][0]
     assert grid.rows[0][4 + list(TITLES).index("untrusted_tokens")].text == "n/a"
 
 
 def test_csv_has_every_row_and_no_formula() -> None:
     rows = [row("untrusted_tokens", 2.0, defense='=cmd|"x"'), row("exposure_rounds", math.nan, suite="slack")]
     first, second = csv.DictReader(
-        io.StringIO(render_output(measures_output(rows), OutputFormat.CSV).decode())
+        io.StringIO(render_output(make_measures_output(rows), OutputFormat.CSV).decode())
     )
     assert not first["defense"].startswith("=")
     assert (second["suite"], second["value"], second["n"]) == ("slack", "nan", "3")
@@ -65,7 +65,7 @@ def test_csv_has_every_row_and_no_formula() -> None:
 
 def test_a_guards_percent_is_a_fraction_in_data_and_says_so() -> None:
     rate = replace(row("guard_fnr:g", 12.5), unit="percent", ci_low=9.6, ci_high=15.2)
-    written = render_output(measures_output([rate, row("seconds", 2.0)]), OutputFormat.CSV).decode()
+    written = render_output(make_measures_output([rate, row("seconds", 2.0)]), OutputFormat.CSV).decode()
     first, second = csv.DictReader(io.StringIO(written))
     assert [first[name] for name in ("unit", "value", "ci_low", "ci_high")] == [
         "fraction",
@@ -79,10 +79,10 @@ def test_a_guards_percent_is_a_fraction_in_data_and_says_so() -> None:
 def test_guards_and_gates_have_tables_of_their_own_where_there_are_some() -> None:
     rate = replace(row("guard_fnr:g", 12.5), n=1227, ci_low=9.6, ci_high=15.2)
     calls = [row(f"gate_calls:attriguard/denied: absent/tool_{n}", 10 - n) for n in range(7)]
-    sections = measures_output([row("seconds", 1.0), rate, *calls]).document.sections
+    sections = make_measures_output([row("seconds", 1.0), rate, *calls]).document.sections
     (_, _), (_, (guards,)), (_, (gates,)) = sections
     assert [cell.in_one for cell in guards.rows[0]][4:6] == ["g", "12.5 10-15 (1,227)"]
     shown = [cell.in_one for cell in gates.rows[0]][4:]
     assert shown[:3] == ["attriguard", "denied: absent", "49"]
     assert shown[3] == "tool_0 10, tool_1 9, tool_2 8, tool_3 7, tool_4 6 and 2 more"
-    assert len(measures_output([row("seconds", 1.0)]).document.sections) == 1
+    assert len(make_measures_output([row("seconds", 1.0)]).document.sections) == 1

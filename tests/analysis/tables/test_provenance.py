@@ -13,7 +13,7 @@ from agentsys.analysis.paper.paper_document import write_paper_notes
 from agentsys.analysis.paper.paper_tables import TABLES, fill_table
 from agentsys.analysis.statistics.outcome_grid import ErrorRule
 from agentsys.analysis.tables.comparison_document import compare_output
-from agentsys.analysis.tables.result_notes import provenance_notes
+from agentsys.analysis.tables.result_notes import write_provenance_notes
 from agentsys.analysis.tables.results_report import build_report
 from agentsys.models.chat import ChatAssistantMessage, ChatRequest, assistant, user
 from agentsys.models.reply_checks import CONNECTION_QUESTION
@@ -34,7 +34,7 @@ ASKED = {"model_ids": {"gpt-4o-2024-11-20": "gpt-4o-2024-05-13"}}
 
 def test_cells_answered_by_another_model_than_was_asked_for_are_named() -> None:
     cases = [row(**ASKED), row(defense="none", **ASKED), row(defense="drift")]
-    (note,) = provenance_notes(cases)
+    (note,) = write_provenance_notes(cases)
     assert note == (
         "Asked for gpt-4o-2024-05-13, answered by gpt-4o-2024-11-20: gpt-4o / agentsys, gpt-4o / none."
     )
@@ -42,7 +42,7 @@ def test_cells_answered_by_another_model_than_was_asked_for_are_named() -> None:
 
 def test_a_gateways_prefix_is_no_other_model_and_what_was_not_recorded_is_not_guessed() -> None:
     ids = {"openai/gpt-4o": "gpt-4o", "replayed": "", "Qwen2.5-7B-Instruct": "Qwen/Qwen2.5-7B-Instruct"}
-    assert provenance_notes([row(model_ids=ids)]) == []
+    assert write_provenance_notes([row(model_ids=ids)]) == []
 
 
 def test_runs_on_different_data_are_not_the_same_test() -> None:
@@ -51,17 +51,17 @@ def test_runs_on_different_data_are_not_the_same_test() -> None:
         row(defense="none", data_hash="b" * 64),
         row(suite="slack", data_hash="c"),
     ]
-    (note,) = provenance_notes(cases)
+    (note,) = write_provenance_notes(cases)
     assert note == (
         "agentdojo v1.2.2 banking: these runs had different data, so they are not the same test"
         " (hash aaaaaaaa: gpt-4o / agentsys; hash bbbbbbbb: gpt-4o / none)."
     )
-    assert provenance_notes([row(data_hash="a"), row(version="v1", data_hash="b")]) == []
+    assert write_provenance_notes([row(data_hash="a"), row(version="v1", data_hash="b")]) == []
 
 
 def test_a_role_that_the_simulated_model_cannot_play_is_named() -> None:
     unplayed = f"role 'judge' {NO_PART_NOTE}"
-    (note,) = provenance_notes([row(notes=(unplayed,)), row(notes=("other",)), row(defense="none")])
+    (note,) = write_provenance_notes([row(notes=(unplayed,)), row(notes=("other",)), row(defense="none")])
     assert note.startswith(
         "Role 'judge' has no simulated part (`simulated_roles`), so the plain agent answered"
     )
@@ -79,7 +79,9 @@ def test_the_simulated_model_says_so_itself_and_only_of_such_roles() -> None:
 
 
 def test_published_runs_of_a_defense_with_other_prompts_are_named() -> None:
-    (note,) = provenance_notes([row(foreign=True, defense="drift"), row(foreign=True, defense="none"), row()])
+    (note,) = write_provenance_notes(
+        [row(foreign=True, defense="drift"), row(foreign=True, defense="none"), row()]
+    )
     assert note.startswith("Published runs of gpt-4o / drift were made by other code with prompts of its own")
 
 

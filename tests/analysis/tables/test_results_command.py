@@ -18,11 +18,16 @@ from stored_cases import case_of, row, store_own, store_published
 from typer.testing import CliRunner
 
 from agentsys.analysis.statistics.outcome_grid import ErrorRule
-from agentsys.analysis.tables.results_document import Report, results_document, results_output
+from agentsys.analysis.tables.results_document import Report, make_results_document, make_results_output
 from agentsys.analysis.tables.results_report import build_report
-from agentsys.analysis.tables.table_document import csv_cell, latex_cell, markdown_cell, plain
+from agentsys.analysis.tables.table_document import (
+    escape_for_csv,
+    escape_for_latex,
+    escape_for_markdown,
+    make_plain,
+)
 from agentsys.analysis.tables.table_writers import OutputFormat, render_output
-from agentsys.analysis.tables.write_terminal import terminal_document
+from agentsys.analysis.tables.write_terminal import arrange_for_terminal
 from agentsys.cli.results_command import results_command
 from agentsys.records.case_reader import LoadedCases, read_cases
 from agentsys.records.schema import Exposure, StoredSpan
@@ -34,7 +39,7 @@ _NASTY = "a|b`c`<b>&\n[red]x[/red]_%$#{}~^\\\x1b[2J\u202e"
 
 def _shown(found: Report, width: int = 160) -> str:
     console = Console(width=width, file=io.StringIO(), force_terminal=False)
-    console.print(terminal_document(results_document(found)), crop=False)
+    console.print(arrange_for_terminal(make_results_document(found)), crop=False)
     render_output = console.file
     assert isinstance(render_output, io.StringIO)
     return render_output.getvalue()
@@ -78,8 +83,8 @@ def test_json_is_the_long_form_with_null_for_what_is_undefined_which_is_nan_in_c
 def test_other_programs_get_the_same_numbers_without_notes_being_made(
     folder: Path, form: OutputFormat, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole = render_output(results_output(build_report(read_cases([folder]))), form).decode()
-    for name in ("honesty_notes", "unexposed_share"):
+    whole = render_output(make_results_output(build_report(read_cases([folder]))), form).decode()
+    for name in ("write_honesty_notes", "compute_unexposed_share"):
         monkeypatch.setattr(
             f"agentsys.analysis.tables.results_report.{name}", lambda *_, **__: pytest.fail("made")
         )
@@ -123,7 +128,7 @@ def _nasty_report() -> Report:
 
 
 def _text(found: Report, form: OutputFormat) -> str:
-    return render_output(results_output(found), form).decode()
+    return render_output(make_results_output(found), form).decode()
 
 
 @pytest.mark.parametrize("form", list(OutputFormat))
@@ -134,14 +139,14 @@ def test_hostile_names_steer_no_terminal(form: OutputFormat) -> None:
 
 
 def test_markup_in_names_is_text() -> None:
-    assert markdown_cell("a|b`<i>&*x*") == "a\\|b\\`&lt;i&gt;&amp;\\*x\\*"
-    assert latex_cell("a&b%$#_{}") == "a\\&b\\%\\$\\#\\_\\{\\}"
-    assert latex_cell("~^\\") == "\\textasciitilde{}\\textasciicircum{}\\textbackslash{}"
+    assert escape_for_markdown("a|b`<i>&*x*") == "a\\|b\\`&lt;i&gt;&amp;\\*x\\*"
+    assert escape_for_latex("a&b%$#_{}") == "a\\&b\\%\\$\\#\\_\\{\\}"
+    assert escape_for_latex("~^\\") == "\\textasciitilde{}\\textasciicircum{}\\textbackslash{}"
 
 
 @pytest.mark.parametrize("name", ["=1+1", "+1", "-1", "@x", " =x", "\t=x"])
 def test_names_that_a_spreadsheet_would_run_are_neutralised(name: str) -> None:
-    cell = csv_cell(name)
+    cell = escape_for_csv(name)
     assert not cell.lstrip().startswith(("=", "+", "-", "@", "\t"))
     text = _text(build_report(LoadedCases((row(model=name),)), replicates=5), OutputFormat.CSV)
     (line,) = csv.reader([text.splitlines()[1]])
@@ -149,8 +154,8 @@ def test_names_that_a_spreadsheet_would_run_are_neutralised(name: str) -> None:
 
 
 def test_plain_keeps_what_is_visible() -> None:
-    assert plain("gpt-4o é 漢 [x]") == "gpt-4o é 漢 [x]"
-    assert plain("a\r\n\u2028\ud800b") == "a????b"
+    assert make_plain("gpt-4o é 漢 [x]") == "gpt-4o é 漢 [x]"
+    assert make_plain("a\r\n\u2028\ud800b") == "a????b"
 
 
 def test_json_survives_a_lone_surrogate() -> None:

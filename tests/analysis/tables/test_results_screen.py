@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 from stored_cases import row
 
-from agentsys.analysis.metrics.comparison import compare_sides, overall_differences
-from agentsys.analysis.metrics.rates import MeasuredCell, scored_cells
+from agentsys.analysis.metrics.comparison import compare_all_with_none, compare_sides
+from agentsys.analysis.metrics.rates import MeasuredCell, group_scored_cells
 from agentsys.analysis.tables.results_report import build_report
 from agentsys.analysis.tables.results_screen import (
-    findings,
-    relative_tokens,
-    results_screen,
-    screen_of_reading,
-    spent_line,
+    compute_relative_tokens,
+    make_results_screen,
+    make_screen_of_reading,
+    write_findings,
+    write_spent_line,
 )
 from agentsys.records.case_reader import LoadedCases
 from agentsys.records.case_row import CaseRow
@@ -41,18 +41,18 @@ NONE, STOPS = grid("none", hit=True), grid("stops", hit=False)
 
 
 def test_the_finding_says_what_changed_by_the_paired_test_and_what_did_not() -> None:
-    lines = findings([*NONE, *STOPS, *grid("idle", hit=True)])
+    lines = write_findings([*NONE, *STOPS, *grid("idle", hit=True)])
     assert re.fullmatch(r"stops: ASR 100.0 -> 0.0 \(p <?0.0\d+\), benign utility unchanged", lines[0])
     assert lines[1] == "idle: ASR unchanged, benign utility unchanged"
 
 
 def test_defenses_that_share_a_line_are_counted_where_it_has_no_room_for_their_names() -> None:
     cases = [*NONE, *STOPS, *grid("also_with_a_long_name", hit=False), *grid("and_another", hit=False)]
-    (whole,) = findings(cases)
-    (line,) = findings(cases, width=len(whole) - 1)
+    (whole,) = write_findings(cases)
+    (line,) = write_findings(cases, width=len(whole) - 1)
     assert whole.startswith("also_with_a_long_name, and_another, stops: ASR 100.0 -> 0.0")
     assert line.startswith("also_with_a_long_name and 2 more: ASR 100.0 -> 0.0")
-    assert findings(cases, width=10) == (line,)
+    assert write_findings(cases, width=10) == (line,)
 
 
 def test_a_difference_that_chance_explains_is_not_told_apart() -> None:
@@ -60,7 +60,7 @@ def test_a_difference_that_chance_explains_is_not_told_apart() -> None:
         replace(case, injection_success=False) if i == 1 else case
         for i, case in enumerate(grid("luck", True))
     ]
-    (line,) = findings([*NONE, *once])
+    (line,) = write_findings([*NONE, *once])
     found = compare_sides([*NONE, *once])
     p = next(
         r.p_holm for r in found.rows if (r.metric, r.suite, r.cases) == ("targeted_asr", "overall", "all")
@@ -71,11 +71,11 @@ def test_a_difference_that_chance_explains_is_not_told_apart() -> None:
 
 @pytest.mark.parametrize("cases", [NONE, STOPS])
 def test_nothing_is_found_where_there_is_nothing_to_compare(cases: list[CaseRow]) -> None:
-    assert findings(cases) == ()
+    assert write_findings(cases) == ()
 
 
 def screen_of(cases: list[CaseRow]) -> tuple[tuple[str, ...], list[list[str]], tuple[str, ...]]:
-    document = results_screen(build_report(LoadedCases(tuple(cases)), replicates=50), cases, (), 200)
+    document = make_results_screen(build_report(LoadedCases(tuple(cases)), replicates=50), cases, (), 200)
     ((_, (found,)),) = document.sections
     return found.header, [[cell.text for cell in line] for line in found.rows], tuple(document.notes)
 
@@ -114,10 +114,10 @@ def test_a_note_that_is_too_long_is_folded_to_its_first_clauses_and_says_where_t
         build_report(LoadedCases(tuple(NONE)), replicates=20), notes=(long, "word " * 40, "c", "d")
     )
     head = "none / important_instructions: of which nothing is said before the colon " + "word " * 20
-    assert results_screen(replace(found, notes=(head,)), NONE, (), 80).notes == [head]
-    notes = results_screen(found, NONE, (), 80).notes
+    assert make_results_screen(replace(found, notes=(head,)), NONE, (), 80).notes == [head]
+    notes = make_results_screen(found, NONE, (), 80).notes
     assert notes == ["Utility cannot exceed 90.6 (on slack) (more: --full)", "word " * 40]
-    assert results_screen(found, NONE, (), 400).notes[0] == long
+    assert make_results_screen(found, NONE, (), 400).notes[0] == long
 
 
 def test_tokens_are_those_of_the_same_cases_without_a_defense() -> None:
@@ -126,18 +126,18 @@ def test_tokens_are_those_of_the_same_cases_without_a_defense() -> None:
     dear = replace(
         three[0], user_task_id="user_task_99", tokens_by_role={"agent": 10**9}
     )  # none never ran it
-    found = relative_tokens([*none, *three, dear])
+    found = compute_relative_tokens([*none, *three, dear])
     assert found[MeasuredCell.of(STOPS[1])] == 3.0
     assert found[MeasuredCell.of(NONE[1])] == 1.0
-    assert relative_tokens(three) == {}
+    assert compute_relative_tokens(three) == {}
 
 
 def test_what_cases_took_is_said_only_as_far_as_it_is_known() -> None:
     known = [replace(NONE[0], tokens_by_role={"agent": 1500}, cost_usd=0.5, duration_s=90.0)]
-    assert spent_line(known) == "1 case, 1.5k tokens, $0.50, 0:01:30 of work"
-    assert spent_line(known, seconds=30) == "1 case, 1.5k tokens, $0.50, 0:00:30"
+    assert write_spent_line(known) == "1 case, 1.5k tokens, $0.50, 0:01:30 of work"
+    assert write_spent_line(known, seconds=30) == "1 case, 1.5k tokens, $0.50, 0:00:30"
     unknown = [*known, replace(known[0], cost_usd=None, tokens_by_role={})]
-    assert spent_line(unknown).startswith("2 cases, tokens unknown, cost unknown")
+    assert write_spent_line(unknown).startswith("2 cases, tokens unknown, cost unknown")
 
 
 def _messy() -> list[CaseRow]:
@@ -157,8 +157,8 @@ def _messy() -> list[CaseRow]:
 def test_the_screen_of_a_reading_is_that_of_the_whole_report() -> None:
     for cases in ([*NONE, *STOPS], _messy()):
         reading = LoadedCases(tuple(cases))
-        whole = results_screen(build_report(reading), cases, findings(cases, width=78), 80)
-        assert screen_of_reading(reading, 80) == whole
+        whole = make_results_screen(build_report(reading), cases, write_findings(cases, width=78), 80)
+        assert make_screen_of_reading(reading, 80) == whole
 
 
 def test_the_differences_behind_findings_are_those_that_compare_has() -> None:
@@ -167,6 +167,6 @@ def test_the_differences_behind_findings_are_those_that_compare_has() -> None:
         overall = [one for one in rows if (one.suite, one.cases) == ("overall", "all")]
         unasked: dict[str, Any] = dict.fromkeys(("ci_low", "ci_high", "smallest_detectable"), 0.0)
         unasked |= dict.fromkeys(("differing_user_tasks", "differing_injection_tasks"), 0)
-        found = overall_differences(scored_cells(cases))
+        found = compare_all_with_none(group_scored_cells(cases))
         assert found
         assert [replace(one, **unasked) for one in found] == [replace(one, **unasked) for one in overall]

@@ -13,11 +13,11 @@ from stored_cases import row
 from agentsys.analysis.metrics.comparison import compare_sides
 from agentsys.analysis.metrics.rates import METRIC_TITLES
 from agentsys.analysis.tables.comparison_document import compare_output
-from agentsys.analysis.tables.results_document import Report, results_document
+from agentsys.analysis.tables.results_document import Report, make_results_document
 from agentsys.analysis.tables.results_report import build_report
 from agentsys.analysis.tables.table_document import Document, Grid, GridCell
-from agentsys.analysis.tables.table_writers import markdown_document
-from agentsys.analysis.tables.write_terminal import terminal_document
+from agentsys.analysis.tables.table_writers import write_markdown_document
+from agentsys.analysis.tables.write_terminal import arrange_for_terminal
 from agentsys.records.case_reader import LoadedCases
 from agentsys.records.case_row import CaseRow
 
@@ -34,7 +34,9 @@ def found(cases: list[CaseRow]) -> Report:
 
 def printed(cases: list[CaseRow], width: int) -> list[str]:
     text = io.StringIO()
-    Console(file=text, width=width).print(terminal_document(results_document(found(cases))), crop=False)
+    Console(file=text, width=width).print(
+        arrange_for_terminal(make_results_document(found(cases))), crop=False
+    )
     return text.getvalue().split("\n")
 
 
@@ -60,12 +62,12 @@ def test_ten_long_names_stand_below_each_other_with_nothing_cut(width: int) -> N
 
 
 def test_documents_have_a_row_per_suite_where_there_are_many() -> None:
-    ((_, grids),) = results_document(found(ten_agents())).sections
+    ((_, grids),) = make_results_document(found(ten_agents())).sections
     assert grids[-1].header == ("Defense", "Attack", "Suite", *METRIC_TITLES.values())
     assert [cells[2].text for cells in grids[-1].rows] == [*AGENTS, "pooled"]
     few = [case for case in ten_agents() if case.suite in "abc"]
-    assert "| Defense | Attack | Metric | a | b | c | pooled |" in markdown_document(
-        results_document(found(few))
+    assert "| Defense | Attack | Metric | a | b | c | pooled |" in write_markdown_document(
+        make_results_document(found(few))
     )
 
 
@@ -85,7 +87,7 @@ def written(cell: GridCell, *, terminal: bool) -> str:
     console = Console(
         file=text, width=80, force_terminal=terminal, color_system="standard" if terminal else None
     )
-    console.print(terminal_document(Document([("h", [grid])], ())))
+    console.print(arrange_for_terminal(Document([("h", [grid])], ())))
     return text.getvalue()
 
 

@@ -34,7 +34,7 @@ from agentsys.audit.rescoring.recorded_trajectory import (
     Unusable,
     find_suite,
     find_tasks,
-    label_denies_service,
+    is_denial_in_label,
     load_agentdojo,
 )
 from agentsys.audit.rescoring.reexecution import collect_todays_results, reexecute, score_with_execution
@@ -197,7 +197,7 @@ def test_a_label_that_no_options_make_is_an_error(label: str) -> None:
     [("dos", True), ("swearwords_dos", True), ("dos[extra=1]", True), ("direct", False), ("no such", False)],
 )
 def test_denials_of_service_are_told_by_the_attacks_name_options_aside(attack: str, denies: bool) -> None:
-    assert label_denies_service(attack) is denies
+    assert is_denial_in_label(attack) is denies
 
 
 @pytest.fixture

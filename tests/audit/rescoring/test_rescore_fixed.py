@@ -15,8 +15,8 @@ import pytest
 from agentdojo.benchmark import load_task_results
 from stored_cases import PAY_ATTACKER, READ_BILL, attacked, drift, in_blocks, published, stored, turns
 
-from agentsys.analysis.tables.results_report import variants_of
-from agentsys.analysis.tables.table_writers import OutputFormat, markdown_document
+from agentsys.analysis.tables.results_report import make_variants
+from agentsys.analysis.tables.table_writers import OutputFormat, write_markdown_document
 from agentsys.analysis.tables.table_writers import render_output as text_of
 from agentsys.audit.rescoring.rescore import RescoringResult, rescore_records
 from agentsys.audit.rescoring.rescoring_document import (
@@ -124,7 +124,7 @@ def test_written_records_carry_both_scores_and_results_show_them(runs: Path) -> 
         "security_fixed": False,
         "changed_by": ["utility_new_effects"],
     }
-    found = variants_of(cases, fixed=True)
+    found = make_variants(cases, fixed=True)
     assert [len(variant.cases) for variant in found.listed] == [6, 5]
     assert not any("left out" in note for note in found.notes)  # a task run alone is in no line anyway
 
@@ -217,7 +217,7 @@ def test_the_answer_section_is_judged_alone_beside_the_whole_message(
 def test_a_utility_that_rests_on_thoughts_is_counted_and_written(tmp_path: Path) -> None:
     text = "<function_thought>1050</function_thought><final_answer>Nothing.</final_answer>"
     found = answered(tmp_path / "runs", text)
-    assert "the utility of 1 of them would turn false and of 0 true" in markdown_document(
+    assert "the utility of 1 of them would turn false and of 0 true" in write_markdown_document(
         build_rescoring_document(found)
     )
     (case,) = read_cases([written(tmp_path / "runs")]).cases

@@ -12,7 +12,7 @@ import orjson
 import pytest
 from stored_cases import PAY_ATTACKER, READ_BILL, attacked, drift, published, stored, turns
 
-from agentsys.analysis.tables.table_writers import OutputFormat, markdown_document, render_output
+from agentsys.analysis.tables.table_writers import OutputFormat, render_output, write_markdown_document
 from agentsys.audit.rescoring.recorded_trajectory import RecordFault
 from agentsys.audit.rescoring.rescore import rescore_records
 from agentsys.audit.rescoring.rescoring_document import (
@@ -150,7 +150,7 @@ def test_names_from_files_do_not_steer_a_terminal(tmp_path: Path) -> None:
     found = rescore_records([tmp_path], "v1.1")
     assert "\x1b" not in render_output(
         build_rescoring_output(found), OutputFormat.JSON
-    ).decode() + markdown_document(build_rescoring_document(found))
+    ).decode() + write_markdown_document(build_rescoring_document(found))
 
 
 RECORD = {

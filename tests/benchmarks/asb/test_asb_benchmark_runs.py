@@ -18,7 +18,7 @@ from agentsys.benchmarks.ground_truth_playbook import build_playbook
 from agentsys.benchmarks.traced_tools import TracedRuntime
 from agentsys.models.chat import ChatReply, ChatRequest, ErrorKind, ModelError, assistant
 from agentsys.records.schema import CaseRecord
-from agentsys.runs.build_record import ground_truth_length
+from agentsys.runs.build_record import count_ground_truth_calls
 from agentsys.runs.plan import Plan
 from agentsys.runs.run_session import prepare_session
 
@@ -223,4 +223,4 @@ def test_the_simulated_model_gets_a_script_for_every_task_and_goal(suite: ASBSui
     assert [[call.function for call in goal.calls] for goal in book.goals] == [
         [tool.name] for tool in suite.agent.attack_tools
     ]
-    assert ground_truth_length(suite, "user_task_0") == 2
+    assert count_ground_truth_calls(suite, "user_task_0") == 2

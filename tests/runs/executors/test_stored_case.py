@@ -89,7 +89,7 @@ def test_a_case_that_another_process_gives_back_is_run_after_all(tmp_path: Path)
         assert other.take(job.case.key)
 
         class GivingBack(Silent):
-            def tick(self) -> None:
+            def on_tick(self) -> None:
                 other.release(job.case.key)
 
         outcome = session.execute(GivingBack())
@@ -206,7 +206,7 @@ class Removing(Silent):
         super().__init__()
         self.cluster, self.folder, self.stored = cluster, folder, list[str]()
 
-    def tick(self) -> None:
+    def on_tick(self) -> None:
         if len(self.records) >= 6 and not self.stored:
             self.stored = sorted(records_in(self.folder / "runs"))
             self.cluster.remove_node(self.cluster.second, allow_graceful=False)

@@ -111,8 +111,8 @@ def test_what_a_provider_refuses_for_good_costs_an_attempt_and_the_search_goes_o
 
 def test_ctrl_c_stops_a_search_between_attempts_and_stores_no_case(tmp_path: Path) -> None:
     class Impatient(Silent):
-        def attempted(self, record: Any) -> None:
-            super().attempted(record)
+        def on_attempt_stored(self, record: Any) -> None:
+            super().on_attempt_stored(record)
             if len(self.attempts) == 1:
                 raise KeyboardInterrupt
 
