@@ -34,7 +34,6 @@ from agentsys.models.serving.wire_format import (
     RequestRefused,
     ServedEndpoint,
     TracedReply,
-    WireCall,
     WireFormat,
     WireRequest,
 )
@@ -287,17 +286,11 @@ def read_request(wire: WireFormat, raw: bytes) -> WireRequest:
 
 
 def build_answer(question: WireQuestion, name: str, reply: ChatReply) -> Answer:
-    """A reply as it goes out.
-
-    Args:
-        question: What is answered. Calls without an id get theirs from its digest, so that ids repeat from
-            run to run and do not depend on the order in which clients happen to ask.
-        name: The model's name, used where the reply has no model id.
-        reply: The model's reply.
-    """
+    """A reply as it goes out; a reply without a model id has this name."""
     message = reply.message
+    # Ids from the question repeat from run to run, in whatever order clients happen to ask.
     calls = tuple(
-        WireCall(call.id or f"call_{question.digest[:16]}_{index}", call.function, dict(call.args))
+        call if call.id else call.model_copy(update={"id": f"call_{question.digest[:16]}_{index}"})
         for index, call in enumerate(message["tool_calls"] or ())
     )
     text = text_of(message) if message["content"] is not None else None

@@ -10,15 +10,13 @@ from typing import Annotated, Any, Literal
 import orjson
 from agentdojo.functions_runtime import FunctionCall
 from agentdojo.types import ChatMessage, MessageContentBlock, text_content_block_from_string
-from pydantic import AfterValidator, BaseModel, Field, PositiveInt, TypeAdapter
+from pydantic import AfterValidator, AliasPath, BaseModel, Field, PositiveInt, TypeAdapter
 
 from agentsys.models.chat import JsonSchema, ToolSpec
 from agentsys.models.serving.wire_format import (
     Answer,
     Json,
     RequestRefused,
-    WireCall,
-    WireError,
     WireFormat,
     WireRequest,
 )
@@ -34,23 +32,19 @@ TRACE_FIELD = "agentsys_trace"
 
 
 def text_blocks(content: object) -> list[MessageContentBlock] | None:
-    """Wire content - null, a string, or a list of text parts - as content blocks.
-
-    Raises:
-        WireError: If a part is not text.
-    """
+    """Wire content - null, a string, or a list of text parts - as content blocks."""
     if content is None:
         return None
     parts = [content] if isinstance(content, str) else content
     if not isinstance(parts, list):
-        raise WireError("'content' must be null, a string or a list of parts")
+        raise ValueError("'content' must be null, a string or a list of parts")
     return [text_content_block_from_string(_part_text(part)) for part in parts]
 
 
 def _part_text(part: object) -> str:
     text = part.get("text", part.get("refusal")) if isinstance(part, dict) else part
     if not isinstance(text, str):
-        raise WireError("only text parts are understood here")
+        raise ValueError("only text parts are understood here")
     return text
 
 
@@ -91,16 +85,11 @@ class _Message(BaseModel):
         return self.role in ("tool", "input", "ipython") and self.tool_call_id is None
 
 
-class _ReplySchema(BaseModel):
-    schema_: JsonSchema | None = Field(None, alias="schema")
-
-
-class _ReplyFormat(BaseModel):
-    json_schema: _ReplySchema | None = None
-
-
 class _ToolChoice(BaseModel):
     function: _Function
+
+
+_REPLY_SCHEMA = AliasPath("response_format", "json_schema", "schema")
 
 
 class _Body(BaseModel):
@@ -114,21 +103,12 @@ class _Body(BaseModel):
     temperature: float | None = None
     max_tokens: PositiveInt | None = None
     max_completion_tokens: PositiveInt | None = None
-    response_format: _ReplyFormat | None = None
-    metadata: Json | None = None
-
-    @property
-    def forced(self) -> str:
-        choice = self.tool_choice
-        return choice.function.name if isinstance(choice, _ToolChoice) else choice or ""
+    schema_: JsonSchema | None = Field(None, validation_alias=_REPLY_SCHEMA)
+    trace: str | None = Field(None, validation_alias=AliasPath("metadata", TRACE_FIELD))
 
 
 def _read_message(message: _Message, calls: dict[str, FunctionCall]) -> ChatMessage:
-    """A message; tool results find the call that they answer by its id.
-
-    Raises:
-        WireError: If no earlier assistant message made a call of this id.
-    """
+    """A message; tool results find the call that they answer by its id."""
     blocks = message.content or []
     if message.role in ("system", "developer"):
         return {"role": "system", "content": blocks}
@@ -140,21 +120,16 @@ def _read_message(message: _Message, calls: dict[str, FunctionCall]) -> ChatMess
         return {"role": "user", "content": blocks}
     call = calls.get(message.tool_call_id or "")
     if call is None:
-        raise WireError(f"no earlier tool call has the id {message.tool_call_id!r} that a tool result names")
+        raise ValueError(f"no earlier tool call has the id {message.tool_call_id!r} that a tool result names")
     blocks = blocks or [text_content_block_from_string("")]
     return {"role": "tool", "content": blocks, "tool_call": call, "tool_call_id": call.id, "error": None}
 
 
 def read_openai_request(body: Json) -> WireRequest:
-    """A chat-completions request as we read it.
-
-    Raises:
-        ValueError: If it cannot be understood.
-    """
-    read = _Body.model_validate(body)
-    calls: dict[str, FunctionCall] = {}
+    """A chat-completions request as we read it; ValueError if it cannot be understood."""
+    read, calls = _Body.model_validate(body), dict[str, FunctionCall]()
     messages = [_read_message(message, calls) for message in read.messages]
-    schema = read.response_format.json_schema if read.response_format is not None else None
+    choice = read.tool_choice.function.name if isinstance(read.tool_choice, _ToolChoice) else read.tool_choice
     return WireRequest(
         messages=[one for one in messages if one["role"] != "system" or one["content"]],
         tools=_read_tools(orjson.dumps(read.tools)) if read.tools else (),
@@ -162,10 +137,10 @@ def read_openai_request(body: Json) -> WireRequest:
         streams=bool(read.stream),
         temperature=read.temperature,
         max_tokens=read.max_completion_tokens or read.max_tokens,
-        reply_schema=None if schema is None else schema.schema_,
+        reply_schema=read.schema_,
         tool_choice="none" if read.tool_choice == "none" else "auto",
-        forced=read.forced if read.forced not in ("auto", "none") else "",
-        trace=str((read.metadata or {}).get(TRACE_FIELD) or ""),
+        forced=choice if choice and choice not in ("auto", "none") else "",
+        trace=read.trace or "",
         nameless_results=any(message.is_nameless for message in read.messages),
     )
 
@@ -183,7 +158,7 @@ def parse_call_arguments(text: str | None) -> dict[str, Any]:
 @lru_cache(maxsize=_MAX_KEPT_LISTS)
 def _read_tools(raw: bytes) -> tuple[ToolSpec, ...]:
     if len(raw) > MAX_SCHEMA_BYTES:
-        raise WireError(
+        raise ValueError(
             f"the tools take {len(raw)} bytes; those of a request take {MAX_SCHEMA_BYTES} at most"
         )
     found = (tool.function for tool in _TOOLS.validate_json(raw))
@@ -213,10 +188,9 @@ def write_openai_reply(answer: Answer) -> Json:
     }
 
 
-def _write_call(call: WireCall) -> Json:
-    arguments = call.arguments
-    text = arguments if isinstance(arguments, str) else orjson.dumps(arguments, default=str).decode()
-    return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": text}}
+def _write_call(call: FunctionCall) -> Json:
+    text = orjson.dumps(dict(call.args), default=str).decode()
+    return {"id": call.id, "type": "function", "function": {"name": call.function, "arguments": text}}
 
 
 _TYPES = {429: "rate_limit_error", 500: "server_error", 503: "server_error", 529: "server_error"}

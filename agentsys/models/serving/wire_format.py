@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
+
+from agentdojo.functions_runtime import FunctionCall
 
 from agentsys.models.chat import ChatReply, ChatRequest, Usage
 
 Json = dict[str, Any]
-
-
-class WireError(ValueError):
-    """A request that the format does not allow; the message goes to the client."""
 
 
 @dataclass(frozen=True)
@@ -36,16 +34,6 @@ class WireRequest(ChatRequest):
 
 
 @dataclass(frozen=True)
-class WireCall:
-    """One tool call on its way out."""
-
-    id: str
-    name: str
-    arguments: Mapping[str, Any] | str
-    """The arguments object; a string is text that is *not* a JSON object (a fault)."""
-
-
-@dataclass(frozen=True)
 class Answer:
     """A model's reply, ready to be written."""
 
@@ -54,21 +42,14 @@ class Answer:
     model: str
     """The id of the model that really answered, whatever name the client asked for."""
     text: str | None
-    calls: tuple[WireCall, ...]
+    calls: tuple[FunctionCall, ...]
+    """Each with its id."""
     usage: Usage
     """Tokens, reported or estimated."""
 
 
 class RequestRefused(Exception):
-    """A request that is not answered, as the client is told.
-
-    Args:
-        status: The HTTP status code.
-        message: One line for the client.
-        code: OpenAI's `code`, where it has one.
-        retry_after_s: Seconds the client is asked to wait.
-        trace: Id of the conversation's record.
-    """
+    """A request that is not answered: HTTP status, a sentence for the client, OpenAI's `code`, the turn's id."""
 
     def __init__(
         self,
@@ -111,12 +92,7 @@ class ServedEndpoint(Protocol):
         """Its name, whatever clients call it."""
 
     async def answer(self, request: WireRequest) -> ChatReply:
-        """Answer a request. Cancelled if the client leaves before the answer.
-
-        Raises:
-            RequestRefused: If it is the client's mistake, or there is no room.
-            ModelError: If a model gave no reply.
-        """
+        """Answer a request, or raise `RequestRefused` or `ModelError`. Cancelled if the client leaves before."""
 
 
 @dataclass(frozen=True)
