@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from functools import lru_cache
@@ -64,30 +65,22 @@ class ClientRuntime(TracedRuntime):
         kwargs: Mapping[str, Any],
         raise_on_error: bool = False,
     ) -> tuple[Any, str | None]:
-        """Run a tool as the base class does.
-
-        Raises:
-            Exception: As the base class.
-        """
+        """Run a tool as the base class does."""
         value, error = super().run_function(env, function, kwargs, raise_on_error)
         return value, None if error is None else error.removeprefix(f"{ToolFailed.__name__}: ")
 
 
 def build_client_functions(tools: Sequence[ToolSpec], run: RunClientTool, server: str = "") -> list[Function]:
-    """The functions behind a client's tools, as a request brings them.
+    """The functions behind a client's tools, as a request brings them, or `UnusableTool`.
 
     Args:
         tools: The tools, in order.
         run: Has the client run one.
         server: Who offers them, a server or the client of a key: each is asked about alone, and its tools
             are known again by it.
-
-    Raises:
-        UnusableTool: If two have one name, or a schema is none, or not one of an object's arguments.
     """
-    names = [tool.name for tool in tools]
-    for name in names:
-        if names.count(name) > 1:
+    for name, count in Counter(tool.name for tool in tools).items():
+        if count > 1:
             raise UnusableTool(f"two tools are called {name!r}")
     return [_build_function(tool, run, server) for tool in tools]
 
@@ -149,11 +142,7 @@ def _build_parameters(tool: str, raw: bytes) -> type[BaseModel]:
 
 
 def find_misfit(tool: ToolSpec, values: Mapping[str, Any]) -> str | None:
-    """What is wrong with arguments by a tool's schema; None if nothing is.
-
-    Raises:
-        UnusableTool: If it is no schema.
-    """
+    """What is wrong with arguments by a tool's schema; None if nothing is."""
     return _find_misfit(tool.name, orjson.dumps(tool.parameters), values)
 
 

@@ -10,6 +10,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 
 from agentdojo.types import ChatMessage
 
@@ -88,7 +89,7 @@ class ConversationRouter:
         agent: The agent behind it.
         name: The model's name for clients.
         keep: Stores a turn's dialogue when it is over.
-        limits: How much there may be for each key, and for how long.
+        limits: Bounds for each key.
         note_asked: Is told the name of the model that each request asks for.
     """
 
@@ -106,16 +107,13 @@ class ConversationRouter:
         self._lock = threading.Lock()
         self._accounts: OrderedDict[str, KeyAccount] = OrderedDict()
         """By the mark of the key, those that were seen last at the end."""
-        self._running_count = 0
+        self.running_count = 0
+        """Turns under way, waiting for a client's tools included."""
         self._pool = ThreadPoolExecutor(self.limits.all_at_once, THREAD_NAME)
         self._closed = False
 
     async def answer(self, request: WireRequest) -> TracedReply:
-        """Answer a request; no thread waits for what a client has to do.
-
-        Raises:
-            RequestRefused, ModelError: As `take` and the turn do.
-        """
+        """Answer a request; no thread waits for what a client has to do."""
         self._note_asked(request.model)
         turn, reply = self.take(request)
         try:
@@ -128,8 +126,7 @@ class ConversationRouter:
     def take(self, request: WireRequest) -> tuple[RunningTurn, Future[TracedReply]]:
         """Begin a turn, or give one the result that it waits for; the turn, and its reply when there is one.
 
-        Raises:
-            RequestRefused: If the request goes on from no known turn, does not fit it, or there is no room.
+        `RequestRefused` if the request goes on from no known turn, does not fit it, or there is no room.
         """
         position = read_position(request)
         with self._lock:
@@ -138,26 +135,14 @@ class ConversationRouter:
             account = self._find_account(request.owner)
             handout = self._find_handout(account, position, request.trace)
             if handout is not None and not position.user_text:
-                turn = handout.turn
-                before = turn.size
-                reply = turn.resume(handout, position, request)
-                account.size += turn.size - before
-                return turn, reply
+                before = handout.turn.size
+                reply = handout.turn.resume(handout, position, request)
+                account.size += handout.turn.size - before
+                return handout.turn, reply
             turn = self._build_turn(account, position, request, handout)
             # In an empty context: nothing of a turn that had its thread before (loggers, tracers) is left.
             self._pool.submit(contextvars.Context().run, turn.run)
             return turn, turn.reply
-
-    @property
-    def running_count(self) -> int:
-        """Turns under way, waiting for a client's tools included."""
-        return self._running_count
-
-    @property
-    def resting_count(self) -> int:
-        """Turns that can be gone on from."""
-        with self._lock:
-            return sum(len(account.resting) for account in self._accounts.values())
 
     def stop(self) -> None:
         """End every turn and wait until their threads are gone."""
@@ -202,11 +187,10 @@ class ConversationRouter:
     ) -> RunningTurn:
         if not position.user_text:
             raise RequestRefused(400, "a turn begins with words of the user")
-        before, goes_on = position.words, behind is not None
+        before = position.words
         if behind is not None:
             before = self._go_on(behind, position)
-            if behind.turn.trace_id in account.resting:
-                account.resting.move_to_end(behind.turn.trace_id)
+            account.resting.move_to_end(behind.turn.trace_id)
         if before and self.agent.one_turn_only:
             why = "this defense plans a request as a whole: begin a conversation for the next one"
             raise RequestRefused(400, why, code="out_of_place")
@@ -219,22 +203,22 @@ class ConversationRouter:
                 position.user_text,
                 system_text=position.system_text,
                 before=before,
-                goes_on=goes_on,
+                goes_on=behind is not None,
                 owner=request.owner,
             ),
-            lambda handout: self._add_handout(account, handout),
-            lambda ended: self._rest(account, ended),
+            partial(self._add_handout, account),
+            partial(self._rest, account),
             self.limits.idle_s,
         )
         account.running[turn.trace_id] = turn
         account.size += turn.size
-        self._running_count += 1
+        self.running_count += 1
         return turn
 
     def _go_on(self, handout: Handout, position: RequestPosition) -> Sequence[ChatMessage]:
         """What was said before a turn behind one that had calls: that one's own messages."""
         turn = handout.turn
-        if turn.is_spoilt:
+        if turn.is_over and turn.dialogue.error_kind is not None:
             raise turn.refuse_over()
         if not turn.is_over:
             raise turn.refuse(400, "results of tools come alone; the user's next words follow the answer")
@@ -250,7 +234,7 @@ class ConversationRouter:
         limits, why = self.limits, ""
         if len(account.running) >= limits.at_once:
             why = "as many conversations of this key are under way as this server takes at once"
-        elif self._running_count >= limits.all_at_once:
+        elif self.running_count >= limits.all_at_once:
             why = "as many conversations are under way as this server takes at once"
         elif account.size + request.size > limits.max_bytes:
             why = "the conversations of this key take all the room it has here"
@@ -270,7 +254,7 @@ class ConversationRouter:
 
     def _rest(self, account: KeyAccount, turn: RunningTurn) -> None:
         with self._lock:
-            self._running_count -= 1
+            self.running_count -= 1
             account.cpu_s += turn.cpu_s
             del account.running[turn.trace_id]
             if turn.handouts:

@@ -127,11 +127,7 @@ class DefendedAgent:
         return isinstance(self.defense, WholeProgram) and self.defense.whole_program
 
     def check(self) -> None:
-        """See that the defense can be built for tools that no suite knows.
-
-        Raises:
-            ConfigError: If it cannot.
-        """
+        """See that the defense can be built for tools that no suite knows; ConfigError if it cannot."""
         self.defense.pipeline(self._build_model(ClientTurn("")), ClientSuite())
 
     def run_turn(self, dialogue: Dialogue, turn: ClientTurn) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import openai
 import pytest
-from front_clients import Client, conversations_threads, desk_of, refused, wait_until
+from front_clients import Client, conversations_threads, count_resting, desk_of, refused, wait_until
 from scripted_for_serving import Scripted, calls, says
 
 from agentsys.models.chat import ChatReply, ChatRequest, text_of
@@ -80,7 +80,7 @@ def test_conversations_that_are_left_end_by_themselves_and_are_forgotten() -> No
     with refused(409):
         clients[0].send()
     Client(desk, {}).say("One more.")
-    assert desk.resting_count <= limits.max_resting + 1
+    assert count_resting(desk) <= limits.max_resting + 1
     desk.stop()
     assert not conversations_threads()
 

@@ -67,14 +67,12 @@ _MODEL_STATUS = {
 
 @dataclass(frozen=True)
 class WireQuestion:
-    """One question, read."""
+    """One question, read: with its number on this server, from 1, and its body."""
 
     wire: WireFormat
     number: int
-    """The request's number on this server, from 1."""
     request: Request
     raw: bytes
-    """Its body."""
     asked: WireRequest
 
     @property
@@ -108,10 +106,7 @@ class PlainEndpoint:
 class ModelApplication:
     """The application behind a server: access, counting, reading, and the endpoint's answer.
 
-    Args:
-        endpoint: What answers.
-        tokens: Keys one of which a client must send; none: whoever is on this machine may ask.
-        wires: The formats that are spoken.
+    Clients send one of the tokens as their key; without tokens whoever is on this machine may ask.
     """
 
     def __init__(
@@ -148,7 +143,8 @@ class ModelApplication:
         return found[0]
 
     async def _read_question(self, wire: WireFormat, request: Request, number: int) -> WireQuestion:
-        owner = owner_mark(request.headers)
+        # The mark of the key that it came with; keys cannot be told from it.
+        owner = hashlib.sha256(b"agentsys caller\n" + caller_key(request.headers).encode()).hexdigest()
         raw = await self._read_body(request, owner)
         is_large = len(raw) > _LARGE_BODY
         asked = await asyncio.to_thread(read_request, wire, raw) if is_large else read_request(wire, raw)
@@ -158,11 +154,7 @@ class ModelApplication:
         return WireQuestion(wire, number, request, raw, asked)
 
     async def _read_body(self, request: Request, owner: str) -> bytes:
-        """The request's body.
-
-        Raises:
-            RequestRefused: If it is too large, comes too late, or others of its key take all the room.
-        """
+        """The request's body, unless it is too large, comes too late, or others of its key take all the room."""
         too_large = f"the body is larger than {MAX_BODY} bytes"
         read, size = list[bytes](), 0
         try:
@@ -189,20 +181,12 @@ class ModelApplication:
         return b"".join(read)
 
     async def respond(self, question: WireQuestion) -> Response:
-        """Answer a question that was read.
-
-        Raises:
-            RequestRefused: If it is not answered.
-        """
+        """Answer a question that was read."""
         reply = await self.ask(question)
         return build_response(question, build_answer(question, self._endpoint.name, reply), reply)
 
     async def ask(self, question: WireQuestion) -> ChatReply:
-        """The endpoint's reply.
-
-        Raises:
-            RequestRefused: If there is none.
-        """
+        """The endpoint's reply, or `RequestRefused` if there is none."""
         gone = asyncio.ensure_future(_cancel_when_gone(question.request, asyncio.current_task()))
         try:
             return await self._endpoint.answer(question.asked)
@@ -225,13 +209,10 @@ async def _cancel_when_gone(request: Request, work: asyncio.Task[Any] | None) ->
 
 
 def check_access(headers: Headers, tokens: Sequence[str]) -> None:
-    """Decide who may ask.
+    """Refuse whoever may not ask.
 
     Without tokens everybody on this machine may, except web pages: a page that a user happens to look at can
     send requests to loopback, and says so by `Origin` or by another name of the host.
-
-    Raises:
-        RequestRefused: If the request may not be answered.
     """
     if tokens:
         given = caller_key(headers).encode()
@@ -255,11 +236,6 @@ def _is_loopback(host: str) -> bool:
         return False
 
 
-def owner_mark(headers: Headers) -> str:
-    """The mark of the key that a request came with. Keys cannot be told from it."""
-    return hashlib.sha256(b"agentsys caller\n" + caller_key(headers).encode()).hexdigest()
-
-
 def caller_key(headers: Headers) -> str:
     """The key of a request: a bearer token, or as Azure's clients send it; `""` where there is none."""
     scheme, _, bearer = (headers.get("Authorization") or "").partition(" ")
@@ -267,11 +243,7 @@ def caller_key(headers: Headers) -> str:
 
 
 def read_request(wire: WireFormat, raw: bytes) -> WireRequest:
-    """A request's body as we read it.
-
-    Raises:
-        RequestRefused: If it cannot be understood.
-    """
+    """A request's body as we read it; refused (400) if it cannot be understood."""
     try:
         body = orjson.loads(raw)
         if not isinstance(body, dict):

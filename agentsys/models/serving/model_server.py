@@ -7,7 +7,8 @@ import resource
 import socket
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Self
 
 import uvicorn
@@ -26,9 +27,7 @@ _IDLE_CONNECTION_S = 75
 class _Listener(uvicorn.Server):
     """uvicorn's server, which breaks connections off where a head does not come to its end, or when it ends."""
 
-    def __init__(self, config: uvicorn.Config) -> None:
-        super().__init__(config)
-        self._unread_since: dict[Any, float] = {}
+    _unread_since: Mapping[Any, float] = MappingProxyType({})
 
     async def on_tick(self, counter: int) -> bool:
         connections: set[Any] = {*self.server_state.connections}
@@ -58,7 +57,9 @@ class Server:
 
     def __init__(self, application: ModelApplication, host: str, port: int) -> None:
         self._application = application
-        _raise_file_limit()
+        with contextlib.suppress(ValueError, OSError):  # The usual 1,024 connections are soon taken.
+            most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+            resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
         config = uvicorn.Config(
             application,
             host,
@@ -129,19 +130,9 @@ def serve(
     Args:
         model: The model that answers, or an endpoint.
         host: A loopback address; any address where tokens are asked for.
-        port: The port; 0 takes a free one.
+        port: The port; 0 takes a free one. ConfigError if it cannot be had.
         tokens: Keys one of which a client must send; none: whoever is on this machine may ask.
-
-    Raises:
-        ConfigError: If the host is not loopback, or the port cannot be had.
     """
     endpoint = PlainEndpoint(model) if isinstance(model, ChatModel) else model
     address = host if tokens else require_loopback(host, "a model is served")
     return Server(ModelApplication(endpoint, tokens), address, port)
-
-
-def _raise_file_limit() -> None:
-    """Allow as many connections as this process may have: the usual 1,024 are soon taken."""
-    with contextlib.suppress(ValueError, OSError):
-        _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
