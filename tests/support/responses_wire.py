@@ -13,11 +13,11 @@ from typing import Any
 
 import orjson
 from agentdojo.functions_runtime import FunctionCall
-from vendor_wires import WireConversation
+from vendor_wires import Answer, WireConversation
 
-from agentsys.models.chat import JsonSchema, ToolSpec
+from agentsys.models.chat import ChatReply, JsonSchema, ToolSpec
 from agentsys.models.serving.served_openai import parse_call_arguments, text_blocks, write_openai_error
-from agentsys.models.serving.wire_format import Answer, Json, WireFormat, WireRequest
+from agentsys.models.serving.wire_format import Json, WireFormat, WireRequest
 
 _RESPONSE = "resp_"
 _MESSAGE = "message"
@@ -121,8 +121,9 @@ def _reply_schema(text: object) -> JsonSchema | None:
     return schema
 
 
-def write_responses_reply(answer: Answer) -> Json:
+def write_responses_reply(number: int, reply: ChatReply) -> Json:
     """A response: a reasoning item, then text and calls."""
+    answer = Answer(number, reply)
     text = [] if answer.text is None else [_message(answer)]
     output = [*text, *(_call(call) for call in answer.calls)]
     if output:

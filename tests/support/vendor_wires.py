@@ -8,15 +8,24 @@ import orjson
 from agentdojo.functions_runtime import FunctionCall
 from agentdojo.types import ChatMessage, MessageContentBlock, text_content_block_from_string
 
-from agentsys.models.chat import JsonSchema, ToolSpec
+from agentsys.models.chat import ChatReply, JsonSchema, ToolSpec, text_of
 from agentsys.models.serving.served_openai import text_blocks
 from agentsys.models.serving.wire_format import (
-    Answer,
     Json,
     RequestRefused,
     WireFormat,
     WireRequest,
 )
+
+
+class Answer:
+    """A reply as the formats here are written from it."""
+
+    def __init__(self, number: int, reply: ChatReply) -> None:
+        said = reply.message
+        self.number, self.model, self.usage = number, reply.model_id, reply.usage
+        self.text = None if said["content"] is None else text_of(said)
+        self.calls = said["tool_calls"] or []
 
 
 class WireConversation:
@@ -131,8 +140,9 @@ def _anthropic_schema(body: Json) -> JsonSchema | None:
     return schema
 
 
-def write_anthropic_reply(answer: Answer) -> Json:
+def write_anthropic_reply(number: int, reply: ChatReply) -> Json:
     """An assistant message; an empty reply has no content blocks."""
+    answer = Answer(number, reply)
     content: list[Json] = [{"type": "text", "text": answer.text}] if answer.text else []
     content += [
         {"type": "tool_use", "id": call.id, "name": call.function, "input": call.args}
@@ -291,8 +301,9 @@ def _calling_mode(body: Json) -> str | None:
     return None if mode in (None, "MODE_UNSPECIFIED") else str(mode).lower()
 
 
-def write_gemini_reply(answer: Answer) -> Json:
+def write_gemini_reply(number: int, reply: ChatReply) -> Json:
     """A response with one candidate; an empty reply's content has no parts."""
+    answer = Answer(number, reply)
     parts: list[Json] = [{"text": answer.text}] if answer.text else []
     parts += [
         {"functionCall": {"id": call.id, "name": call.function, "args": call.args}} for call in answer.calls

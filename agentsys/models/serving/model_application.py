@@ -18,18 +18,18 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import orjson
+from agentdojo.types import ChatAssistantMessage
 from pydantic import ValidationError
 from starlette.datastructures import Headers
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from agentsys.models.chat import ChatModel, ChatReply, ErrorKind, ModelError, text_of
+from agentsys.models.chat import ChatModel, ChatReply, ErrorKind, ModelError
 from agentsys.models.pricing import reported_or_estimated_usage
 from agentsys.models.providers.sdk_model import ROLE_HEADER
-from agentsys.models.serving.served_openai import OPENAI, write_model_list
+from agentsys.models.serving.served_openai import OPENAI
 from agentsys.models.serving.wire_format import (
-    Answer,
     Json,
     RequestRefused,
     ServedEndpoint,
@@ -127,7 +127,8 @@ class ModelApplication:
         try:
             check_access(request.headers, self._tokens)
             if (request.method, scope["path"]) == ("GET", "/v1/models"):
-                response = _json_response(write_model_list([self._endpoint.name]))
+                about = {"id": self._endpoint.name, "object": "model", "created": 0, "owned_by": "agentsys"}
+                response = _json_response({"object": "list", "data": [about]})
             else:
                 wire = self._find_wire(request.method, scope["path"])
                 response = await self.respond(await self._read_question(wire, request, number))
@@ -183,7 +184,7 @@ class ModelApplication:
     async def respond(self, question: WireQuestion) -> Response:
         """Answer a question that was read."""
         reply = await self.ask(question)
-        return build_response(question, build_answer(question, self._endpoint.name, reply), reply)
+        return build_response(question, complete_reply(question, self._endpoint.name, reply))
 
     async def ask(self, question: WireQuestion) -> ChatReply:
         """The endpoint's reply, or `RequestRefused` if there is none."""
@@ -257,24 +258,23 @@ def read_request(wire: WireFormat, raw: bytes) -> WireRequest:
     raise RequestRefused(400, why[:500])
 
 
-def build_answer(question: WireQuestion, name: str, reply: ChatReply) -> Answer:
-    """A reply as it goes out; a reply without a model id has this name."""
-    message = reply.message
+def complete_reply(question: WireQuestion, name: str, reply: ChatReply) -> ChatReply:
+    """A reply as it goes out, with ids, usage and a model's id (else this name)."""
     # Ids from the question repeat from run to run, in whatever order clients happen to ask.
-    calls = tuple(
+    calls = [
         call if call.id else call.model_copy(update={"id": f"call_{question.digest[:16]}_{index}"})
-        for index, call in enumerate(message["tool_calls"] or ())
-    )
-    text = text_of(message) if message["content"] is not None else None
+        for index, call in enumerate(reply.message["tool_calls"] or ())
+    ]
     # Of a conversation what was spent since its last reply: nothing, perhaps, and not to be estimated.
     is_counted = isinstance(reply, TracedReply)
     usage = reply.usage if is_counted else reported_or_estimated_usage(question.asked, reply)
-    return Answer(question.number, reply.model_id or name, text, calls, usage)
+    message: ChatAssistantMessage = {**reply.message, "tool_calls": calls or None}
+    return replace(reply, message=message, usage=usage, model_id=reply.model_id or name)
 
 
-def build_response(question: WireQuestion, answer: Answer, reply: ChatReply) -> Response:
-    """An answer in the question's format, and the trace of its reply."""
-    wire, whole = question.wire, question.wire.write(answer)
+def build_response(question: WireQuestion, reply: ChatReply) -> Response:
+    """A completed reply in the question's format, and its trace."""
+    wire, whole = question.wire, question.wire.write(question.number, reply)
     headers = {TRACE_HEADER: reply.trace} if isinstance(reply, TracedReply) and reply.trace else {}
     if question.asked.streams and wire.stream is not None:
         return Response(wire.stream(whole), media_type="text/event-stream", headers=headers)

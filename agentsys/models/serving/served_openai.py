@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
 from functools import lru_cache
 from typing import Annotated, Any, Literal
 
@@ -12,9 +11,8 @@ from agentdojo.functions_runtime import FunctionCall
 from agentdojo.types import ChatMessage, MessageContentBlock, text_content_block_from_string
 from pydantic import AfterValidator, AliasPath, BaseModel, Field, PositiveInt, TypeAdapter
 
-from agentsys.models.chat import JsonSchema, ToolSpec
+from agentsys.models.chat import ChatReply, JsonSchema, ToolSpec, text_of
 from agentsys.models.serving.wire_format import (
-    Answer,
     Json,
     RequestRefused,
     WireFormat,
@@ -165,18 +163,19 @@ def _read_tools(raw: bytes) -> tuple[ToolSpec, ...]:
     return tuple(ToolSpec(one.name, one.description or "", one.parameters or {}) for one in found)
 
 
-def write_openai_reply(answer: Answer) -> Json:
+def write_openai_reply(number: int, reply: ChatReply) -> Json:
     """A chat completion with one choice."""
-    message: Json = {"role": "assistant", "content": answer.text, "refusal": None}
-    if answer.calls:
-        message["tool_calls"] = [_write_call(call) for call in answer.calls]
-    finish = "tool_calls" if answer.calls else "stop"
-    usage = answer.usage
+    said, usage = reply.message, reply.usage
+    text = None if said["content"] is None else text_of(said)
+    message: Json = {"role": "assistant", "content": text, "refusal": None}
+    if said["tool_calls"]:
+        message["tool_calls"] = [_write_call(call) for call in said["tool_calls"]]
+    finish = "tool_calls" if said["tool_calls"] else "stop"
     return {
-        "id": f"chatcmpl-{answer.number}",
+        "id": f"chatcmpl-{number}",
         "object": "chat.completion",
         "created": int(time.time()),
-        "model": answer.model,
+        "model": reply.model_id,
         "choices": [{"index": 0, "message": message, "logprobs": None, "finish_reason": finish}],
         "usage": {
             "prompt_tokens": usage.prompt,
@@ -202,12 +201,6 @@ def write_openai_error(refused: RequestRefused) -> Json:
     kind = _TYPES.get(refused.status, "invalid_request_error")
     code = refused.code or _CODES.get(refused.status)
     return {"error": {"message": refused.message, "type": kind, "param": None, "code": code}}
-
-
-def write_model_list(names: Iterable[str]) -> Json:
-    """The reply to GET /v1/models."""
-    about = {"object": "model", "created": 0, "owned_by": "agentsys"}
-    return {"object": "list", "data": [{"id": name, **about} for name in names]}
 
 
 def stream_openai_reply(completion: Json) -> bytes:

@@ -6,9 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from agentdojo.functions_runtime import FunctionCall
-
-from agentsys.models.chat import ChatReply, ChatRequest, Usage
+from agentsys.models.chat import ChatReply, ChatRequest
 
 Json = dict[str, Any]
 
@@ -33,36 +31,18 @@ class WireRequest(ChatRequest):
     """Bytes of the request's body."""
 
 
-@dataclass(frozen=True)
-class Answer:
-    """A model's reply, ready to be written."""
-
-    number: int
-    """The request's number on this server, from 1."""
-    model: str
-    """The id of the model that really answered, whatever name the client asked for."""
-    text: str | None
-    calls: tuple[FunctionCall, ...]
-    """Each with its id."""
-    usage: Usage
-    """Tokens, reported or estimated."""
-
-
+@dataclass(eq=False)
 class RequestRefused(Exception):
     """A request that is not answered: HTTP status, a sentence for the client, OpenAI's `code`, the turn's id."""
 
-    def __init__(
-        self,
-        status: int,
-        message: str,
-        *,
-        code: str | None = None,
-        retry_after_s: float | None = None,
-        trace: str = "",
-    ) -> None:
-        super().__init__(message)
-        self.status, self.message, self.code = status, message, code
-        self.retry_after_s, self.trace = retry_after_s, trace
+    status: int
+    message: str
+    code: str | None = None
+    retry_after_s: float | None = None
+    trace: str = ""
+
+    def __str__(self) -> str:
+        return self.message
 
 
 @dataclass(frozen=True)
@@ -74,8 +54,8 @@ class WireFormat:
     """Path of its POST, as a regular expression."""
     read: Callable[[Json], WireRequest]
     """Body -> request. Raises ValueError."""
-    write: Callable[[Answer], Json]
-    """Answer -> body of the 200 reply."""
+    write: Callable[[int, ChatReply], Json]
+    """The request's number on its server, reply -> body of the 200 reply."""
     error: Callable[[RequestRefused], Json]
     """Refusal -> body of the error reply."""
     context_overflow: str
