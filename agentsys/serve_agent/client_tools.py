@@ -13,7 +13,7 @@ from typing import Any
 
 import orjson
 import regex
-from agentdojo.functions_runtime import Function, TaskEnvironment
+from agentdojo.functions_runtime import Function
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import SchemaError, ValidationError, best_match
 from jsonschema.protocols import Validator
@@ -58,15 +58,9 @@ ABSENT = _Absent()
 class ClientRuntime(TracedRuntime):
     """Runs a client's tools. Their errors are passed on in the client's words, without a Python class."""
 
-    def run_function(
-        self,
-        env: TaskEnvironment | None,
-        function: str,
-        kwargs: Mapping[str, Any],
-        raise_on_error: bool = False,
-    ) -> tuple[Any, str | None]:
+    def run_function(self, *asked: Any, **more: Any) -> tuple[Any, str | None]:
         """Run a tool as the base class does."""
-        value, error = super().run_function(env, function, kwargs, raise_on_error)
+        value, error = super().run_function(*asked, **more)
         return value, None if error is None else error.removeprefix(f"{ToolFailed.__name__}: ")
 
 
@@ -120,7 +114,7 @@ def _build_parameters(tool: str, raw: bytes) -> type[BaseModel]:
     _build_checker(tool, raw)
 
     def check(cls: type[BaseModel], values: Any) -> Any:
-        if wrong := _find_misfit(tool, raw, values):
+        if wrong := find_misfit(tool, raw, values):
             raise ValueError(wrong)
         return values
 
@@ -141,12 +135,8 @@ def _build_parameters(tool: str, raw: bytes) -> type[BaseModel]:
     return made
 
 
-def find_misfit(tool: ToolSpec, values: Mapping[str, Any]) -> str | None:
-    """What is wrong with arguments by a tool's schema; None if nothing is."""
-    return _find_misfit(tool.name, orjson.dumps(tool.parameters), values)
-
-
-def _find_misfit(tool: str, raw: bytes, values: Any) -> str | None:
+def find_misfit(tool: str, raw: bytes, values: Any) -> str | None:
+    """What is wrong with arguments by a tool's schema, as JSON; None if nothing is."""
     token = _DEADLINE.set(time.monotonic() + MAX_CHECK_S)
     try:
         wrong = best_match(_build_checker(tool, raw).iter_errors(values))

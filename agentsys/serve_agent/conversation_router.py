@@ -70,10 +70,8 @@ class KeyAccount:
             self.handouts.pop(handout.call_id, None)
 
     def forget_old(self, limits: ConversationLimits) -> None:
-        """Give back CPU time, and forget what is too old or too much."""
+        """Forget what is too old or too much."""
         now = time.monotonic()
-        self.cpu_s = max(0.0, self.cpu_s - (now - self.seen_s) * limits.cpu_s / _MINUTE_S)
-        self.seen_s = now
         while self.resting:
             oldest = next(iter(self.resting.values()))
             too_much = len(self.resting) > limits.max_resting or self.size > limits.max_bytes
@@ -156,14 +154,15 @@ class ConversationRouter:
     def _find_account(self, owner: str) -> KeyAccount:
         account = self._accounts.setdefault(owner, KeyAccount())
         self._accounts.move_to_end(owner)
+        now = time.monotonic()
+        returned_s = (now - account.seen_s) * self.limits.cpu_s / _MINUTE_S
+        account.cpu_s, account.seen_s = max(0.0, account.cpu_s - returned_s), now
         account.forget_old(self.limits)
         # A key that is not seen any more leaves nothing behind; one look a request keeps up with new keys.
         oldest, other = next(iter(self._accounts.items()))
         if other is not account:
-            other_seen_s = other.seen_s
             other.forget_old(self.limits)
-            other.seen_s = other_seen_s
-            if not other.running and not other.resting and account.seen_s - other_seen_s > _MINUTE_S:
+            if not other.running and not other.resting and now - other.seen_s > _MINUTE_S:
                 del self._accounts[oldest]
         return account
 
@@ -195,17 +194,12 @@ class ConversationRouter:
             why = "this defense plans a request as a whole: begin a conversation for the next one"
             raise RequestRefused(400, why, code="out_of_place")
         self._check_quota(account, request)
+        told = {"before": before, "goes_on": behind is not None, "owner": request.owner}
         turn = RunningTurn(
             self.agent,
             self.keep,
             request,
-            ClientTurn(
-                position.user_text,
-                system_text=position.system_text,
-                before=before,
-                goes_on=behind is not None,
-                owner=request.owner,
-            ),
+            ClientTurn(position.user_text, system_text=position.system_text, **told),
             partial(self._add_handout, account),
             partial(self._rest, account),
             self.limits.idle_s,

@@ -182,9 +182,6 @@ def load_model(name: str, **options: Any) -> ChatModel:
     return stack.for_scene(Scene("", "", None, ""))
 
 
-MCP_EXTRA = "mcp"
-
-
 _SESSIONS = itertools.count(1)
 
 
@@ -205,7 +202,7 @@ async def mcp_tools(session: ClientSession, *, server: str = "") -> list[Functio
         ConfigError: If a tool cannot be offered to an agent.
     """
     if absent := find_missing_packages(["mcp"]):
-        raise not_installed_error("mcp_tools", absent, MCP_EXTRA)
+        raise not_installed_error("mcp_tools", absent, "mcp")
     loop, thread = asyncio.get_running_loop(), threading.get_ident()
 
     def run(tool: str, args: dict[str, Any]) -> str:

@@ -18,6 +18,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from typing import Any
 
+import orjson
 from agentdojo.functions_runtime import FunctionCall
 
 from agentsys.errors import ConfigError
@@ -87,7 +88,6 @@ class RunningTurn:
         self._request, self._start = request, start
         self._answer_tool = find_answer_tool(request)
         self._offered = self._list_offered(request)
-        self._first_tools = {tool.name for tool in request.tools}
         self._reported_usage = Usage()
 
     @property
@@ -143,8 +143,8 @@ class RunningTurn:
         return frozenset(tool.name for tool in request.tools if answer is None or tool.name != answer.name)
 
     def _is_handed_over(self, position: RequestPosition, request: WireRequest) -> bool:
-        tools = {tool.name for tool in request.tools}
-        return position.system_text != self._start.system_text and tools != self._first_tools
+        tools, first = ({tool.name for tool in one.tools} for one in (request, self._request))
+        return position.system_text != self._start.system_text and tools != first
 
     def run(self) -> None:
         """Work on it, in a thread of its own: it is stored before anybody is told that it is over."""
@@ -225,7 +225,8 @@ class RunningTurn:
         names = list(tool.parameters.get("properties") or ())
         if len(names) == 1 and text and not found:
             found = [{names[0]: text}]
-        return next((value for value in found if find_misfit(tool, value) is None), None)
+        raw = orjson.dumps(tool.parameters)
+        return next((value for value in found if find_misfit(tool.name, raw, value) is None), None)
 
     def _build_reply(self, call: FunctionCall | None) -> TracedReply:
         usage, before = self.dialogue.usage, self._reported_usage

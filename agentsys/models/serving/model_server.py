@@ -84,17 +84,13 @@ class Server:
                 why = "there is no such address here, or the port is taken"
                 raise ConfigError(f"Cannot listen on {host}:{port}: {why}; give another, or port 0 for any.")
             time.sleep(0.005)
-        self._address = self.listener.servers[0].sockets[0].getsockname()
+        name, port = self.listener.servers[0].sockets[0].getsockname()[:2]
+        self.base_url = f"http://[{name}]:{port}" if ":" in name else f"http://{name}:{port}"
+        """Scheme, host and port."""
 
     def _run(self) -> None:
         with contextlib.suppress(SystemExit):  # uvicorn's, where it cannot listen.
             self.listener.run()
-
-    @property
-    def base_url(self) -> str:
-        """Scheme, host and port."""
-        host, port = self._address[:2]
-        return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
     @property
     def openai_base_url(self) -> str:

@@ -12,12 +12,7 @@ from agentdojo.types import ChatMessage, MessageContentBlock, text_content_block
 from pydantic import AfterValidator, AliasPath, BaseModel, Field, PositiveInt, TypeAdapter
 
 from agentsys.models.chat import ChatReply, JsonSchema, ToolSpec, text_of
-from agentsys.models.serving.wire_format import (
-    Json,
-    RequestRefused,
-    WireFormat,
-    WireRequest,
-)
+from agentsys.models.serving.wire_format import Json, RequestRefused, WireFormat, WireRequest
 
 MAX_TOOLS = 1024
 MAX_SCHEMA_BYTES = 256 * 1024
@@ -36,14 +31,10 @@ def text_blocks(content: object) -> list[MessageContentBlock] | None:
     parts = [content] if isinstance(content, str) else content
     if not isinstance(parts, list):
         raise ValueError("'content' must be null, a string or a list of parts")
-    return [text_content_block_from_string(_part_text(part)) for part in parts]
-
-
-def _part_text(part: object) -> str:
-    text = part.get("text", part.get("refusal")) if isinstance(part, dict) else part
-    if not isinstance(text, str):
+    texts = [part.get("text", part.get("refusal")) if isinstance(part, dict) else part for part in parts]
+    if not all(isinstance(text, str) for text in texts):
         raise ValueError("only text parts are understood here")
-    return text
+    return [text_content_block_from_string(text) for text in texts]
 
 
 class _Function(BaseModel):
@@ -83,13 +74,6 @@ class _Message(BaseModel):
         return self.role in ("tool", "input", "ipython") and self.tool_call_id is None
 
 
-class _ToolChoice(BaseModel):
-    function: _Function
-
-
-_REPLY_SCHEMA = AliasPath("response_format", "json_schema", "schema")
-
-
 class _Body(BaseModel):
     """A request's fields that are read; what an SDK's next release adds is not."""
 
@@ -97,11 +81,13 @@ class _Body(BaseModel):
     messages: list[_Message] = Field(min_length=1)
     stream: bool | None = None
     tools: list[Json] | None = Field(None, max_length=MAX_TOOLS)
-    tool_choice: str | _ToolChoice | None = None
+    tool_choice: str | _Tool | None = None
     temperature: float | None = None
     max_tokens: PositiveInt | None = None
     max_completion_tokens: PositiveInt | None = None
-    schema_: JsonSchema | None = Field(None, validation_alias=_REPLY_SCHEMA)
+    schema_: JsonSchema | None = Field(
+        None, validation_alias=AliasPath("response_format", "json_schema", "schema")
+    )
     trace: str | None = Field(None, validation_alias=AliasPath("metadata", TRACE_FIELD))
 
 
@@ -127,7 +113,7 @@ def read_openai_request(body: Json) -> WireRequest:
     """A chat-completions request as we read it; ValueError if it cannot be understood."""
     read, calls = _Body.model_validate(body), dict[str, FunctionCall]()
     messages = [_read_message(message, calls) for message in read.messages]
-    choice = read.tool_choice.function.name if isinstance(read.tool_choice, _ToolChoice) else read.tool_choice
+    choice = read.tool_choice.function.name if isinstance(read.tool_choice, _Tool) else read.tool_choice
     return WireRequest(
         messages=[one for one in messages if one["role"] != "system" or one["content"]],
         tools=_read_tools(orjson.dumps(read.tools)) if read.tools else (),
