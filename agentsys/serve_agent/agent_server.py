@@ -141,17 +141,15 @@ class AnsweringSign:
     """Says in the log folder who answered, for the files that clients' own runners store there."""
 
     def __init__(self, store: Store, cell: Cell) -> None:
-        labels, simulated = cell.settings.labels, cell.stack.is_simulated
         self._path = store.root / SERVED_FILE
-        agent = AnsweringAgent(
-            model=labels["model"], defense=labels["defense"], simulated=simulated, asked=[]
-        )
         before = read_answering_agent(str(store.root))
-        if before is not None and before.model_copy(update={"asked": []}) != agent:
+        named = {name: cell.settings.labels[name] for name in ("model", "defense")}
+        told: Any = {"simulated": cell.stack.is_simulated, "asked": [] if before is None else before.asked}
+        self._agent = AnsweringAgent(**named, **told)
+        if before not in (None, self._agent):
             # Two agents answered into one folder, and no client's file says which: it is neither's.
-            agent = AnsweringAgent(model=UNRECORDED, defense=UNRECORDED, simulated=simulated, asked=[])
-        self._agent = agent if before is None else agent.model_copy(update={"asked": before.asked})
-        self._noted: set[str] = set()
+            self._agent = AnsweringAgent(model=UNRECORDED, defense=UNRECORDED, **told)
+        self._noted = set[str]()
 
     def note_asked(self, model_id: str) -> None:
         """Note the id of a model that a client asked for, and whose name its files will bear."""

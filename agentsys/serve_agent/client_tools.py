@@ -65,13 +65,9 @@ class ClientRuntime(TracedRuntime):
 
 
 def build_client_functions(tools: Sequence[ToolSpec], run: RunClientTool, server: str = "") -> list[Function]:
-    """The functions behind a client's tools, as a request brings them, or `UnusableTool`.
+    """The functions behind a client's tools, or `UnusableTool`; `run` has the client run one.
 
-    Args:
-        tools: The tools, in order.
-        run: Has the client run one.
-        server: Who offers them, a server or the client of a key: each is asked about alone, and its tools
-            are known again by it.
+    Each server, or client of a key, is asked about alone, and its tools are known again by its name.
     """
     for name, count in Counter(tool.name for tool in tools).items():
         if count > 1:

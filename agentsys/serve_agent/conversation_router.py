@@ -83,12 +83,7 @@ class KeyAccount:
 class ConversationRouter:
     """Begins turns, and finds those that requests go on from: the endpoint of a server. Usable from many threads.
 
-    Args:
-        agent: The agent behind it.
-        name: The model's name for clients.
-        keep: Stores a turn's dialogue when it is over.
-        limits: Bounds for each key.
-        note_asked: Is told the name of the model that each request asks for.
+    `keep` stores a turn's dialogue when it is over; `note_asked` is told the model that each request names.
     """
 
     def __init__(

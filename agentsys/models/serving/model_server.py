@@ -50,10 +50,7 @@ class _Listener(uvicorn.Server):
 
 
 class Server:
-    """A running server; a context manager that stops it.
-
-    Made by `serve`. All counters may be read while requests are under way.
-    """
+    """A running server, made by `serve`; a context manager that stops it."""
 
     def __init__(self, application: ModelApplication, host: str, port: int) -> None:
         self._application = application
