@@ -155,7 +155,7 @@ def _build_checker(tool: str, raw: bytes) -> Validator:
     try:
         kind.check_schema(schema)
     except (SchemaError, RecursionError, re.error) as error:
-        told = error.message if isinstance(error, SchemaError) else type(error).__name__
+        told = f"{getattr(error, 'json_path', type(error).__name__)}: {getattr(error, 'message', error)}"
         raise UnusableTool(f"the schema of tool {tool!r} is not valid: {told}") from None
     bound = {name: _bound_keyword(check) for name, check in kind.VALIDATORS.items()}
     if b'"unevaluatedProperties"' in raw:

@@ -58,7 +58,6 @@ class KeyAccount:
     cpu_s: float = 0.0
     """CPU seconds used, less what a minute gives back."""
     seen_s: float = field(default_factory=time.monotonic)
-    """When the key was last seen."""
 
     def forget(self, turn: RunningTurn) -> None:
         """Forget a turn that is at rest, or never began."""

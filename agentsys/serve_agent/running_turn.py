@@ -281,7 +281,7 @@ def find_answer_tool(request: WireRequest) -> ToolSpec | None:
     if tool is None and request.forced == "required" and request.tools:
         tool = request.tools[-1]
     if tool is None:
-        why = f"tool_choice {request.forced[:60]!r}: no tool of that name is offered"
+        why = f"tool_choice {request.forced[:60]!r}: this request offers no such tool"
         raise RequestRefused(400, why, code="unsupported_tool_choice")
     return tool
 

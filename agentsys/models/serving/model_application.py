@@ -139,7 +139,7 @@ class ModelApplication:
     def _find_wire(self, method: str, path: str) -> WireFormat:
         found = [wire for wire in self._wires if re.fullmatch(wire.path, path)]
         if method != "POST" or not found:
-            why = f"no such path: {method} {path} (the base URL ends in /v1, as OpenAI's SDK wants it)"
+            why = f"{method} {path} (the base URL ends in /v1): served are /chat/completions and /models"
             raise RequestRefused(405 if found else 404, why)
         return found[0]
 
@@ -252,7 +252,7 @@ def read_request(wire: WireFormat, raw: bytes) -> WireRequest:
         return wire.read(body)
     except ValidationError as slip:
         first = slip.errors(include_url=False, include_input=False)[0]
-        why = f"malformed request: {'.'.join(map(str, first['loc']))}: {first['msg']}"
+        why = f"malformed request: {'.'.join(map(str, first['loc']))}: {first['msg'].removeprefix('Value error, ')}"
     except (ValueError, RecursionError) as slip:
         why = f"malformed request: {slip}"
     raise RequestRefused(400, why[:500])

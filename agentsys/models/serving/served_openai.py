@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 import orjson
 from agentdojo.functions_runtime import FunctionCall
 from agentdojo.types import ChatMessage, MessageContentBlock, text_content_block_from_string
-from pydantic import AfterValidator, AliasPath, BaseModel, Field, PositiveInt, TypeAdapter
+from pydantic import AfterValidator, AliasPath, BaseModel, Field, PositiveInt
 
 from agentsys.models.chat import ChatReply, JsonSchema, ToolSpec, text_of
 from agentsys.models.serving.wire_format import Json, RequestRefused, WireFormat, WireRequest
@@ -49,7 +49,8 @@ class _Tool(BaseModel):
     function: _Function
 
 
-_TOOLS = TypeAdapter(list[_Tool])
+class _Tools(BaseModel):
+    tools: list[_Tool]
 
 
 class _Call(BaseModel):
@@ -116,7 +117,7 @@ def read_openai_request(body: Json) -> WireRequest:
     choice = read.tool_choice.function.name if isinstance(read.tool_choice, _Tool) else read.tool_choice
     return WireRequest(
         messages=[one for one in messages if one["role"] != "system" or one["content"]],
-        tools=_read_tools(orjson.dumps(read.tools)) if read.tools else (),
+        tools=_read_tools(orjson.dumps({"tools": read.tools})) if read.tools else (),
         model=read.model or "",
         streams=bool(read.stream),
         temperature=read.temperature,
@@ -145,7 +146,7 @@ def _read_tools(raw: bytes) -> tuple[ToolSpec, ...]:
         raise ValueError(
             f"the tools take {len(raw)} bytes; those of a request take {MAX_SCHEMA_BYTES} at most"
         )
-    found = (tool.function for tool in _TOOLS.validate_json(raw))
+    found = (tool.function for tool in _Tools.model_validate_json(raw).tools)
     return tuple(ToolSpec(one.name, one.description or "", one.parameters or {}) for one in found)
 
 
