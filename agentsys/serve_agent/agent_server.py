@@ -143,7 +143,7 @@ class AnsweringSign:
     def __init__(self, store: Store, cell: Cell) -> None:
         self._path = store.root / SERVED_FILE
         before = read_answering_agent(str(store.root))
-        named = {name: cell.settings.labels[name] for name in ("model", "defense")}
+        named: Any = {name: cell.settings.labels[name] for name in ("model", "defense")}
         told: Any = {"simulated": cell.stack.is_simulated, "asked": [] if before is None else before.asked}
         self._agent = AnsweringAgent(**named, **told)
         if before not in (None, self._agent):

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Any
 
 from agentdojo.types import ChatMessage
 
@@ -188,7 +189,7 @@ class ConversationRouter:
             why = "this defense plans a request as a whole: begin a conversation for the next one"
             raise RequestRefused(400, why, code="out_of_place")
         self._check_quota(account, request)
-        told = {"before": before, "goes_on": behind is not None, "owner": request.owner}
+        told: Any = {"before": before, "goes_on": behind is not None, "owner": request.owner}
         turn = RunningTurn(
             self.agent,
             self.keep,

@@ -139,3 +139,13 @@ def test_a_killed_server_loses_no_answer_that_it_gave(tmp_path: Path) -> None:
     for trace in talks:
         [path] = tmp_path.rglob(f"{trace}/none/none.json")
         assert json.loads(path.read_bytes())["agentsys"]["status"] == "ok"
+
+
+def test_the_requests_of_other_keys_give_a_key_no_time_back() -> None:
+    desk = desk_of(Scripted(says("x")), NoDefense())
+    busy = desk._find_account("busy")
+    busy.cpu_s, busy.seen_s = 30.0, busy.seen_s - 10
+    for _ in range(5):
+        desk._find_account("other")
+    assert busy.cpu_s == 30.0
+    assert 24.0 < desk._find_account("busy").cpu_s < 26.0
