@@ -420,8 +420,8 @@ class EndlessUser(Exception):
     """A benchmark's user never stops talking."""
 
 
-def continue_pipeline(pipeline: BasePipelineElement) -> BasePipelineElement:
-    """The pipeline as it takes up a conversation that has begun.
+def continue_pipeline(pipeline: BasePipelineElement, said: Sequence[ChatMessage] = ()) -> BasePipelineElement:
+    """The pipeline as it takes up a conversation that has begun, or one in which this was said elsewhere.
 
     AgentDojo's `SystemMessage` refuses such a conversation (0.1.35), and its `InitQuery` warns about it, so
     the first is left out and the second replaced. Elements of other classes are given the conversation as
@@ -429,12 +429,15 @@ def continue_pipeline(pipeline: BasePipelineElement) -> BasePipelineElement:
     """
     if not any(map(is_element_sequence, type(pipeline).__mro__)):
         return pipeline
-    kept = [element for element in pipeline.elements if not isinstance(element, SystemMessage)]
+    kept = [element for element in pipeline.elements if said or not isinstance(element, SystemMessage)]
     return ElementSequence(
-        [_AppendUserTurn() if isinstance(one, InitQuery) else one for one in kept], pipeline.name
+        [_AppendUserTurn(said) if isinstance(one, InitQuery) else one for one in kept], pipeline.name
     )
 
 
 class _AppendUserTurn(LoopStep):
+    def __init__(self, said: Sequence[ChatMessage]) -> None:
+        self._said = said
+
     def step(self, at: LoopState) -> LoopState:
-        return at.with_messages(user(at.query))
+        return at.with_messages(*self._said, user(at.query))

@@ -64,7 +64,7 @@ def make_dialogue_writer(store: Store, cell: Cell) -> Any:
 
 def build_dialogue_record(dialogue: Dialogue, cell: Cell) -> CaseRecord:
     """Our block of the stored JSON. A conversation has no scores: both are false and mean nothing."""
-    calls = [call for span in dialogue.tracer.spans for call in span.calls]
+    calls = dialogue.tracer.all_calls
     labels = cell.settings.labels
     usage = sum_usage_by_role(calls)
     return CaseRecord(
@@ -116,14 +116,7 @@ def build_agentdojo_form(dialogue: Dialogue, record: CaseRecord) -> Mapping[str,
 
 
 def build_served_model(overrides: Sequence[str] = ()) -> ChatModel:
-    """The simulated model as `agentsys serve` offers it: all suites of a benchmark, all defenses' roles.
-
-    Args:
-        overrides: Its settings, the benchmark's and the seed, as for a run.
-
-    Raises:
-        ConfigError: If an override is not understood, or there are several benchmarks.
-    """
+    """The simulated model as `agentsys serve` offers it: all suites of a benchmark, all defenses' roles."""
     settings = compose(["model=simulated", *overrides])
     if len(settings) > 1:
         raise ConfigError(f"{' '.join(overrides)}: one benchmark at a time; start a server for each.")
@@ -148,17 +141,15 @@ class AnsweringSign:
     """Says in the log folder who answered, for the files that clients' own runners store there."""
 
     def __init__(self, store: Store, cell: Cell) -> None:
-        labels, simulated = cell.settings.labels, cell.stack.is_simulated
         self._path = store.root / SERVED_FILE
-        agent = AnsweringAgent(
-            model=labels["model"], defense=labels["defense"], simulated=simulated, asked=[]
-        )
         before = read_answering_agent(str(store.root))
-        if before is not None and before.model_copy(update={"asked": []}) != agent:
+        named: Any = {name: cell.settings.labels[name] for name in ("model", "defense")}
+        told: Any = {"simulated": cell.stack.is_simulated, "asked": [] if before is None else before.asked}
+        self._agent = AnsweringAgent(**named, **told)
+        if before not in (None, self._agent):
             # Two agents answered into one folder, and no client's file says which: it is neither's.
-            agent = AnsweringAgent(model=UNRECORDED, defense=UNRECORDED, simulated=simulated, asked=[])
-        self._agent = agent if before is None else agent.model_copy(update={"asked": before.asked})
-        self._noted: set[str] = set()
+            self._agent = AnsweringAgent(model=UNRECORDED, defense=UNRECORDED, **told)
+        self._noted = set[str]()
 
     def note_asked(self, model_id: str) -> None:
         """Note the id of a model that a client asked for, and whose name its files will bear."""
@@ -188,11 +179,7 @@ class ServedAgent:
 def build_defended_agent(
     overrides: Sequence[str], config_dirs: Sequence[Path] = ()
 ) -> tuple[DefendedAgent, Cell, Store]:
-    """The agent of some settings, its cell and its log folder.
-
-    Raises:
-        ConfigError: If something cannot be built or used here, or there are several of it.
-    """
+    """The agent of some settings, its cell and its log folder."""
     # Words of one client's conversation are no answer to another's, however alike the questions are.
     settings = compose([*overrides, "model.cache=false"], config_dirs)
     if len(settings) > 1:
@@ -213,30 +200,23 @@ def serve_agent(
     overrides: Sequence[str],
     *,
     config_dirs: Sequence[Path] = (),
-    host: str = "127.0.0.1",
-    port: int = 0,
-    tokens: Sequence[str] = (),
     limits: ConversationLimits | None = None,
+    **address: Any,
 ) -> Iterator[ServedAgent]:
     """Serve a model with a defense around it until the block is left; then every conversation is ended.
 
     Args:
         overrides: Settings as for a run, e.g. `["model=gpt-4o", "defense=agentsys", "logdir=runs"]`.
         config_dirs: The user's own config folders.
-        host: A loopback address; any address where tokens are asked for.
-        port: The port; 0 takes a free one.
-        tokens: Keys one of which a client must send; none: whoever is on this machine may ask.
         limits: How many conversations there may be, and for how long.
-
-    Raises:
-        ConfigError: If something cannot be built, used or listened on.
+        address: Host, port and tokens, as `serve` takes them.
     """
     agent, cell, store = build_defended_agent(overrides, config_dirs)
     labels = cell.settings.labels
     name = f"{labels['model']}+{labels['defense']}"
     writer, note = make_dialogue_writer(store, cell), AnsweringSign(store, cell).note_asked
     router = ConversationRouter(agent, name, writer, limits, note)
-    with serve(router, host=host, port=port, tokens=tokens) as server:
+    with serve(router, **address) as server:
         try:
             yield ServedAgent(server, router, cell, store.root)
         finally:

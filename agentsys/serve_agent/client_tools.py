@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from functools import lru_cache
@@ -12,7 +13,7 @@ from typing import Any
 
 import orjson
 import regex
-from agentdojo.functions_runtime import Function, TaskEnvironment
+from agentdojo.functions_runtime import Function
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import SchemaError, ValidationError, best_match
 from jsonschema.protocols import Validator
@@ -57,37 +58,19 @@ ABSENT = _Absent()
 class ClientRuntime(TracedRuntime):
     """Runs a client's tools. Their errors are passed on in the client's words, without a Python class."""
 
-    def run_function(
-        self,
-        env: TaskEnvironment | None,
-        function: str,
-        kwargs: Mapping[str, Any],
-        raise_on_error: bool = False,
-    ) -> tuple[Any, str | None]:
-        """Run a tool as the base class does.
-
-        Raises:
-            Exception: As the base class.
-        """
-        value, error = super().run_function(env, function, kwargs, raise_on_error)
+    def run_function(self, *asked: Any, **more: Any) -> tuple[Any, str | None]:
+        """Run a tool as the base class does."""
+        value, error = super().run_function(*asked, **more)
         return value, None if error is None else error.removeprefix(f"{ToolFailed.__name__}: ")
 
 
 def build_client_functions(tools: Sequence[ToolSpec], run: RunClientTool, server: str = "") -> list[Function]:
-    """The functions behind a client's tools, as a request brings them.
+    """The functions behind a client's tools, or `UnusableTool`; `run` has the client run one.
 
-    Args:
-        tools: The tools, in order.
-        run: Has the client run one.
-        server: Who offers them, a server or the client of a key: each is asked about alone, and its tools
-            are known again by it.
-
-    Raises:
-        UnusableTool: If two have one name, or a schema is none, or not one of an object's arguments.
+    Each server, or client of a key, is asked about alone, and its tools are known again by its name.
     """
-    names = [tool.name for tool in tools]
-    for name in names:
-        if names.count(name) > 1:
+    for name, count in Counter(tool.name for tool in tools).items():
+        if count > 1:
             raise UnusableTool(f"two tools are called {name!r}")
     return [_build_function(tool, run, server) for tool in tools]
 
@@ -127,7 +110,7 @@ def _build_parameters(tool: str, raw: bytes) -> type[BaseModel]:
     _build_checker(tool, raw)
 
     def check(cls: type[BaseModel], values: Any) -> Any:
-        if wrong := _find_misfit(tool, raw, values):
+        if wrong := find_misfit(tool, raw, values):
             raise ValueError(wrong)
         return values
 
@@ -148,16 +131,8 @@ def _build_parameters(tool: str, raw: bytes) -> type[BaseModel]:
     return made
 
 
-def find_misfit(tool: ToolSpec, values: Mapping[str, Any]) -> str | None:
-    """What is wrong with arguments by a tool's schema; None if nothing is.
-
-    Raises:
-        UnusableTool: If it is no schema.
-    """
-    return _find_misfit(tool.name, orjson.dumps(tool.parameters), values)
-
-
-def _find_misfit(tool: str, raw: bytes, values: Any) -> str | None:
+def find_misfit(tool: str, raw: bytes, values: Any) -> str | None:
+    """What is wrong with arguments by a tool's schema, as JSON; None if nothing is."""
     token = _DEADLINE.set(time.monotonic() + MAX_CHECK_S)
     try:
         wrong = best_match(_build_checker(tool, raw).iter_errors(values))
@@ -180,7 +155,7 @@ def _build_checker(tool: str, raw: bytes) -> Validator:
     try:
         kind.check_schema(schema)
     except (SchemaError, RecursionError, re.error) as error:
-        told = error.message if isinstance(error, SchemaError) else type(error).__name__
+        told = f"{getattr(error, 'json_path', type(error).__name__)}: {getattr(error, 'message', error)}"
         raise UnusableTool(f"the schema of tool {tool!r} is not valid: {told}") from None
     bound = {name: _limit_keyword_time(check) for name, check in kind.VALIDATORS.items()}
     if b'"unevaluatedProperties"' in raw:

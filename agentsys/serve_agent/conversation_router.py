@@ -10,6 +10,8 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
 
 from agentdojo.types import ChatMessage
 
@@ -57,7 +59,6 @@ class KeyAccount:
     cpu_s: float = 0.0
     """CPU seconds used, less what a minute gives back."""
     seen_s: float = field(default_factory=time.monotonic)
-    """When the key was last seen."""
 
     def forget(self, turn: RunningTurn) -> None:
         """Forget a turn that is at rest, or never began."""
@@ -69,10 +70,8 @@ class KeyAccount:
             self.handouts.pop(handout.call_id, None)
 
     def forget_old(self, limits: ConversationLimits) -> None:
-        """Give back CPU time, and forget what is too old or too much."""
+        """Forget what is too old or too much."""
         now = time.monotonic()
-        self.cpu_s = max(0.0, self.cpu_s - (now - self.seen_s) * limits.cpu_s / _MINUTE_S)
-        self.seen_s = now
         while self.resting:
             oldest = next(iter(self.resting.values()))
             too_much = len(self.resting) > limits.max_resting or self.size > limits.max_bytes
@@ -84,12 +83,7 @@ class KeyAccount:
 class ConversationRouter:
     """Begins turns, and finds those that requests go on from: the endpoint of a server. Usable from many threads.
 
-    Args:
-        agent: The agent behind it.
-        name: The model's name for clients.
-        keep: Stores a turn's dialogue when it is over.
-        limits: How much there may be for each key, and for how long.
-        note_asked: Is told the name of the model that each request asks for.
+    `keep` stores a turn's dialogue when it is over; `note_asked` is told the model that each request names.
     """
 
     def __init__(
@@ -106,16 +100,13 @@ class ConversationRouter:
         self._lock = threading.Lock()
         self._accounts: OrderedDict[str, KeyAccount] = OrderedDict()
         """By the mark of the key, those that were seen last at the end."""
-        self._running_count = 0
+        self.running_count = 0
+        """Turns under way, waiting for a client's tools included."""
         self._pool = ThreadPoolExecutor(self.limits.all_at_once, THREAD_NAME)
         self._closed = False
 
     async def answer(self, request: WireRequest) -> TracedReply:
-        """Answer a request; no thread waits for what a client has to do.
-
-        Raises:
-            RequestRefused, ModelError: As `take` and the turn do.
-        """
+        """Answer a request; no thread waits for what a client has to do."""
         self._note_asked(request.model)
         turn, reply = self.take(request)
         try:
@@ -128,8 +119,7 @@ class ConversationRouter:
     def take(self, request: WireRequest) -> tuple[RunningTurn, Future[TracedReply]]:
         """Begin a turn, or give one the result that it waits for; the turn, and its reply when there is one.
 
-        Raises:
-            RequestRefused: If the request goes on from no known turn, does not fit it, or there is no room.
+        `RequestRefused` if the request goes on from no known turn, does not fit it, or there is no room.
         """
         position = read_position(request)
         with self._lock:
@@ -138,26 +128,14 @@ class ConversationRouter:
             account = self._find_account(request.owner)
             handout = self._find_handout(account, position, request.trace)
             if handout is not None and not position.user_text:
-                turn = handout.turn
-                before = turn.size
-                reply = turn.resume(handout, position, request)
-                account.size += turn.size - before
-                return turn, reply
+                before = handout.turn.size
+                reply = handout.turn.resume(handout, position, request)
+                account.size += handout.turn.size - before
+                return handout.turn, reply
             turn = self._build_turn(account, position, request, handout)
             # In an empty context: nothing of a turn that had its thread before (loggers, tracers) is left.
             self._pool.submit(contextvars.Context().run, turn.run)
             return turn, turn.reply
-
-    @property
-    def running_count(self) -> int:
-        """Turns under way, waiting for a client's tools included."""
-        return self._running_count
-
-    @property
-    def resting_count(self) -> int:
-        """Turns that can be gone on from."""
-        with self._lock:
-            return sum(len(account.resting) for account in self._accounts.values())
 
     def stop(self) -> None:
         """End every turn and wait until their threads are gone."""
@@ -171,14 +149,15 @@ class ConversationRouter:
     def _find_account(self, owner: str) -> KeyAccount:
         account = self._accounts.setdefault(owner, KeyAccount())
         self._accounts.move_to_end(owner)
+        now = time.monotonic()
+        returned_s = (now - account.seen_s) * self.limits.cpu_s / _MINUTE_S
+        account.cpu_s, account.seen_s = max(0.0, account.cpu_s - returned_s), now
         account.forget_old(self.limits)
         # A key that is not seen any more leaves nothing behind; one look a request keeps up with new keys.
         oldest, other = next(iter(self._accounts.items()))
         if other is not account:
-            other_seen_s = other.seen_s
             other.forget_old(self.limits)
-            other.seen_s = other_seen_s
-            if not other.running and not other.resting and account.seen_s - other_seen_s > _MINUTE_S:
+            if not other.running and not other.resting and now - other.seen_s > _MINUTE_S:
                 del self._accounts[oldest]
         return account
 
@@ -202,39 +181,33 @@ class ConversationRouter:
     ) -> RunningTurn:
         if not position.user_text:
             raise RequestRefused(400, "a turn begins with words of the user")
-        before, goes_on = position.words, behind is not None
+        before = position.words
         if behind is not None:
             before = self._go_on(behind, position)
-            if behind.turn.trace_id in account.resting:
-                account.resting.move_to_end(behind.turn.trace_id)
+            account.resting.move_to_end(behind.turn.trace_id)
         if before and self.agent.one_turn_only:
             why = "this defense plans a request as a whole: begin a conversation for the next one"
             raise RequestRefused(400, why, code="out_of_place")
         self._check_quota(account, request)
+        told: Any = {"before": before, "goes_on": behind is not None, "owner": request.owner}
         turn = RunningTurn(
             self.agent,
             self.keep,
             request,
-            ClientTurn(
-                position.user_text,
-                system_text=position.system_text,
-                before=before,
-                goes_on=goes_on,
-                owner=request.owner,
-            ),
-            lambda handout: self._add_handout(account, handout),
-            lambda ended: self._put_turn_to_rest(account, ended),
+            ClientTurn(position.user_text, system_text=position.system_text, **told),
+            partial(self._add_handout, account),
+            partial(self._put_turn_to_rest, account),
             self.limits.idle_s,
         )
         account.running[turn.trace_id] = turn
         account.size += turn.size
-        self._running_count += 1
+        self.running_count += 1
         return turn
 
     def _go_on(self, handout: Handout, position: RequestPosition) -> Sequence[ChatMessage]:
         """What was said before a turn behind one that had calls: that one's own messages."""
         turn = handout.turn
-        if turn.is_spoilt:
+        if turn.is_over and turn.dialogue.error_kind is not None:
             raise turn.refuse_over()
         if not turn.is_over:
             raise turn.refuse(400, "results of tools come alone; the user's next words follow the answer")
@@ -250,7 +223,7 @@ class ConversationRouter:
         limits, why = self.limits, ""
         if len(account.running) >= limits.at_once:
             why = "as many conversations of this key are under way as this server takes at once"
-        elif self._running_count >= limits.all_at_once:
+        elif self.running_count >= limits.all_at_once:
             why = "as many conversations are under way as this server takes at once"
         elif account.size + request.size > limits.max_bytes:
             why = "the conversations of this key take all the room it has here"
@@ -270,7 +243,7 @@ class ConversationRouter:
 
     def _put_turn_to_rest(self, account: KeyAccount, turn: RunningTurn) -> None:
         with self._lock:
-            self._running_count -= 1
+            self.running_count -= 1
             account.cpu_s += turn.cpu_s
             del account.running[turn.trace_id]
             if turn.handouts:

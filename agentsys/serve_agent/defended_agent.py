@@ -8,8 +8,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
-from agentdojo.agent_pipeline.basic_elements import InitQuery
 from agentdojo.agent_pipeline.errors import AbortAgentError
 from agentdojo.functions_runtime import EmptyEnv, Function
 from agentdojo.logging import LOGGER_STACK
@@ -33,9 +31,7 @@ from agentsys.models.chat import (
     Scene,
     Usage,
     text_of,
-    user,
 )
-from agentsys.models.pipeline_elements import ElementSequence, LoopState, LoopStep
 from agentsys.models.trace import ACTING_ROLES, Tracer, use_tracer
 from agentsys.runs.build_record import format_traceback
 from agentsys.runs.run_case import continue_pipeline
@@ -88,8 +84,7 @@ class Dialogue:
     @property
     def model_id(self) -> str:
         """The id of the model that answered last; empty where none has."""
-        ids = [call.model_id for span in self.tracer.spans for call in span.calls if call.model_id]
-        return ids[-1] if ids else ""
+        return next((call.model_id for call in reversed(self.tracer.all_calls) if call.model_id), "")
 
 
 @dataclass(frozen=True)
@@ -127,18 +122,13 @@ class DefendedAgent:
         return isinstance(self.defense, WholeProgram) and self.defense.whole_program
 
     def check(self) -> None:
-        """See that the defense can be built for tools that no suite knows.
-
-        Raises:
-            ConfigError: If it cannot.
-        """
+        """See that the defense can be built for tools that no suite knows; ConfigError if it cannot."""
         self.defense.pipeline(self._build_model(ClientTurn("")), ClientSuite())
 
     def run_turn(self, dialogue: Dialogue, turn: ClientTurn) -> None:
         """Work on one request. Whatever goes wrong stands in the dialogue, which then cannot go on.
 
-        Raises:
-            ModelError: If a model gave no reply and the defense could not do without.
+        `ModelError` if a model gave no reply and the defense could not do without.
         """
         LOGGER_STACK.set([])  # agentdojo 0.1.35: the default stack is one list shared by all threads
         start = time.perf_counter()
@@ -168,14 +158,12 @@ class DefendedAgent:
         with dialogue.tracer.span("run") as root:
             suite = ClientSuite(turn.functions, turn.system_text)
             pipeline = self.defense.pipeline(self._build_model(turn), suite)
-            if turn.goes_on:
-                pipeline = continue_pipeline(pipeline)
-            elif turn.before:
-                pipeline = _begin_behind(pipeline, turn.before)
+            said = () if turn.goes_on else turn.before
+            continued = continue_pipeline(pipeline, said) if turn.before else pipeline
+            before = turn.before if turn.goes_on or continued is pipeline else ()
             runtime = ClientRuntime(turn.functions)
-            before = turn.before if turn.goes_on else ()
             try:
-                dialogue.messages = pipeline.query(turn.user_text, runtime, EmptyEnv(), before)[3]
+                dialogue.messages = continued.query(turn.user_text, runtime, EmptyEnv(), before)[3]
             except AbortAgentError as abort:
                 dialogue.messages = abort.messages
                 root.decision = {"aborted": str(abort)}
@@ -194,23 +182,5 @@ class _TurnModel(ModelWrapper):
         self.turn.check()
         # A client that sends no system message wants none; providers refuse empty ones.
         messages = [each for each in request.messages if each["role"] != "system" or text_of(each).strip()]
-        schema = request.reply_schema
-        if schema is None and request.role in ACTING_ROLES:
-            schema = self.turn.reply_schema
+        schema = request.reply_schema or (self.turn.reply_schema if request.role in ACTING_ROLES else None)
         return self.model.complete(replace(request, messages=messages, reply_schema=schema))
-
-
-def _begin_behind(pipeline: BasePipelineElement, said: Sequence[ChatMessage]) -> BasePipelineElement:
-    """The pipeline, which adds the user's words behind what was said before, and its system message before it."""
-    elements = [_AddWords(said) if isinstance(one, InitQuery) else one for one in pipeline.elements]
-    return ElementSequence(elements, pipeline.name)
-
-
-class _AddWords(LoopStep):
-    """Adds what was said before, and then the user's words."""
-
-    def __init__(self, said: Sequence[ChatMessage]) -> None:
-        self._said = said
-
-    def step(self, at: LoopState) -> LoopState:
-        return at.with_messages(*self._said, user(at.query))

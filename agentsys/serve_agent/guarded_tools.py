@@ -10,6 +10,7 @@ import asyncio
 import inspect
 import itertools
 import os
+import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, get_type_hints
@@ -33,11 +34,7 @@ if TYPE_CHECKING:
     from mcp import ClientSession
 
 _PLAIN_TYPES = (str, int, float, bool, BaseModel, type(None))
-_VARIADIC_KINDS = (
-    inspect.Parameter.VAR_POSITIONAL,
-    inspect.Parameter.VAR_KEYWORD,
-    inspect.Parameter.POSITIONAL_ONLY,
-)
+_NAMED_KINDS = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 
 
 class GuardFailed(Exception):
@@ -117,16 +114,12 @@ def guard(
 
 
 def build_python_tool(tool: Callable[..., Any]) -> Function:
-    """A Python function as a tool: its arguments from its signature, their words from its docstring.
-
-    Raises:
-        ConfigError: If it is a coroutine, or takes arguments without names.
-    """
+    """A Python function as a tool: its arguments from its signature, their words from its docstring."""
     name = getattr(tool, "__name__", "")
     parameters = inspect.signature(tool).parameters.values()
     if inspect.iscoroutinefunction(tool) or not name.isidentifier():
         raise ConfigError(f"Tool {name or tool!r}: give a plain function with a name.")
-    if many := [one.name for one in parameters if one.kind in _VARIADIC_KINDS]:
+    if many := [one.name for one in parameters if one.kind not in _NAMED_KINDS]:
         raise ConfigError(f"Tool {name}: argument '{many[0]}' has no name of its own; give each one a name.")
     hints, told = get_type_hints(tool), parse(tool.__doc__ or "")
     words = {one.arg_name: one.description for one in told.params}
@@ -189,9 +182,6 @@ def load_model(name: str, **options: Any) -> ChatModel:
     return stack.for_scene(Scene("", "", None, ""))
 
 
-MCP_EXTRA = "mcp"
-
-
 _SESSIONS = itertools.count(1)
 
 
@@ -212,11 +202,11 @@ async def mcp_tools(session: ClientSession, *, server: str = "") -> list[Functio
         ConfigError: If a tool cannot be offered to an agent.
     """
     if absent := find_missing_packages(["mcp"]):
-        raise make_not_installed_error("mcp_tools", absent, MCP_EXTRA)
-    loop = asyncio.get_running_loop()
+        raise make_not_installed_error("mcp_tools", absent, "mcp")
+    loop, thread = asyncio.get_running_loop(), threading.get_ident()
 
     def run(tool: str, args: dict[str, Any]) -> str:
-        if _get_running_loop() is loop:
+        if threading.get_ident() == thread:
             raise ConfigError(
                 "Tools of an MCP session cannot be waited for in its own event loop; write"
                 " await asyncio.to_thread(agent.ask, request)."
@@ -231,33 +221,20 @@ async def mcp_tools(session: ClientSession, *, server: str = "") -> list[Functio
         raise ConfigError(f"A tool of the MCP server cannot be used: {slip}.") from None
 
 
-def _get_running_loop() -> asyncio.AbstractEventLoop | None:
-    try:
-        return asyncio.get_running_loop()
-    except RuntimeError:
-        return None
-
-
 async def _list_tools(session: ClientSession) -> Sequence[ToolSpec]:
     """All tools, page after page."""
     from mcp.types import PaginatedRequestParams
 
-    found: list[ToolSpec] = []
-    cursor: str | None = None
-    while True:
-        page = await session.list_tools(params=PaginatedRequestParams(cursor=cursor))
-        found += [ToolSpec(one.name, one.description or "", dict(one.input_schema)) for one in page.tools]
-        cursor = page.next_cursor
-        if cursor is None:
-            return found
+    page = await session.list_tools()
+    found = page.tools
+    while page.next_cursor is not None:
+        page = await session.list_tools(params=PaginatedRequestParams(cursor=page.next_cursor))
+        found += page.tools
+    return [ToolSpec(one.name, one.description or "", dict(one.input_schema)) for one in found]
 
 
 def _write_result_text(result: Any) -> str:
-    """What a tool returned, as text: its words, or its data where it has none.
-
-    Raises:
-        ToolFailed: If the tool says that it failed.
-    """
+    """What a tool returned, as text: its words, or its data where it has none."""
     parts = [block.text if block.type == "text" else f"[{block.type}]" for block in result.content]
     if not parts and result.structured_content is not None:
         parts = [to_json_bytes(result.structured_content).decode()]

@@ -24,7 +24,7 @@ from anyio.from_thread import start_blocking_portal
 from agentsys.errors import ConfigError, find_missing_packages, make_not_installed_error
 from agentsys.models.chat import ModelError
 from agentsys.serve_agent.agent_server import serve_agent
-from agentsys.serve_agent.guarded_tools import MCP_EXTRA, GuardFailed, guard, mcp_tools
+from agentsys.serve_agent.guarded_tools import GuardFailed, guard, mcp_tools
 from agentsys.serve_agent.planted_tools import CANARY, PAYLOADS, PlantedTools, ProbedTool
 
 Judge = Callable[[str, list[tuple[str, dict[str, Any]]]], object]
@@ -93,7 +93,7 @@ def open_mcp_subject(command: str, request: str | None) -> Iterator[ProbeSubject
     if not request:
         raise ConfigError("Say what to ask the agent over the server's tools: --request '...'.")
     if absent := find_missing_packages(["mcp"]):
-        raise make_not_installed_error("probe --mcp", absent, MCP_EXTRA)
+        raise make_not_installed_error("probe --mcp", absent, "mcp")
     with start_blocking_portal() as portal, ExitStack() as stack:
         try:
             opened = portal.wrap_async_context_manager(_open_session(command))

@@ -42,11 +42,7 @@ class RequestPosition:
 
 
 def read_position(request: WireRequest) -> RequestPosition:
-    """Read a request's place from its messages.
-
-    Raises:
-        RequestRefused: If results stand in it as words of the user, or of calls that are not the last one.
-    """
+    """Read a request's place; refused if results stand in it as the user's words, or of calls not the last."""
     if request.nameless_results:
         why = "results of tools have the ids of their calls here: words of the user are believed"
         raise RequestRefused(400, why, code="nameless_result")
@@ -73,11 +69,7 @@ def read_position(request: WireRequest) -> RequestPosition:
 
 
 def _find_last_call(messages: Sequence[ChatMessage]) -> tuple[int, str, tuple[str, dict[str, Any]] | None]:
-    """Where the last call of a tool stands, its id, and the call, where it is not written as words.
-
-    Raises:
-        RequestRefused: If it is one of several.
-    """
+    """Where the last call of a tool stands, its id, and the call, where it is not written as words."""
     for at in range(len(messages) - 1, -1, -1):
         message = messages[at]
         if message["role"] != "assistant":

@@ -18,6 +18,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from typing import Any
 
+import orjson
 from agentdojo.functions_runtime import FunctionCall
 
 from agentsys.errors import ConfigError
@@ -52,14 +53,8 @@ class Handout:
 class RunningTurn:
     """One request of the user at work.
 
-    Args:
-        agent: The agent that answers.
-        keep: Stores the dialogue, before the client has the answer.
-        request: What it begins with.
-        start: The same as the agent is given it; what the client can do is added here.
-        offer: Is told of each hand-out before the client is.
-        finish: Is told when it is over, before the client is.
-        idle_s: Seconds that it waits for a client's result.
+    `keep` stores the dialogue; it, `offer` (each hand-out) and `finish` are told before the client is. What the
+    client can do is added to `start`, the request as the agent is given it.
     """
 
     def __init__(
@@ -86,14 +81,13 @@ class RunningTurn:
         self.cpu_s = 0.0
         """CPU seconds of its thread, that are not booked yet."""
         self._cpu_booked_s = 0.0
-        self._lock, self._one_at_a_time = threading.Lock(), threading.Lock()
+        self._lock, self._one_at_a_time = threading.RLock(), threading.Lock()
         self._inbox: queue.SimpleQueue[str | None] = queue.SimpleQueue()
         """The result of the call that waits; None: it was ended."""
         self._ended: str | None = None
         self._request, self._start = request, start
         self._answer_tool = find_answer_tool(request)
         self._offered = self._list_offered(request)
-        self._first_tools = {tool.name for tool in request.tools}
         self._reported_usage = Usage()
 
     @property
@@ -101,19 +95,10 @@ class RunningTurn:
         """Its id."""
         return self.dialogue.trace_id
 
-    @property
-    def is_spoilt(self) -> bool:
-        """Whether it ended without an answer, so that nothing can go on from it."""
-        return self.is_over and self.dialogue.error_kind is not None
-
     def resume(
         self, handout: Handout, position: RequestPosition, request: WireRequest
     ) -> Future[TracedReply]:
-        """Give it the result of its call. One that comes again is not read: the first one counts.
-
-        Raises:
-            RequestRefused: If it is not that of the call that waits, or it is over.
-        """
+        """Give it the result of its call. One that comes again is not read: the first one counts."""
         with self._lock:
             self.last_heard_s = time.monotonic()
             if handout.reply is not None:
@@ -126,7 +111,7 @@ class RunningTurn:
                 why = (
                     "another agent of the client goes on: agents that hand over to each other are not served"
                 )
-                self._end(why)
+                self.end(why)
                 raise self.refuse(409, f"{why}; give each a conversation of its own, as a tool", "handoff")
             self.size += request.size
             self._offered = self._list_offered(request)
@@ -137,7 +122,8 @@ class RunningTurn:
     def end(self, why: str) -> None:
         """End it from outside; its thread stops where it next asks a tool or a model."""
         with self._lock:
-            self._end(why)
+            self._ended = self._ended or why
+            self._inbox.put(None)
 
     def refuse(self, status: int, why: str, code: str | None = "out_of_place") -> RequestRefused:
         """A refusal that bears its trace."""
@@ -149,10 +135,6 @@ class RunningTurn:
         why = self.dialogue.error if kind == "conversation_ended" else "its agent failed"
         return self.refuse(409, f"this conversation is over: {self._ended or why}; begin a new one", "over")
 
-    def _end(self, why: str) -> None:
-        self._ended = self._ended or why
-        self._inbox.put(None)
-
     def _list_offered(self, request: WireRequest) -> frozenset[str]:
         """The tools that a request lets the agent call."""
         answer = self._answer_tool
@@ -161,8 +143,8 @@ class RunningTurn:
         return frozenset(tool.name for tool in request.tools if answer is None or tool.name != answer.name)
 
     def _is_handed_over(self, position: RequestPosition, request: WireRequest) -> bool:
-        tools = {tool.name for tool in request.tools}
-        return position.system_text != self._start.system_text and tools != self._first_tools
+        tools, first = ({tool.name for tool in one.tools} for one in (request, self._request))
+        return position.system_text != self._start.system_text and tools != first
 
     def run(self) -> None:
         """Work on it, in a thread of its own: it is stored before anybody is told that it is over."""
@@ -196,12 +178,7 @@ class RunningTurn:
         self.dialogue = replace(self.dialogue, tracer=Tracer())
 
     def _find_answer(self, request: WireRequest, start: ClientTurn) -> FunctionCall | None:
-        """Work on the request; the answer as a call of the client's answer schema, where it has one.
-
-        Raises:
-            RequestRefused: If there is no answer that the client can be given.
-            ModelError: If a model gave no reply.
-        """
+        """Work on the request; the answer as a call of the client's answer schema, where it has one."""
         tools = [tool for tool in request.tools if tool.name in self._offered]
         try:
             functions = build_client_functions(tools, self._run_tool, start.owner)
@@ -248,7 +225,8 @@ class RunningTurn:
         names = list(tool.parameters.get("properties") or ())
         if len(names) == 1 and text and not found:
             found = [{names[0]: text}]
-        return next((value for value in found if find_misfit(tool, value) is None), None)
+        raw = orjson.dumps(tool.parameters)
+        return next((value for value in found if find_misfit(tool.name, raw, value) is None), None)
 
     def _build_reply(self, call: FunctionCall | None) -> TracedReply:
         usage, before = self.dialogue.usage, self._reported_usage
@@ -259,12 +237,7 @@ class RunningTurn:
         return TracedReply(message, spent, model_id=self.dialogue.model_id, trace=self.trace_id)
 
     def _run_tool(self, tool: str, args: dict[str, Any]) -> str:
-        """Have the client run a tool. Called from the pipeline's thread.
-
-        Raises:
-            ToolFailed: If the tool is not offered.
-            ConversationEnded: If no result came.
-        """
+        """Have the client run a tool, from the pipeline's thread; `ConversationEnded` if no result came."""
         # Defenses may run tools from threads of their own; clients are asked one call after the other.
         with self._one_at_a_time:
             self._check_alive()
@@ -286,11 +259,7 @@ class RunningTurn:
         return answer
 
     def _check_alive(self) -> None:
-        """Go no further in a turn that was ended.
-
-        Raises:
-            ConversationEnded: If it was.
-        """
+        """Go no further in a turn that was ended."""
         if self._ended is not None:
             raise ConversationEnded(self._ended)
 
@@ -304,9 +273,6 @@ def find_answer_tool(request: WireRequest) -> ToolSpec | None:
     """The client's answer schema, where it demands a call: the tool it names, or the one for its answer.
 
     Clients that demand any call bring their answer's schema as the last tool, or under a name for it.
-
-    Raises:
-        RequestRefused: If the tool that it names is none of its tools.
     """
     if not request.forced:
         return None
@@ -315,7 +281,7 @@ def find_answer_tool(request: WireRequest) -> ToolSpec | None:
     if tool is None and request.forced == "required" and request.tools:
         tool = request.tools[-1]
     if tool is None:
-        why = f"tool_choice {request.forced[:60]!r}: no tool of that name is offered"
+        why = f"tool_choice {request.forced[:60]!r}: this request offers no such tool"
         raise RequestRefused(400, why, code="unsupported_tool_choice")
     return tool
 

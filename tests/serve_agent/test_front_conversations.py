@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from agentdojo.functions_runtime import FunctionCall
-from front_clients import READ, SEND, Client, ask, desk_of, refused, result, wait_until
+from front_clients import READ, SEND, Client, ask, count_resting, desk_of, refused, result, wait_until
 from scripted_for_serving import Scripted, calls, says
 
 from agentsys.defense.agentsys import AgentSys
@@ -121,7 +121,7 @@ def test_a_conversation_of_words_alone_is_what_its_request_holds() -> None:
     assert [text_of(one) for one in model.asked[1].messages] == [
         *("Be brief.", "Hi.", "Something else.", "How are you?"),
     ]
-    assert desk.resting_count == 0
+    assert count_resting(desk) == 0
     assert len({reply.trace for reply in client.replies}) == 2
 
 

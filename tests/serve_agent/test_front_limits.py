@@ -14,7 +14,7 @@ from pathlib import Path
 
 import openai
 import pytest
-from front_clients import Client, conversations_threads, desk_of, refused, wait_until
+from front_clients import Client, conversations_threads, count_resting, desk_of, refused, wait_until
 from scripted_for_serving import Scripted, calls, says
 
 from agentsys.models.chat import ChatReply, ChatRequest, text_of
@@ -80,7 +80,7 @@ def test_conversations_that_are_left_end_by_themselves_and_are_forgotten() -> No
     with refused(409):
         clients[0].send()
     Client(desk, {}).say("One more.")
-    assert desk.resting_count <= limits.max_resting + 1
+    assert count_resting(desk) <= limits.max_resting + 1
     desk.stop()
     assert not conversations_threads()
 
@@ -139,3 +139,13 @@ def test_a_killed_server_loses_no_answer_that_it_gave(tmp_path: Path) -> None:
     for trace in talks:
         [path] = tmp_path.rglob(f"{trace}/none/none.json")
         assert json.loads(path.read_bytes())["agentsys"]["status"] == "ok"
+
+
+def test_the_requests_of_other_keys_give_a_key_no_time_back() -> None:
+    desk = desk_of(Scripted(says("x")), NoDefense())
+    busy = desk._find_account("busy")
+    busy.cpu_s, busy.seen_s = 30.0, busy.seen_s - 10
+    for _ in range(5):
+        desk._find_account("other")
+    assert busy.cpu_s == 30.0
+    assert 24.0 < desk._find_account("busy").cpu_s < 26.0

@@ -139,7 +139,7 @@ def test_words_are_the_one_text_that_an_answer_schema_asks_for() -> None:
 def test_a_demand_for_a_tool_that_is_not_there_is_refused() -> None:
     client = Client(desk_of(Scripted(says("x")), NoDefense()), TOOLS, [READ])
     client.messages.append(user("Go."))
-    with refused(400, "no tool of that name"):
+    with refused(400, "offers no such tool"):
         client.send(forced="write")
 
 

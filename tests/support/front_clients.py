@@ -71,6 +71,11 @@ def served_desk(model: ChatModel, defense: Defense, **more: Any) -> Iterator[Ser
     desk.stop()
 
 
+def count_resting(desk: ConversationRouter) -> int:
+    """Turns that can be gone on from."""
+    return sum(len(account.resting) for account in desk._accounts.values())
+
+
 def ask(desk: ConversationRouter, owner: str, request: WireRequest) -> TracedReply:
     """The reply to a request, whenever it comes."""
     return desk.take(replace(request, owner=owner))[1].result(PATIENCE_S)

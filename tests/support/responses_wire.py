@@ -13,11 +13,11 @@ from typing import Any
 
 import orjson
 from agentdojo.functions_runtime import FunctionCall
-from vendor_wires import WireConversation
+from vendor_wires import Answer, WireConversation
 
-from agentsys.models.chat import JsonSchema, ToolSpec
+from agentsys.models.chat import ChatReply, JsonSchema, ToolSpec
 from agentsys.models.serving.served_openai import parse_call_arguments, read_text_blocks, write_openai_error
-from agentsys.models.serving.wire_format import Answer, Json, WireCall, WireError, WireFormat, WireRequest
+from agentsys.models.serving.wire_format import Json, WireFormat, WireRequest
 
 _RESPONSE = "resp_"
 _MESSAGE = "message"
@@ -33,7 +33,7 @@ def read_responses_request(body: Json) -> WireRequest:
         conversation.add(item)
     conversation.end()
     if not conversation.said.messages:
-        raise WireError("'input' must hold at least one item")
+        raise ValueError("'input' must hold at least one item")
     return WireRequest(
         messages=conversation.said.messages,
         tools=tuple(_tool(orjson.dumps(tool)) for tool in body.get("tools") or []),
@@ -58,7 +58,7 @@ class _ItemReader:
         """Add one item.
 
         Raises:
-            WireError: If it is unknown, or stands where it may not.
+            ValueError: If it is unknown, or stands where it may not.
         """
         kind = item.get("type", "message")
         if kind == "reasoning":
@@ -91,7 +91,7 @@ class _ItemReader:
             case "message", "system" | "developer":
                 self.said.system(read_text_blocks(item.get("content")))
             case other:
-                raise WireError(f"unknown item {other!r}")
+                raise ValueError(f"unknown item {other!r}")
 
     def _flush(self) -> None:
         if self._content is not None or self._calls:
@@ -104,7 +104,7 @@ class _ItemReader:
             return
         if thought.get("encrypted_content") != found:
             name = f"Item '{thought.get('id')}' of type 'reasoning'"
-            raise WireError(f"{name} was provided without its required following item.")
+            raise ValueError(f"{name} was provided without its required following item.")
 
 
 @lru_cache
@@ -121,8 +121,9 @@ def _reply_schema(text: object) -> JsonSchema | None:
     return schema
 
 
-def write_responses_reply(answer: Answer) -> Json:
+def write_responses_reply(number: int, reply: ChatReply) -> Json:
     """A response: a reasoning item, then text and calls."""
+    answer = Answer(number, reply)
     text = [] if answer.text is None else [_message(answer)]
     output = [*text, *(_call(call) for call in answer.calls)]
     if output:
@@ -156,11 +157,10 @@ def _message(answer: Answer) -> Json:
     return {**about, "content": [part]}
 
 
-def _call(call: WireCall) -> Json:
-    given = call.arguments
-    arguments = given if isinstance(given, str) else orjson.dumps(given).decode()
+def _call(call: FunctionCall) -> Json:
+    arguments = orjson.dumps(call.args).decode()
     about = {"type": "function_call", "id": f"fc_{call.id}", "call_id": call.id, "status": "completed"}
-    return {**about, "name": call.name, "arguments": arguments}
+    return {**about, "name": call.function, "arguments": arguments}
 
 
 def _usage(answer: Answer) -> Json:

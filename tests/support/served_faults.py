@@ -19,19 +19,19 @@ from starlette.requests import Request
 from starlette.responses import Response
 from vendor_wires import ANTHROPIC, GEMINI
 
-from agentsys.models.chat import ChatModel, ErrorKind, ModelError
+from agentsys.models.chat import ChatModel, ErrorKind, ModelError, assistant
 from agentsys.models.serving.model_application import (
     ModelApplication,
     PlainEndpoint,
     WireQuestion,
-    build_answer,
     build_refusal,
     build_response,
+    complete_reply,
     describe_failure,
 )
 from agentsys.models.serving.model_server import Server
 from agentsys.models.serving.served_openai import OPENAI
-from agentsys.models.serving.wire_format import Answer, RequestRefused, ServedEndpoint
+from agentsys.models.serving.wire_format import RequestRefused, ServedEndpoint
 
 
 class FaultKind(StrEnum):
@@ -128,15 +128,13 @@ _PROBLEMS = {
 }
 
 
-def spoil_answer(whole: Answer, kind: FaultKind) -> Answer:
-    """The answer with a fault in its content; other kinds of fault leave it as it is."""
-    if kind is FaultKind.EMPTY_REPLY:
-        return replace(whole, text=None, calls=())
-    if kind is FaultKind.BAD_ARGUMENTS:
-        # Without their closing brace.
-        cut = [replace(call, arguments=orjson.dumps(call.arguments)[:-1].decode()) for call in whole.calls]
-        return replace(whole, calls=tuple(cut))
-    return whole
+def cut_arguments(body: Any) -> None:
+    """Leave the closing brace of every call's arguments out of a reply, as text."""
+    for name, value in body.items() if isinstance(body, dict) else enumerate(body):
+        if name in ("arguments", "input", "args"):
+            body[name] = (value if isinstance(value, str) else orjson.dumps(value).decode())[:-1]
+        elif isinstance(value, dict | list):
+            cut_arguments(value)
 
 
 @dataclass(frozen=True)
@@ -170,8 +168,13 @@ class FaultyApplication(ModelApplication):
         reply = await self.ask(question)
         if kind is not FaultKind.BAD_ARGUMENTS or reply.message["tool_calls"]:
             self.plan.count_served(kind)
-        answer = spoil_answer(build_answer(question, self._endpoint.name, reply), kind)
-        response = build_response(question, answer, reply)
+        if kind is FaultKind.EMPTY_REPLY:
+            reply = replace(reply, message=assistant(None))
+        response = build_response(question, complete_reply(question, self._endpoint.name, reply))
+        if kind is FaultKind.BAD_ARGUMENTS:
+            body = orjson.loads(bytes(response.body))
+            cut_arguments(body)
+            return Response(orjson.dumps(body), media_type="application/json")
         if kind is FaultKind.INVALID_JSON:
             return Response(bytes(response.body).replace(b"{", b"{{", 1), media_type="application/json")
         if kind is FaultKind.TRUNCATED:  # Half of what is announced: uvicorn then breaks the connection off.

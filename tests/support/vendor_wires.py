@@ -8,16 +8,24 @@ import orjson
 from agentdojo.functions_runtime import FunctionCall
 from agentdojo.types import ChatMessage, MessageContentBlock, text_content_block_from_string
 
-from agentsys.models.chat import JsonSchema, ToolSpec
+from agentsys.models.chat import ChatReply, JsonSchema, ToolSpec, text_of
 from agentsys.models.serving.served_openai import read_text_blocks
 from agentsys.models.serving.wire_format import (
-    Answer,
     Json,
     RequestRefused,
-    WireError,
     WireFormat,
     WireRequest,
 )
+
+
+class Answer:
+    """A reply as the formats here are written from it."""
+
+    def __init__(self, number: int, reply: ChatReply) -> None:
+        said = reply.message
+        self.number, self.model, self.usage = number, reply.model_id, reply.usage
+        self.text = None if said["content"] is None else text_of(said)
+        self.calls = said["tool_calls"] or []
 
 
 class WireConversation:
@@ -47,11 +55,11 @@ class WireConversation:
         """Add a tool result.
 
         Raises:
-            WireError: If no earlier assistant message made a call of this id.
+            ValueError: If no earlier assistant message made a call of this id.
         """
         call = self._calls.get(call_id or "")
         if call is None:
-            raise WireError(f"no earlier tool call has the id {call_id!r} that a tool result names")
+            raise ValueError(f"no earlier tool call has the id {call_id!r} that a tool result names")
         blocks = blocks or [text_content_block_from_string("")]
         self.messages.append(
             {"role": "tool", "content": blocks, "tool_call": call, "tool_call_id": call.id, "error": error}
@@ -95,7 +103,7 @@ def _read_message(conversation: WireConversation, message: Json) -> None:
         case "assistant":
             _read_assistant(conversation, content)
         case other:
-            raise WireError(f"unknown message role {other!r}")
+            raise ValueError(f"unknown message role {other!r}")
 
 
 def _read_user(conversation: WireConversation, content: object) -> None:
@@ -132,11 +140,12 @@ def _anthropic_schema(body: Json) -> JsonSchema | None:
     return schema
 
 
-def write_anthropic_reply(answer: Answer) -> Json:
+def write_anthropic_reply(number: int, reply: ChatReply) -> Json:
     """An assistant message; an empty reply has no content blocks."""
+    answer = Answer(number, reply)
     content: list[Json] = [{"type": "text", "text": answer.text}] if answer.text else []
     content += [
-        {"type": "tool_use", "id": call.id, "name": call.name, "input": call.arguments}
+        {"type": "tool_use", "id": call.id, "name": call.function, "input": call.args}
         for call in answer.calls
     ]
     usage = answer.usage
@@ -250,7 +259,7 @@ class _GeminiReader:
         by_name = [call for call in self._waiting if call.function == name]
         for call in by_id or by_name:
             return call
-        raise WireError(f"a function response for {name!r} answers no function call before it")
+        raise ValueError(f"a function response for {name!r} answers no function call before it")
 
 
 def _result_text(response: Json) -> object:
@@ -292,11 +301,12 @@ def _calling_mode(body: Json) -> str | None:
     return None if mode in (None, "MODE_UNSPECIFIED") else str(mode).lower()
 
 
-def write_gemini_reply(answer: Answer) -> Json:
+def write_gemini_reply(number: int, reply: ChatReply) -> Json:
     """A response with one candidate; an empty reply's content has no parts."""
+    answer = Answer(number, reply)
     parts: list[Json] = [{"text": answer.text}] if answer.text else []
     parts += [
-        {"functionCall": {"id": call.id, "name": call.name, "args": call.arguments}} for call in answer.calls
+        {"functionCall": {"id": call.id, "name": call.function, "args": call.args}} for call in answer.calls
     ]
     content: Json = {"role": "model", "parts": parts} if parts else {"role": "model"}
     return {

@@ -18,23 +18,22 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import orjson
+from agentdojo.types import ChatAssistantMessage
 from pydantic import ValidationError
 from starlette.datastructures import Headers
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from agentsys.models.chat import ChatModel, ChatReply, ErrorKind, ModelError, text_of
+from agentsys.models.chat import ChatModel, ChatReply, ErrorKind, ModelError
 from agentsys.models.pricing import pick_usage
 from agentsys.models.providers.sdk_model import ROLE_HEADER
-from agentsys.models.serving.served_openai import OPENAI, write_model_list
+from agentsys.models.serving.served_openai import OPENAI
 from agentsys.models.serving.wire_format import (
-    Answer,
     Json,
     RequestRefused,
     ServedEndpoint,
     TracedReply,
-    WireCall,
     WireFormat,
     WireRequest,
 )
@@ -68,14 +67,12 @@ _MODEL_STATUS = {
 
 @dataclass(frozen=True)
 class WireQuestion:
-    """One question, read."""
+    """One question, read: with its number on this server, from 1, and its body."""
 
     wire: WireFormat
     number: int
-    """The request's number on this server, from 1."""
     request: Request
     raw: bytes
-    """Its body."""
     asked: WireRequest
 
     @property
@@ -109,10 +106,7 @@ class PlainEndpoint:
 class ModelApplication:
     """The application behind a server: access, counting, reading, and the endpoint's answer.
 
-    Args:
-        endpoint: What answers.
-        tokens: Keys one of which a client must send; none: whoever is on this machine may ask.
-        wires: The formats that are spoken.
+    Clients send one of the tokens as their key; without tokens whoever is on this machine may ask.
     """
 
     def __init__(
@@ -133,7 +127,8 @@ class ModelApplication:
         try:
             check_access(request.headers, self._tokens)
             if (request.method, scope["path"]) == ("GET", "/v1/models"):
-                response = _make_json_response(write_model_list([self._endpoint.name]))
+                about = {"id": self._endpoint.name, "object": "model", "created": 0, "owned_by": "agentsys"}
+                response = _make_json_response({"object": "list", "data": [about]})
             else:
                 wire = self._find_wire(request.method, scope["path"])
                 response = await self.respond(await self._read_question(wire, request, number))
@@ -144,12 +139,13 @@ class ModelApplication:
     def _find_wire(self, method: str, path: str) -> WireFormat:
         found = [wire for wire in self._wires if re.fullmatch(wire.path, path)]
         if method != "POST" or not found:
-            why = f"no such path: {method} {path} (the base URL ends in /v1, as OpenAI's SDK wants it)"
+            why = f"{method} {path} (the base URL ends in /v1): served are /chat/completions and /models"
             raise RequestRefused(405 if found else 404, why)
         return found[0]
 
     async def _read_question(self, wire: WireFormat, request: Request, number: int) -> WireQuestion:
-        owner = compute_owner_mark(request.headers)
+        # The mark of the key that it came with; keys cannot be told from it.
+        owner = hashlib.sha256(b"agentsys caller\n" + read_caller_key(request.headers).encode()).hexdigest()
         raw = await self._read_body(request, owner)
         is_large = len(raw) > _LARGE_BODY
         asked = await asyncio.to_thread(read_request, wire, raw) if is_large else read_request(wire, raw)
@@ -159,11 +155,7 @@ class ModelApplication:
         return WireQuestion(wire, number, request, raw, asked)
 
     async def _read_body(self, request: Request, owner: str) -> bytes:
-        """The request's body.
-
-        Raises:
-            RequestRefused: If it is too large, comes too late, or others of its key take all the room.
-        """
+        """The request's body, unless it is too large, comes too late, or others of its key take all the room."""
         too_large = f"the body is larger than {MAX_BODY} bytes"
         read, size = list[bytes](), 0
         try:
@@ -190,20 +182,12 @@ class ModelApplication:
         return b"".join(read)
 
     async def respond(self, question: WireQuestion) -> Response:
-        """Answer a question that was read.
-
-        Raises:
-            RequestRefused: If it is not answered.
-        """
+        """Answer a question that was read."""
         reply = await self.ask(question)
-        return build_response(question, build_answer(question, self._endpoint.name, reply), reply)
+        return build_response(question, complete_reply(question, self._endpoint.name, reply))
 
     async def ask(self, question: WireQuestion) -> ChatReply:
-        """The endpoint's reply.
-
-        Raises:
-            RequestRefused: If there is none.
-        """
+        """The endpoint's reply, or `RequestRefused` if there is none."""
         gone = asyncio.ensure_future(_cancel_when_gone(question.request, asyncio.current_task()))
         try:
             return await self._endpoint.answer(question.asked)
@@ -226,13 +210,10 @@ async def _cancel_when_gone(request: Request, work: asyncio.Task[Any] | None) ->
 
 
 def check_access(headers: Headers, tokens: Sequence[str]) -> None:
-    """Decide who may ask.
+    """Refuse whoever may not ask.
 
     Without tokens everybody on this machine may, except web pages: a page that a user happens to look at can
     send requests to loopback, and says so by `Origin` or by another name of the host.
-
-    Raises:
-        RequestRefused: If the request may not be answered.
     """
     if tokens:
         given = read_caller_key(headers).encode()
@@ -256,11 +237,6 @@ def _is_loopback(host: str) -> bool:
         return False
 
 
-def compute_owner_mark(headers: Headers) -> str:
-    """The mark of the key that a request came with. Keys cannot be told from it."""
-    return hashlib.sha256(b"agentsys caller\n" + read_caller_key(headers).encode()).hexdigest()
-
-
 def read_caller_key(headers: Headers) -> str:
     """The key of a request: a bearer token, or as Azure's clients send it; `""` where there is none."""
     scheme, _, bearer = (headers.get("Authorization") or "").partition(" ")
@@ -268,11 +244,7 @@ def read_caller_key(headers: Headers) -> str:
 
 
 def read_request(wire: WireFormat, raw: bytes) -> WireRequest:
-    """A request's body as we read it.
-
-    Raises:
-        RequestRefused: If it cannot be understood.
-    """
+    """A request's body as we read it; refused (400) if it cannot be understood."""
     try:
         body = orjson.loads(raw)
         if not isinstance(body, dict):
@@ -280,36 +252,29 @@ def read_request(wire: WireFormat, raw: bytes) -> WireRequest:
         return wire.read(body)
     except ValidationError as slip:
         first = slip.errors(include_url=False, include_input=False)[0]
-        why = f"malformed request: {'.'.join(map(str, first['loc']))}: {first['msg']}"
+        why = f"malformed request: {'.'.join(map(str, first['loc']))}: {first['msg'].removeprefix('Value error, ')}"
     except (ValueError, RecursionError) as slip:
         why = f"malformed request: {slip}"
     raise RequestRefused(400, why[:500])
 
 
-def build_answer(question: WireQuestion, name: str, reply: ChatReply) -> Answer:
-    """A reply as it goes out.
-
-    Args:
-        question: What is answered. Calls without an id get theirs from its digest, so that ids repeat from
-            run to run and do not depend on the order in which clients happen to ask.
-        name: The model's name, used where the reply has no model id.
-        reply: The model's reply.
-    """
-    message = reply.message
-    calls = tuple(
-        WireCall(call.id or f"call_{question.digest[:16]}_{index}", call.function, dict(call.args))
-        for index, call in enumerate(message["tool_calls"] or ())
-    )
-    text = text_of(message) if message["content"] is not None else None
+def complete_reply(question: WireQuestion, name: str, reply: ChatReply) -> ChatReply:
+    """A reply as it goes out, with ids, usage and a model's id (else this name)."""
+    # Ids from the question repeat from run to run, in whatever order clients happen to ask.
+    calls = [
+        call if call.id else call.model_copy(update={"id": f"call_{question.digest[:16]}_{index}"})
+        for index, call in enumerate(reply.message["tool_calls"] or ())
+    ]
     # Of a conversation what was spent since its last reply: nothing, perhaps, and not to be estimated.
     is_counted = isinstance(reply, TracedReply)
     usage = reply.usage if is_counted else pick_usage(question.asked, reply)
-    return Answer(question.number, reply.model_id or name, text, calls, usage)
+    message: ChatAssistantMessage = {**reply.message, "tool_calls": calls or None}
+    return replace(reply, message=message, usage=usage, model_id=reply.model_id or name)
 
 
-def build_response(question: WireQuestion, answer: Answer, reply: ChatReply) -> Response:
-    """An answer in the question's format, and the trace of its reply."""
-    wire, whole = question.wire, question.wire.write(answer)
+def build_response(question: WireQuestion, reply: ChatReply) -> Response:
+    """A completed reply in the question's format, and its trace."""
+    wire, whole = question.wire, question.wire.write(question.number, reply)
     headers = {TRACE_HEADER: reply.trace} if isinstance(reply, TracedReply) and reply.trace else {}
     if question.asked.streams and wire.stream is not None:
         return Response(wire.stream(whole), media_type="text/event-stream", headers=headers)

@@ -7,7 +7,8 @@ import resource
 import socket
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Self
 
 import uvicorn
@@ -26,9 +27,7 @@ _IDLE_CONNECTION_S = 75
 class _Listener(uvicorn.Server):
     """uvicorn's server, which breaks connections off where a head does not come to its end, or when it ends."""
 
-    def __init__(self, config: uvicorn.Config) -> None:
-        super().__init__(config)
-        self._unread_since: dict[Any, float] = {}
+    _unread_since: Mapping[Any, float] = MappingProxyType({})
 
     async def on_tick(self, counter: int) -> bool:
         connections: set[Any] = {*self.server_state.connections}
@@ -51,14 +50,13 @@ class _Listener(uvicorn.Server):
 
 
 class Server:
-    """A running server; a context manager that stops it.
-
-    Made by `serve`. All counters may be read while requests are under way.
-    """
+    """A running server, made by `serve`; a context manager that stops it."""
 
     def __init__(self, application: ModelApplication, host: str, port: int) -> None:
         self._application = application
-        _raise_file_limit()
+        with contextlib.suppress(ValueError, OSError):  # The usual 1,024 connections are soon taken.
+            most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+            resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
         config = uvicorn.Config(
             application,
             host,
@@ -83,17 +81,13 @@ class Server:
                 why = "there is no such address here, or the port is taken"
                 raise ConfigError(f"Cannot listen on {host}:{port}: {why}; give another, or port 0 for any.")
             time.sleep(0.005)
-        self._address = self.listener.servers[0].sockets[0].getsockname()
+        name, port = self.listener.servers[0].sockets[0].getsockname()[:2]
+        self.base_url = f"http://[{name}]:{port}" if ":" in name else f"http://{name}:{port}"
+        """Scheme, host and port."""
 
     def _run(self) -> None:
         with contextlib.suppress(SystemExit):  # uvicorn's, where it cannot listen.
             self.listener.run()
-
-    @property
-    def base_url(self) -> str:
-        """Scheme, host and port."""
-        host, port = self._address[:2]
-        return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
     @property
     def openai_base_url(self) -> str:
@@ -129,19 +123,9 @@ def serve(
     Args:
         model: The model that answers, or an endpoint.
         host: A loopback address; any address where tokens are asked for.
-        port: The port; 0 takes a free one.
+        port: The port; 0 takes a free one. ConfigError if it cannot be had.
         tokens: Keys one of which a client must send; none: whoever is on this machine may ask.
-
-    Raises:
-        ConfigError: If the host is not loopback, or the port cannot be had.
     """
     endpoint = PlainEndpoint(model) if isinstance(model, ChatModel) else model
     address = host if tokens else require_loopback(host, "a model is served")
     return Server(ModelApplication(endpoint, tokens), address, port)
-
-
-def _raise_file_limit() -> None:
-    """Allow as many connections as this process may have: the usual 1,024 are soon taken."""
-    with contextlib.suppress(ValueError, OSError):
-        _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))

@@ -3,25 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
 from functools import lru_cache
 from typing import Annotated, Any, Literal
 
 import orjson
 from agentdojo.functions_runtime import FunctionCall
 from agentdojo.types import ChatMessage, MessageContentBlock, text_content_block_from_string
-from pydantic import AfterValidator, BaseModel, Field, PositiveInt, TypeAdapter
+from pydantic import AfterValidator, AliasPath, BaseModel, Field, PositiveInt
 
-from agentsys.models.chat import JsonSchema, ToolSpec
-from agentsys.models.serving.wire_format import (
-    Answer,
-    Json,
-    RequestRefused,
-    WireCall,
-    WireError,
-    WireFormat,
-    WireRequest,
-)
+from agentsys.models.chat import ChatReply, JsonSchema, ToolSpec, text_of
+from agentsys.models.serving.wire_format import Json, RequestRefused, WireFormat, WireRequest
 
 MAX_TOOLS = 1024
 MAX_SCHEMA_BYTES = 256 * 1024
@@ -34,24 +25,16 @@ TRACE_FIELD = "agentsys_trace"
 
 
 def read_text_blocks(content: object) -> list[MessageContentBlock] | None:
-    """Wire content - null, a string, or a list of text parts - as content blocks.
-
-    Raises:
-        WireError: If a part is not text.
-    """
+    """Wire content - null, a string, or a list of text parts - as content blocks."""
     if content is None:
         return None
     parts = [content] if isinstance(content, str) else content
     if not isinstance(parts, list):
-        raise WireError("'content' must be null, a string or a list of parts")
-    return [text_content_block_from_string(_read_part_text(part)) for part in parts]
-
-
-def _read_part_text(part: object) -> str:
-    text = part.get("text", part.get("refusal")) if isinstance(part, dict) else part
-    if not isinstance(text, str):
-        raise WireError("only text parts are understood here")
-    return text
+        raise ValueError("'content' must be null, a string or a list of parts")
+    texts = [part.get("text", part.get("refusal")) if isinstance(part, dict) else part for part in parts]
+    if not all(isinstance(text, str) for text in texts):
+        raise ValueError("only text parts are understood here")
+    return [text_content_block_from_string(text) for text in texts]
 
 
 class _Function(BaseModel):
@@ -66,7 +49,8 @@ class _Tool(BaseModel):
     function: _Function
 
 
-_TOOLS = TypeAdapter(list[_Tool])
+class _Tools(BaseModel):
+    tools: list[_Tool]
 
 
 class _Call(BaseModel):
@@ -91,18 +75,6 @@ class _Message(BaseModel):
         return self.role in ("tool", "input", "ipython") and self.tool_call_id is None
 
 
-class _ReplySchema(BaseModel):
-    schema_: JsonSchema | None = Field(None, alias="schema")
-
-
-class _ReplyFormat(BaseModel):
-    json_schema: _ReplySchema | None = None
-
-
-class _ToolChoice(BaseModel):
-    function: _Function
-
-
 class _Body(BaseModel):
     """A request's fields that are read; what an SDK's next release adds is not."""
 
@@ -110,25 +82,18 @@ class _Body(BaseModel):
     messages: list[_Message] = Field(min_length=1)
     stream: bool | None = None
     tools: list[Json] | None = Field(None, max_length=MAX_TOOLS)
-    tool_choice: str | _ToolChoice | None = None
+    tool_choice: str | _Tool | None = None
     temperature: float | None = None
     max_tokens: PositiveInt | None = None
     max_completion_tokens: PositiveInt | None = None
-    response_format: _ReplyFormat | None = None
-    metadata: Json | None = None
-
-    @property
-    def forced(self) -> str:
-        choice = self.tool_choice
-        return choice.function.name if isinstance(choice, _ToolChoice) else choice or ""
+    schema_: JsonSchema | None = Field(
+        None, validation_alias=AliasPath("response_format", "json_schema", "schema")
+    )
+    trace: str | None = Field(None, validation_alias=AliasPath("metadata", TRACE_FIELD))
 
 
 def _read_message(message: _Message, calls: dict[str, FunctionCall]) -> ChatMessage:
-    """A message; tool results find the call that they answer by its id.
-
-    Raises:
-        WireError: If no earlier assistant message made a call of this id.
-    """
+    """A message; tool results find the call that they answer by its id."""
     blocks = message.content or []
     if message.role in ("system", "developer"):
         return {"role": "system", "content": blocks}
@@ -140,32 +105,27 @@ def _read_message(message: _Message, calls: dict[str, FunctionCall]) -> ChatMess
         return {"role": "user", "content": blocks}
     call = calls.get(message.tool_call_id or "")
     if call is None:
-        raise WireError(f"no earlier tool call has the id {message.tool_call_id!r} that a tool result names")
+        raise ValueError(f"no earlier tool call has the id {message.tool_call_id!r} that a tool result names")
     blocks = blocks or [text_content_block_from_string("")]
     return {"role": "tool", "content": blocks, "tool_call": call, "tool_call_id": call.id, "error": None}
 
 
 def read_openai_request(body: Json) -> WireRequest:
-    """A chat-completions request as we read it.
-
-    Raises:
-        ValueError: If it cannot be understood.
-    """
-    read = _Body.model_validate(body)
-    calls: dict[str, FunctionCall] = {}
+    """A chat-completions request as we read it; ValueError if it cannot be understood."""
+    read, calls = _Body.model_validate(body), dict[str, FunctionCall]()
     messages = [_read_message(message, calls) for message in read.messages]
-    schema = read.response_format.json_schema if read.response_format is not None else None
+    choice = read.tool_choice.function.name if isinstance(read.tool_choice, _Tool) else read.tool_choice
     return WireRequest(
         messages=[one for one in messages if one["role"] != "system" or one["content"]],
-        tools=_read_tools(orjson.dumps(read.tools)) if read.tools else (),
+        tools=_read_tools(orjson.dumps({"tools": read.tools})) if read.tools else (),
         model=read.model or "",
         streams=bool(read.stream),
         temperature=read.temperature,
         max_tokens=read.max_completion_tokens or read.max_tokens,
-        reply_schema=None if schema is None else schema.schema_,
+        reply_schema=read.schema_,
         tool_choice="none" if read.tool_choice == "none" else "auto",
-        forced=read.forced if read.forced not in ("auto", "none") else "",
-        trace=str((read.metadata or {}).get(TRACE_FIELD) or ""),
+        forced=choice if choice and choice not in ("auto", "none") else "",
+        trace=read.trace or "",
         nameless_results=any(message.is_nameless for message in read.messages),
     )
 
@@ -183,25 +143,26 @@ def parse_call_arguments(text: str | None) -> dict[str, Any]:
 @lru_cache(maxsize=_MAX_KEPT_LISTS)
 def _read_tools(raw: bytes) -> tuple[ToolSpec, ...]:
     if len(raw) > MAX_SCHEMA_BYTES:
-        raise WireError(
+        raise ValueError(
             f"the tools take {len(raw)} bytes; those of a request take {MAX_SCHEMA_BYTES} at most"
         )
-    found = (tool.function for tool in _TOOLS.validate_json(raw))
+    found = (tool.function for tool in _Tools.model_validate_json(raw).tools)
     return tuple(ToolSpec(one.name, one.description or "", one.parameters or {}) for one in found)
 
 
-def write_openai_reply(answer: Answer) -> Json:
+def write_openai_reply(number: int, reply: ChatReply) -> Json:
     """A chat completion with one choice."""
-    message: Json = {"role": "assistant", "content": answer.text, "refusal": None}
-    if answer.calls:
-        message["tool_calls"] = [_write_call(call) for call in answer.calls]
-    finish = "tool_calls" if answer.calls else "stop"
-    usage = answer.usage
+    said, usage = reply.message, reply.usage
+    text = None if said["content"] is None else text_of(said)
+    message: Json = {"role": "assistant", "content": text, "refusal": None}
+    if said["tool_calls"]:
+        message["tool_calls"] = [_write_call(call) for call in said["tool_calls"]]
+    finish = "tool_calls" if said["tool_calls"] else "stop"
     return {
-        "id": f"chatcmpl-{answer.number}",
+        "id": f"chatcmpl-{number}",
         "object": "chat.completion",
         "created": int(time.time()),
-        "model": answer.model,
+        "model": reply.model_id,
         "choices": [{"index": 0, "message": message, "logprobs": None, "finish_reason": finish}],
         "usage": {
             "prompt_tokens": usage.prompt,
@@ -213,10 +174,9 @@ def write_openai_reply(answer: Answer) -> Json:
     }
 
 
-def _write_call(call: WireCall) -> Json:
-    arguments = call.arguments
-    text = arguments if isinstance(arguments, str) else orjson.dumps(arguments, default=str).decode()
-    return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": text}}
+def _write_call(call: FunctionCall) -> Json:
+    text = orjson.dumps(dict(call.args), default=str).decode()
+    return {"id": call.id, "type": "function", "function": {"name": call.function, "arguments": text}}
 
 
 _TYPES = {429: "rate_limit_error", 500: "server_error", 503: "server_error", 529: "server_error"}
@@ -228,12 +188,6 @@ def write_openai_error(refused: RequestRefused) -> Json:
     kind = _TYPES.get(refused.status, "invalid_request_error")
     code = refused.code or _CODES.get(refused.status)
     return {"error": {"message": refused.message, "type": kind, "param": None, "code": code}}
-
-
-def write_model_list(names: Iterable[str]) -> Json:
-    """The reply to GET /v1/models."""
-    about = {"object": "model", "created": 0, "owned_by": "agentsys"}
-    return {"object": "list", "data": [{"id": name, **about} for name in names]}
 
 
 def stream_openai_reply(completion: Json) -> bytes:

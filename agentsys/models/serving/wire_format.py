@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from agentsys.models.chat import ChatReply, ChatRequest, Usage
+from agentsys.models.chat import ChatReply, ChatRequest
 
 Json = dict[str, Any]
-
-
-class WireError(ValueError):
-    """A request that the format does not allow; the message goes to the client."""
 
 
 @dataclass(frozen=True)
@@ -35,53 +31,18 @@ class WireRequest(ChatRequest):
     """Bytes of the request's body."""
 
 
-@dataclass(frozen=True)
-class WireCall:
-    """One tool call on its way out."""
-
-    id: str
-    name: str
-    arguments: Mapping[str, Any] | str
-    """The arguments object; a string is text that is *not* a JSON object (a fault)."""
-
-
-@dataclass(frozen=True)
-class Answer:
-    """A model's reply, ready to be written."""
-
-    number: int
-    """The request's number on this server, from 1."""
-    model: str
-    """The id of the model that really answered, whatever name the client asked for."""
-    text: str | None
-    calls: tuple[WireCall, ...]
-    usage: Usage
-    """Tokens, reported or estimated."""
-
-
+@dataclass(eq=False)
 class RequestRefused(Exception):
-    """A request that is not answered, as the client is told.
+    """A request that is not answered: HTTP status, a sentence for the client, OpenAI's `code`, the turn's id."""
 
-    Args:
-        status: The HTTP status code.
-        message: One line for the client.
-        code: OpenAI's `code`, where it has one.
-        retry_after_s: Seconds the client is asked to wait.
-        trace: Id of the conversation's record.
-    """
+    status: int
+    message: str
+    code: str | None = None
+    retry_after_s: float | None = None
+    trace: str = ""
 
-    def __init__(
-        self,
-        status: int,
-        message: str,
-        *,
-        code: str | None = None,
-        retry_after_s: float | None = None,
-        trace: str = "",
-    ) -> None:
-        super().__init__(message)
-        self.status, self.message, self.code = status, message, code
-        self.retry_after_s, self.trace = retry_after_s, trace
+    def __str__(self) -> str:
+        return self.message
 
 
 @dataclass(frozen=True)
@@ -93,8 +54,8 @@ class WireFormat:
     """Path of its POST, as a regular expression."""
     read: Callable[[Json], WireRequest]
     """Body -> request. Raises ValueError."""
-    write: Callable[[Answer], Json]
-    """Answer -> body of the 200 reply."""
+    write: Callable[[int, ChatReply], Json]
+    """The request's number on its server, reply -> body of the 200 reply."""
     error: Callable[[RequestRefused], Json]
     """Refusal -> body of the error reply."""
     context_overflow: str
@@ -111,12 +72,7 @@ class ServedEndpoint(Protocol):
         """Its name, whatever clients call it."""
 
     async def answer(self, request: WireRequest) -> ChatReply:
-        """Answer a request. Cancelled if the client leaves before the answer.
-
-        Raises:
-            RequestRefused: If it is the client's mistake, or there is no room.
-            ModelError: If a model gave no reply.
-        """
+        """Answer a request, or raise `RequestRefused` or `ModelError`. Cancelled if the client leaves before."""
 
 
 @dataclass(frozen=True)
