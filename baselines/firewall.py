@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import logging
 import re
-import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
@@ -22,14 +21,14 @@ from agentdojo.types import ChatAssistantMessage, ChatToolResultMessage
 from agentsys.base.json_values import scalar_leaves
 from agentsys.base.option_checks import AtLeast0, check_options
 from agentsys.errors import ConfigError
-from agentsys.models.chat import ChatModel, ChatRequest, ToolSpec, assistant, system, user
+from agentsys.models.chat import ChatModel, ChatRequest, ToolSpec, assistant
 from agentsys.models.loose_json import find_object_with, find_outer_objects
 from agentsys.models.pipeline_elements import describe_tool
 from agentsys.models.reply_contract import ReplyContract, build_object_schema
 from agentsys.models.trace import span
 from agentsys.simulated.script_grounding import leaf_forms
 from agentsys.simulated.simulated_role import SimulatedKnowledge, SimulatedRole, remove_injected_passages
-from baselines.defense_bases import RoleDefense
+from baselines.defense_bases import RoleDefense, warn_once
 from baselines.tool_boundary.boundary_filter import (
     BoundaryDefense,
     BoundaryFilter,
@@ -178,10 +177,9 @@ class Minimizer(BoundaryFilter):
     def _minimize_call(self, turn: FilterTurn, call: FunctionCall) -> CallRuling:
         tool = turn.runtime.functions[call.function]
         question = minimizer_question(self.options.seed, turn.query, describe_tool(tool), call.args)
-        messages = [system(MINIMIZER_CONTRACT.prompt), user(question)]
         with span("gate", call.function) as node:
             node.decision = {"filter": MINIMIZER_ROLE}
-            answer = MINIMIZER_CONTRACT.ask(self.model, messages, self.options.retries)
+            answer = MINIMIZER_CONTRACT.ask(self.model, question, self.options.retries)
             node.decision |= dict(zip(("asked", "unreadable"), answer.counts, strict=True))
             if answer.value is None:
                 keeps = self.options.on_unreadable == "keep"
@@ -284,9 +282,8 @@ class OutputFirewall(ResultRewriter):
         """Sanitize one result."""
         call = result["tool_call"]
         question = sanitizer_question(self.options.seed, turn.query, call.function, call.args, text)
-        messages = [system(SANITIZER_CONTRACT.prompt), user(question)]
         answer = SANITIZER_CONTRACT.ask(
-            self.model, messages, self.options.retries, reply_schema=SANITIZER_CONTRACT.schema
+            self.model, question, self.options.retries, reply_schema=SANITIZER_CONTRACT.schema
         )
         counted = answer.counts
         if answer.value is None:
@@ -366,9 +363,6 @@ class Firewall(BoundaryDefense, RoleDefense):
         history: Whether the conversation shows calls as `proposed` or as `executed`.
         seed: What the marks around untrusted text depend on; a run fills in its own.
 
-    Raises:
-        ConfigError: If an option has a value it cannot have.
-
     Source: Bhagwatkar et al., arXiv 2510.05244.
     """
 
@@ -385,8 +379,6 @@ class Firewall(BoundaryDefense, RoleDefense):
         if not self.options.sanitizer:
             self.read_tools = None  # type: ignore[assignment, method-assign]
         self.history: CallHistory = self.options.history
-        self._warned = threading.Lock()
-        """Taken for good by the first case that says something."""
 
     def boundary_filters(self, model: ChatModel, suite: TaskSuite[Any]) -> list[BoundaryFilter]:
         """The firewalls that are on."""
@@ -394,9 +386,9 @@ class Firewall(BoundaryDefense, RoleDefense):
         if self.options.minimizer:
             filters.append(Minimizer(model, self.options))
             idle = not any(tool.parameters.model_fields for tool in suite.tools)  # as ASB's
-            if idle and self._warned.acquire(blocking=False):  # cases start side by side
+            if idle:
                 words = "%s: no tool of suite '%s' takes an argument, so the Minimizer is never asked there."
-                _LOG.warning(words, self.name, suite.name)
+                warn_once(_LOG, words, self.name, suite.name)
         if self.options.sanitizer:
             filters.append(OutputFirewall(model, self.options))
         return filters

@@ -93,9 +93,6 @@ class ToolFilter:
             `full` list, or what the run before `narrowed` it to (AgentDojo).
         wording: The source of the question: our `own`, or that of the installed `package` agentdojo.
 
-    Raises:
-        ConfigError: If an option has a value it cannot have.
-
     Source: AgentDojo (arXiv 2406.13352); agentdojo 0.1.35, `tool_filter`.
     """
 

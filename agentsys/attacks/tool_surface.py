@@ -53,9 +53,6 @@ class ToolSurface:
             of the suite, or the first `unneeded` one.
         asks_for: What a parameter wants: the user's `request`, the names of the `tools`, the last `result`.
         clean_calls: Calls after which a tool turns (`rug_pull`).
-
-    Raises:
-        ConfigError: If an option has a value it cannot have.
     """
 
     kind = AttackKind.TARGETED

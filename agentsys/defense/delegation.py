@@ -143,9 +143,6 @@ def serve_call(session: AgentSession, call: FunctionCall, agent: CallingAgent) -
 
     Returns:
         What the caller may see: an accepted value or a failure as JSON, or the caller's own mistake.
-
-    Raises:
-        WorkerCallDenied, OutOfCalls, ModelError: As `serve_turn`.
     """
     if agent.depth >= session.settings.max_depth:
         return agent.refuse(call.function, call.args, Failure.DEPTH_EXCEEDED.as_text(tool_ran=False))

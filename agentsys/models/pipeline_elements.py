@@ -86,11 +86,7 @@ class LoopState:
         return replace(self, messages=[*self.messages, *messages])
 
     def run_element(self, element: BasePipelineElement) -> LoopState:
-        """The state that another element makes of this one.
-
-        Raises:
-            Exception: What the element raises.
-        """
+        """The state that another element makes of this one."""
         return LoopState(*element.query(self.query, self.runtime, self.env, self.messages, self.extra))
 
 
@@ -148,11 +144,7 @@ class ToolsElement(LoopStep):
         self.formatter = formatter
 
     def step(self, at: LoopState) -> LoopState:
-        """Run the calls; the assistant's message then has lists where it had their texts.
-
-        Raises:
-            Exception: What a tool or the formatter raises.
-        """
+        """Run the calls; the assistant's message then has lists where it had their texts."""
         last = at.messages[-1] if at.messages else None
         calls = (last["tool_calls"] or ()) if last is not None and last["role"] == "assistant" else ()
         for call in calls:

@@ -78,9 +78,6 @@ class AttriGuard(BoundaryDefense, RoleDefense):
         retries: How often a model is asked again where its reply cannot be read.
         seed: What the marks around untrusted text depend on; a run fills in its own.
 
-    Raises:
-        ConfigError: If an option has a value it cannot have.
-
     Source: arXiv 2603.10749; artifact 10.5281/zenodo.20308739.
     """
 

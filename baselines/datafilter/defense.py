@@ -179,9 +179,6 @@ class DataFilter(BoundaryDefense, RoleDefense):
         template: Digest of the words and the chat format around the data that results belong to; None: not
             checked.
 
-    Raises:
-        ConfigError: If an option has a value it cannot have.
-
     Source: arXiv 2510.19207; github.com/yizhu-joy/DataFilter.
     """
 

@@ -30,11 +30,7 @@ MOST_TOKENS_AT_ONCE = 8192
 
 @dataclass(frozen=True)
 class ClassifierSettings:
-    """Everything a score depends on (and where the model runs). Equal settings share one loaded model.
-
-    Raises:
-        ConfigError: If an option has a value it cannot have.
-    """
+    """Everything a score depends on (and where the model runs). Equal settings share one loaded model."""
 
     model_id: str
     """Name on the Hugging Face hub, or a folder."""

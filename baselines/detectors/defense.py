@@ -182,9 +182,6 @@ class DetectorDefense(BoundaryDefense):
         read_errors: Whether it reads error texts, too.
         wording: The source of the notice in a withheld result's place: `own`, or the installed `package`
             agentdojo's.
-
-    Raises:
-        ConfigError: If an option has a value it cannot have.
     """
 
     def __init__(self, name: str, detector: Callable[[], Detector], **options: Any) -> None:

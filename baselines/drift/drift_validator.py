@@ -12,7 +12,7 @@ from agentdojo.functions_runtime import FunctionCall
 from json_repair import repair_json
 
 from agentsys.base.python_parser import literal_eval
-from agentsys.models.chat import ChatModel, system, user
+from agentsys.models.chat import ChatModel
 from agentsys.models.prompted_tools import text_between_tags, wrap_in_tag
 from agentsys.models.reply_contract import ReplyContract
 from agentsys.models.trace import span
@@ -40,9 +40,8 @@ def format_checklist(model: ChatModel, query: str, checklist: str, settings: Dri
     """Have the formatter write the checklist, repaired to be JSON; None if no attempt gives any."""
     question = f"{wrap_in_tag('user_query', query)}\n{wrap_in_tag('parameter_checklist', checklist)}"
     with span(FORMATTER_ROLE) as opened:
-        asked = [system(FORMATTER_CONTRACT.prompt), user(question)]
         # Reference: asked for again in the same words.
-        answer = FORMATTER_CONTRACT.ask(model, asked, settings.format_attempts - 1, repeat=settings.compat)
+        answer = FORMATTER_CONTRACT.ask(model, question, settings.format_attempts - 1, repeat=settings.compat)
         opened.decision = {"attempts": len(answer.replies), "checklist": answer.value}
     return answer.value
 
@@ -248,8 +247,7 @@ class Validator:
         if permission is ToolPermission.READ:
             return True
         question = self._write_judge_question(extended, plan, batch)
-        asked = [system(JUDGE_CONTRACT.prompt), user(question)]
-        answer = JUDGE_CONTRACT.ask(self.model, asked, 0 if self.settings.compat else 1)
+        answer = JUDGE_CONTRACT.ask(self.model, question, 0 if self.settings.compat else 1)
         deviation["judge"] = answer.words
         return is_yes_verdict(answer.words, compat=self.settings.compat)
 

@@ -362,15 +362,11 @@ def build_label_table(suite: str, environment: object, *, as_published: bool = F
     rules = load_suite_labels(suite)
     if rules is None:
         return LabelTable()
-    return LabelTable(rules, find_own_identities(rules, environment), as_published)
-
-
-def find_own_identities(rules: SuiteLabels, environment: object) -> frozenset[str]:
-    """Who the user is in this environment."""
     names = [
         reduce(lambda held, step: getattr(held, step, None), p.split("."), environment) for p in rules.own
     ]
-    return frozenset([*(str(name) for name in names if name is not None), *rules.own_words])
+    own = frozenset([*(str(name) for name in names if name is not None), *rules.own_words])
+    return LabelTable(rules, own, as_published)
 
 
 def to_value(raw: Any, label: FlowLabel) -> Value:

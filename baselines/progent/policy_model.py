@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
-from agentsys.models.chat import ChatModel, ErrorKind, ModelError, ToolSpec, system, user
+from agentsys.models.chat import ChatModel, ErrorKind, ModelError, ToolSpec
 from agentsys.models.providers.wire_parts import parse_json
 from agentsys.models.reply_contract import ContractAnswer, Read, ReplyContract, UnusableReply
 from agentsys.models.trace import ReplyFlaw, span
@@ -268,10 +268,9 @@ class PolicyModel:
     ) -> ContractAnswer[Read]:
         labelled = {TOOLS: write_tools_text(self.tools), QUERY: self.query, **parts}
         question = "\n".join(f"{label}: {text}" for label, text in labelled.items())
-        messages = [system(contract.prompt), user(question)]
         # Reference: the identical question, warmer each time.
         return contract.ask(
-            self.model, messages, attempts - 1, repeat=self.settings.compat, heating=TEMPERATURE_STEP
+            self.model, question, attempts - 1, repeat=self.settings.compat, heating=TEMPERATURE_STEP
         )
 
 

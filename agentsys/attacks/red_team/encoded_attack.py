@@ -172,11 +172,7 @@ class EncodedAttack:
     def injections(
         self, suite: Suite, user_task: UserTask, injection_task: InjectionTask, victim: Victim
     ) -> Mapping[str, str]:
-        """The base's texts in the code, each in its vector.
-
-        Raises:
-            NotInjectable: As the base does.
-        """
+        """The base's texts in the code, each in its vector."""
         texts = self._base.injections(suite, user_task, injection_task, victim)
         return {
             vector: escape_for_suite(suite, self._encode_text(unescape_for_suite(suite, text)))

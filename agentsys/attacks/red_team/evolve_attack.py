@@ -156,13 +156,10 @@ class Archive:
         parent = draw.choice(half if draw.random() < best else ranked)
         others = [elite for elite in ranked if elite is not parent]
         more = draw.sample(others, min(examples, len(others)))
-        return NextStep(parent, tuple(more), self._draw_strategy(draw), draw.choice(list(ObfuscationLevel)))
-
-    def _draw_strategy(self, draw: random.Random) -> str:
-        """One of the strategies that were tried least."""
         tried = Counter(get_strategy(attempt) for attempt in self._tried_attempts())
         least = min(tried[strategy] for strategy in STRATEGIES)
-        return draw.choice([strategy for strategy in STRATEGIES if tried[strategy] == least])
+        strategy = draw.choice([strategy for strategy in STRATEGIES if tried[strategy] == least])
+        return NextStep(parent, tuple(more), strategy, draw.choice(list(ObfuscationLevel)))
 
     def _tried_attempts(self) -> Iterable[Attempt]:
         return (attempt for attempt in self.attempts if attempt.proposal.refused is None)
@@ -208,9 +205,6 @@ class EvolveAttack(AttackerSearch):
         family: Chat family of a forged conversation among the start texts; null: none is tried.
         name: The attack's name.
         options: Any of `SearchOptions`, by name.
-
-    Raises:
-        ConfigError: If an option is out of range or the artefact cannot be read.
     """
 
     literal = True
@@ -239,9 +233,10 @@ class EvolveAttack(AttackerSearch):
         """Attempt after attempt; an end at the first success, or where the attacker gives no texts."""
         made = [self.try_start_text(quest, target)]
         seeds = self._write_seeds(quest)
-        while not (
-            self.ends_search(made[0]) or made[-1].success or _has_given_up(made) or len(made) >= self.budget
-        ):
+        while not (self.ends_search(made[0]) or made[-1].success or len(made) >= self.budget):
+            latest = made[-MAX_EMPTY_REPLIES:]
+            if len(latest) == MAX_EMPTY_REPLIES and all(one.proposal.fault is not None for one in latest):
+                break
             place, propose = self._choose_next(quest, made, seeds)
             made.append(target.attempt(place, propose))
         return made
@@ -278,13 +273,6 @@ class EvolveAttack(AttackerSearch):
         if self._forged is not None:
             texts.insert(0, ("dialogue", render_turns(self._forged, [ForgedTurn("user", quest.goal)])))
         return [Proposal(text, why, strategy=strategy) for strategy, text in texts]
-
-
-def _has_given_up(made: Sequence[Attempt]) -> bool:
-    """Whether the attacker gave no text for the last attempts."""
-    return len(made) >= MAX_EMPTY_REPLIES and all(
-        attempt.proposal.fault is not None for attempt in made[-MAX_EMPTY_REPLIES:]
-    )
 
 
 EVOLVE_REPLY_SCHEMA = {

@@ -69,9 +69,6 @@ class WrittenDialogue(AttackerSearch):
         samples: Dialogues at most.
         name: The attack's name.
         options: Any of `SearchOptions`, by name.
-
-    Raises:
-        ConfigError: If an option is out of range or the artefact cannot be read.
     """
 
     literal = True

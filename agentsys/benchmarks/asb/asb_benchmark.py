@@ -260,11 +260,7 @@ class FreshEachRunStep(LoopStep):
         self.name = pipeline.name
 
     def step(self, at: LoopState) -> LoopState:
-        """One run.
-
-        Raises:
-            Exception: What the pipeline raises, unchanged.
-        """
+        """One run."""
         if isinstance(at.env, ASBEnvironment):
             at.env.uses.clear()
             start_counting()

@@ -98,11 +98,7 @@ class CountedReplies(ModelWrapper):
         start_counting()  # one is made per case, in the case's own context
 
     def complete(self, request: ChatRequest) -> ChatReply:
-        """Ask the model.
-
-        Raises:
-            ModelError: As the model does.
-        """
+        """Ask the model."""
         reply = self.model.complete(request)
         # An agent that writes its calls as text is counted by its role: words alone share nothing with calls.
         if reply.message["tool_calls"] or request.role in ACTING_ROLES:

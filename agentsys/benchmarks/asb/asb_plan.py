@@ -260,9 +260,6 @@ def ask_for_plan(
         request: The agent's first request; sampling settings are taken from it.
         opening: The conversation up to the user's task, the planning instruction included.
         patch: The attack tool that every step is to list (see `patch_plan`); None leaves the plan alone.
-
-    Raises:
-        ModelError: If the model gave no reply.
     """
     # No tools, and no form but JSON.
     plain = replace(request, tools=(), role=PLANNER_ROLE, reply_schema=None, tool_choice="auto")

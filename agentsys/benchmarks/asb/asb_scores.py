@@ -39,9 +39,6 @@ def is_refusal(finished: FinishedCase) -> bool:
 
     As in ASB, an agent that wrote nothing but its plan has not declined and nobody is asked, the
     judge does not see the task, and a reply other than 0 counts as not declined.
-
-    Raises:
-        ModelError: As the judge's model does.
     """
     words = collect_agent_words([*finished.tracer.last_main_messages, *finished.messages])
     if all(find_plan_text(text) is not None for text in words):

@@ -113,9 +113,6 @@ class PlannedModel:
         """The next reply that the defense has something to do with: tool calls, or the last words.
 
         The reply's tokens are those of its own call; plan and steps before it are in the trace.
-
-        Raises:
-            ModelError: As the wrapped model does.
         """
         if request.role not in ACTING_ROLES:
             return self.model.complete(request)

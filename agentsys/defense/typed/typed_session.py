@@ -118,11 +118,7 @@ class TypedSession:
     """Whether the main agent has read a text: then its own words are no longer its own."""
 
     def serve_turn(self, calls: Sequence[FunctionCall]) -> list[ChatToolResultMessage]:
-        """Carry out the calls of one turn in order; those beyond `calls_per_turn` are refused.
-
-        Raises:
-            ModelError: If a model gave no reply.
-        """
+        """Carry out the calls of one turn in order; those beyond `calls_per_turn` are refused."""
         most = self.settings.calls_per_turn
         refused = Failure.BUDGET_EXHAUSTED.as_text(tool_ran=False)
         answers = []

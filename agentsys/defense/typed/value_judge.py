@@ -183,11 +183,7 @@ class DerivedPolicy:
 
 
 def derive_policy(model: ChatModel, request: UserRequest, tools: Sequence[ToolSpec]) -> DerivedPolicy:
-    """Ask a model for the policy of a request.
-
-    Raises:
-        ModelError: If the model gave no reply.
-    """
+    """Ask a model for the policy of a request."""
     told = ((tool.name, tool.description, tool.parameters.get("properties", {})) for tool in tools)
     described = [
         {"name": name, "does": " ".join(does.split()), "arguments": list(given)} for name, does, given in told

@@ -213,11 +213,6 @@ class _Deadline:
         self._timeout_s, self._at = timeout_s, time.monotonic() + timeout_s
 
     def seconds_left(self) -> float:
-        """Seconds left.
-
-        Raises:
-            ModelError: `TIMEOUT` if there are none.
-        """
         left = self._at - time.monotonic()
         if left <= 0:
             raise ModelError(ErrorKind.TIMEOUT, f"no whole reply within {self._timeout_s:g} s")
@@ -268,18 +263,16 @@ class _DeadlineStream:
         try:
             stream = self._stream.start_tls(ssl_context, server_hostname, _cap_timeout(timeout))
         except self._core.ConnectError as error:
-            if isinstance(error.__cause__, ssl.SSLCertVerificationError):
-                raise _certificate_error(error.__cause__, server_hostname) from None
-            raise
+            why = error.__cause__
+            if not isinstance(why, ssl.SSLCertVerificationError):
+                raise
+            raise ModelError(
+                ErrorKind.CONNECTION,
+                f"{server_hostname} shows a certificate that is not accepted:"
+                f" {why.verify_message.rstrip('.')} (is base_url right? the variable SSL_CERT_FILE may name a"
+                " file of the certificates to trust)",
+            ) from None
         return _DeadlineStream(self._core, stream)
-
-
-def _certificate_error(why: ssl.SSLCertVerificationError, host: str | None) -> ModelError:
-    return ModelError(
-        ErrorKind.CONNECTION,
-        f"{host} shows a certificate that is not accepted: {why.verify_message.rstrip('.')} (is base_url"
-        " right? the variable SSL_CERT_FILE may name a file of the certificates to trust)",
-    )
 
 
 def _decode_pieces(encoding: str, raw: Iterable[bytes], most: int) -> Iterator[bytes]:

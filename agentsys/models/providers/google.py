@@ -11,7 +11,7 @@ from typing import Any
 from agentdojo.functions_runtime import FunctionCall
 from agentdojo.types import ChatAssistantMessage, ChatMessage, ChatToolResultMessage
 
-from agentsys.models.chat import ChatReply, ChatRequest, ErrorKind, ModelError, ToolSpec, Usage
+from agentsys.models.chat import ChatReply, ChatRequest, ErrorKind, ModelError, Usage
 from agentsys.models.pricing import Price, price_reply
 from agentsys.models.providers import wire_parts
 from agentsys.models.providers.openai_wire import parse_body
@@ -24,15 +24,6 @@ OWN_ID_PREFIX = "agentsys-"
 _REFUSALS = {"SAFETY", "PROHIBITED_CONTENT", "BLOCKLIST", "SPII", "RECITATION"}
 
 GeminiPart = dict[str, Any]
-
-
-def gemini_tools(tools: Sequence[ToolSpec]) -> list[dict[str, Any]]:
-    """The tools on offer: one group of declarations."""
-    declarations = [
-        {"name": tool.name, "description": tool.description, "parametersJsonSchema": tool.parameters}
-        for tool in tools
-    ]
-    return [{"functionDeclarations": declarations}]
 
 
 UNSIGNED_CALL = "skip_thought_signature_validator"
@@ -133,14 +124,19 @@ def _parse_message(body: Mapping[str, Any], signatures: dict[str, str]) -> ChatA
     texts, calls = [], []
     for part in map(as_mapping, parts):
         if "functionCall" in part:
-            call = _parse_call(as_mapping(part["functionCall"]))
+            raw = as_mapping(part["functionCall"])
+            call_id = raw.get("id") or f"{OWN_ID_PREFIX}{uuid.uuid4().hex}"
+            call = wire_parts.make_call(raw.get("name"), raw.get("args"), call_id)
             calls.append(call)
             if part.get("thoughtSignature"):
                 signatures[str(call.id)] = str(part["thoughtSignature"])
         elif part.get("text") and not part.get("thought"):
             texts.append(str(part["text"]))
-    if not calls and not texts:
-        _check_finish(_finish_reason(body))
+    reason = _finish_reason(body) if not calls and not texts else ""
+    if reason in _REFUSALS:
+        raise ModelError(ErrorKind.CONTENT_REFUSED, f"the provider stopped the reply ({reason})")
+    if reason == "MALFORMED_FUNCTION_CALL":
+        raise malformed_reply("the model wrote a tool call that the provider could not read")
     return wire_parts.reply_message("".join(texts), calls)
 
 
@@ -152,19 +148,6 @@ def _first_candidate(body: Mapping[str, Any]) -> Mapping[str, Any]:
     if blocked:
         raise ModelError(ErrorKind.CONTENT_REFUSED, f"the provider blocked the prompt ({blocked!s:.60})")
     raise malformed_reply("the reply has no candidates")
-
-
-def _check_finish(reason: str) -> None:
-    if reason in _REFUSALS:
-        raise ModelError(ErrorKind.CONTENT_REFUSED, f"the provider stopped the reply ({reason})")
-    if reason == "MALFORMED_FUNCTION_CALL":
-        raise malformed_reply("the model wrote a tool call that the provider could not read")
-
-
-def _parse_call(raw: Mapping[str, Any]) -> FunctionCall:
-    name = raw.get("name")
-    call_id = raw.get("id") or f"{OWN_ID_PREFIX}{uuid.uuid4().hex}"
-    return wire_parts.make_call(name, wire_parts.parse_arguments(str(name), raw.get("args")), call_id)
 
 
 def _parse_usage(usage: Mapping[str, Any]) -> Usage:
@@ -292,7 +275,11 @@ class GoogleModel(SdkModel):
         if prompt := system_text(request.messages):
             body["systemInstruction"] = {"parts": [{"text": prompt}]}
         if request.tools:
-            body["tools"] = gemini_tools(request.tools)
+            declarations = [
+                {"name": tool.name, "description": tool.description, "parametersJsonSchema": tool.parameters}
+                for tool in request.tools
+            ]
+            body["tools"] = [{"functionDeclarations": declarations}]
             body["toolConfig"] = {"functionCallingConfig": {"mode": request.tool_choice.upper()}}
         body["generationConfig"] = self._generation_config(request)
         return {**body, **{k: v for k, v in self._fixed.items() if k != "generationConfig"}}

@@ -259,9 +259,7 @@ def parse_body(data: object, key: str | None = None) -> Mapping[str, Any]:
 
 def _parse_call(raw: object) -> Any:
     function = as_mapping(as_mapping(raw).get("function"))
-    name = function.get("name")
-    args = wire_parts.parse_arguments(str(name), function.get("arguments"))
-    return wire_parts.make_call(name, args, as_mapping(raw).get("id"))
+    return wire_parts.make_call(function.get("name"), function.get("arguments"), as_mapping(raw).get("id"))
 
 
 def _parse_usage(usage: Mapping[str, Any]) -> Usage:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
 from typing import Any
 
@@ -200,20 +200,27 @@ def translate_error(error: BaseException, key: str | None = None) -> ModelError 
     Classes are told by name, so that httpx and httpx2 (which SDK uses which changes between
     releases) need not be imported, or even installed. `key` is cut from the message.
     """
-    return find_own_error(error) or _translate_network_error(error, key)
+    if (ours := find_own_error(error)) is not None:
+        return ours
+    names, module = _class_names(error), type(error).__module__
+    network = {"TransportError", "APIConnectionError", "ConnectionError", "StreamError", "DecodingError"}
+    if names & (_TIMEOUTS | network):
+        return network_error(error, key)
+    if module.startswith("google.auth"):
+        return ModelError(ErrorKind.BAD_KEY, f"no usable Google credentials ({type(error).__name__})")
+    if names & {"JSONDecodeError", "UnicodeDecodeError", "RecursionError"}:
+        return ModelError(ErrorKind.MALFORMED_REPLY, f"the reply is not JSON ({type(error).__name__})")
+    return None
 
 
 def find_own_error(error: BaseException) -> ModelError | None:
     """The error that our own client raised below an SDK, which wrapped it; None if it raised none."""
-    return next((cause for cause in _iter_causes(error) if isinstance(cause, ModelError)), None)
-
-
-def _iter_causes(error: BaseException | None) -> Iterator[BaseException]:
+    cause: BaseException | None = error
     for _ in range(10):
-        if error is None:
-            return
-        yield error
-        error = error.__cause__ or error.__context__
+        if cause is None or isinstance(cause, ModelError):
+            return cause
+        cause = cause.__cause__ or cause.__context__
+    return None
 
 
 def network_error(error: BaseException, key: str | None) -> ModelError:
@@ -232,18 +239,6 @@ _TIMEOUTS = {"TimeoutException", "APITimeoutError", "TimeoutError", "Timeout"}
 
 def _class_names(error: BaseException) -> set[str]:
     return {base.__name__ for base in type(error).__mro__}
-
-
-def _translate_network_error(error: BaseException, key: str | None) -> ModelError | None:
-    names, module = _class_names(error), type(error).__module__
-    network = {"TransportError", "APIConnectionError", "ConnectionError", "StreamError", "DecodingError"}
-    if names & (_TIMEOUTS | network):
-        return network_error(error, key)
-    if module.startswith("google.auth"):
-        return ModelError(ErrorKind.BAD_KEY, f"no usable Google credentials ({type(error).__name__})")
-    if names & {"JSONDecodeError", "UnicodeDecodeError", "RecursionError"}:
-        return ModelError(ErrorKind.MALFORMED_REPLY, f"the reply is not JSON ({type(error).__name__})")
-    return None
 
 
 _REFUSED_SETTING = re.compile(

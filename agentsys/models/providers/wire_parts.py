@@ -142,12 +142,13 @@ def clean_json(value: Any, key: str | None = None, levels: int = MAX_LEVELS) -> 
     return [clean_json(item, key, levels - 1) for item in value] if isinstance(value, list) else value
 
 
-def make_call(name: object, args: dict[str, Any], call_id: object) -> FunctionCall:
+def make_call(name: object, arguments: object, call_id: object) -> FunctionCall:
     """A tool call as AgentDojo's type. The name need not be a tool on offer: that is the model's mistake.
 
     Raises:
-        ModelError: `MALFORMED_REPLY` if there is no name at all.
+        ModelError: `MALFORMED_REPLY` if there is no name at all, or the arguments are no JSON object.
     """
+    args = parse_arguments(str(name), arguments)
     if not isinstance(name, str):
         raise malformed_reply("a tool call without a name")
     return FunctionCall(function=name, args=args, id=str(call_id) if call_id else None)

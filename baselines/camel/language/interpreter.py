@@ -87,18 +87,12 @@ def _block(body: Sequence[ast.stmt], machine: Machine) -> Value:
     return value
 
 
-def _assign(node: ast.Assign, machine: Machine) -> Value:
-    value = evaluate_node(node.value, machine)
-    for target in node.targets:
-        assign_target(target, value, machine)
-    return value
-
-
-def _annotated(node: ast.AnnAssign, machine: Machine) -> Value:
+def _assign(node: ast.Assign | ast.AnnAssign, machine: Machine) -> Value:
     if node.value is None:
         return literal_value(None)
     value = evaluate_node(node.value, machine)
-    assign_target(node.target, value, machine)
+    for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
+        assign_target(target, value, machine)
     return value
 
 
@@ -132,11 +126,9 @@ class _AssignedPlace:
     """Attribute names and indexes, from the outside in."""
 
     def current_value(self, machine: Machine) -> Value:
-        """Give what stands there."""
         return self._resolve_steps(machine)[-1]
 
     def assign(self, value: Value, machine: Machine) -> None:
-        """Put something else there."""
         chain = self._resolve_steps(machine, len(self.steps) - 1) if self.steps else []
         for holder, step in zip(reversed(chain), reversed(self.steps), strict=True):
             put: Callable[..., Value] = replace_attribute if isinstance(step, str) else replace_item
@@ -208,7 +200,7 @@ def _import_from(node: ast.ImportFrom, machine: Machine) -> Value:
 _HANDLERS: dict[type[ast.stmt], Callable[[Any, Machine], Value]] = {
     ast.Expr: lambda node, machine: evaluate_node(node.value, machine),
     ast.Assign: _assign,
-    ast.AnnAssign: _annotated,
+    ast.AnnAssign: _assign,
     ast.AugAssign: _augmented,
     ast.If: _if,
     ast.For: _for,

@@ -40,11 +40,6 @@ class ProgramError(Exception):
             self.node = node
         return self
 
-    def with_label(self, label: FlowLabel) -> ProgramError:
-        """Itself, with a label joined to its own."""
-        self.label = self.label | label
-        return self
-
 
 class CallDenied(Exception):
     """A policy does not allow a call: the rule, without a value. The program ends; its writer is not told."""
