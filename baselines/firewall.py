@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import re
+import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
@@ -28,7 +29,7 @@ from agentsys.models.reply_contract import ReplyContract, build_object_schema
 from agentsys.models.trace import span
 from agentsys.simulated.script_grounding import leaf_forms
 from agentsys.simulated.simulated_role import SimulatedKnowledge, SimulatedRole, remove_injected_passages
-from baselines.defense_bases import RoleDefense, warn_once
+from baselines.defense_bases import RoleDefense
 from baselines.tool_boundary.boundary_filter import (
     BoundaryDefense,
     BoundaryFilter,
@@ -353,7 +354,6 @@ class Firewall(BoundaryDefense, RoleDefense):
     """Tool-input and tool-output firewalls.
 
     Args:
-        name: The defense's name in configs, records and tables.
         minimizer: Whether calls are minimized.
         sanitizer: Whether results are sanitized.
         retries: How often a model is asked again where its reply cannot be read.
@@ -379,6 +379,8 @@ class Firewall(BoundaryDefense, RoleDefense):
         if not self.options.sanitizer:
             self.read_tools = None  # type: ignore[assignment, method-assign]
         self.history: CallHistory = self.options.history
+        self._warned = threading.Lock()
+        """Taken for good by the first case that says something."""
 
     def boundary_filters(self, model: ChatModel, suite: TaskSuite[Any]) -> list[BoundaryFilter]:
         """The firewalls that are on."""
@@ -386,9 +388,9 @@ class Firewall(BoundaryDefense, RoleDefense):
         if self.options.minimizer:
             filters.append(Minimizer(model, self.options))
             idle = not any(tool.parameters.model_fields for tool in suite.tools)  # as ASB's
-            if idle:
+            if idle and self._warned.acquire(blocking=False):  # cases start side by side
                 words = "%s: no tool of suite '%s' takes an argument, so the Minimizer is never asked there."
-                warn_once(_LOG, words, self.name, suite.name)
+                _LOG.warning(words, self.name, suite.name)
         if self.options.sanitizer:
             filters.append(OutputFirewall(model, self.options))
         return filters

@@ -262,7 +262,6 @@ class PromptArmor(BoundaryDefense, RoleDefense):
     """Detection and removal of injections with one question per result.
 
     Args:
-        name: The defense's name in configs, records and tables.
         removal: `fuzzy` (the quoted words in order), `exact` (letter by letter) or `withhold` (the whole
             result).
         gap: Most characters between two neighbouring words of a fuzzy match.

@@ -281,10 +281,6 @@ class Spotlighting:
         seed: What the fresh marks depend on, besides the request and the environment; a run fills in its
             own where this is None.
 
-    Raises:
-        ConfigError: If the variant is unknown, a mark is empty or has whitespace, or `random` is
-            asked of `encoding`, which has no mark.
-
     Source: Hines et al., arXiv 2403.14720; AgentDojo 0.1.35 (`spotlighting_with_delimiting`).
     """
 

@@ -85,7 +85,6 @@ class ToolFilter:
     """The plain agent with only the tools that the model asked for before it had read anything.
 
     Args:
-        name: The defense's name in configs, records and tables.
         match: `exact` (whole names) or `substring` (a name anywhere in the reply, as AgentDojo).
         keep_exchange: Whether question and reply stay in the conversation, as in AgentDojo.
         on_empty: The tools when none was picked: `none` (AgentDojo) or `all`.

@@ -117,13 +117,9 @@ class Attacker:
         variation: int = 1,
         start: Attempt | None = None,
     ) -> ChatRequest:
-        """The question for the candidate at `place`.
+        """The question for the candidate at `place`, the `variation`-th one; attempts without a text are passed over.
 
-        Args:
-            place: Its place in the search.
-            path: The attempts that lead there, the first one's first. Those without a text are passed over.
-            variation: Number of the candidate for this place, from 1.
-            start: The attempt with the text the search starts from, once it has been tried.
+        `path` are the attempts that lead there, the first one's first; `start` has the start text, once it was tried.
         """
         last = [attempt for attempt in path if attempt.proposal.text][-LAST_TURNS:]
         messages: list[ChatMessage] = [system(self._build_system_message(place.stream))]
@@ -142,13 +138,7 @@ class Attacker:
     def build_opening_request(
         self, told: str, paragraphs: Iterable[str], schema: JsonSchema = REPLY_SCHEMA
     ) -> ChatRequest:
-        """A question that begins a conversation.
-
-        Args:
-            told: The system message.
-            paragraphs: What follows on what it is told of the case.
-            schema: What the reply must look like.
-        """
+        """A question that begins a conversation: a system message, the case, and further paragraphs."""
         messages = [system(told), user("\n\n".join([*self.describe_case(), *paragraphs]))]
         return ChatRequest(messages, role=ATTACKER_ROLE, temperature=self.temperature, reply_schema=schema)
 

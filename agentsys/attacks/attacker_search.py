@@ -102,9 +102,6 @@ class AttackerSearch:
     Args:
         name: The attack's name; the YAML puts mode and knowledge into it.
         given: The options that all such attacks share (see `SearchOptions`), by name.
-
-    Raises:
-        ConfigError: If an option has a value it cannot have, or the artefact holds texts of another attack.
     """
 
     kind = AttackKind.TARGETED
@@ -215,14 +212,9 @@ class AttackerSearch:
         start: Attempt,
         variation: int = 1,
     ) -> Callable[[ChatModel], Proposal]:
-        """Give the function that asks for the candidate at `place` and checks it.
+        """Give the function that asks for the `variation`-th candidate at `place`, which refines `path`, and checks it.
 
-        Args:
-            quest: The search that asks.
-            place: The candidate's place in the search.
-            path: The attempts it refines, the first one's first.
-            start: The first attempt; the proposal it was made with is taken where it belongs.
-            variation: Number of the candidate for this place, from 1.
+        The proposal that the first attempt, `start`, was made with is taken where it belongs.
         """
         ahead = start.proposal.ahead
         if ahead is not None and (place.stream, place.depth, variation) == (1, 1, 1):

@@ -27,9 +27,6 @@ class InjectionRound:
     Args:
         base: The attack whose texts are written.
         round: Number of the tool result, from 1.
-
-    Raises:
-        ConfigError: If the round is not a whole number from 1, or the base writes nothing.
     """
 
     name = "injection_round"
@@ -115,12 +112,7 @@ def find_first_rounds(suite: Suite, user_task: UserTask) -> Mapping[str, int]:
 
 
 def find_rounds(suite: Suite, user_task: UserTask, texts: Mapping[str, str]) -> dict[str, int]:
-    """The same with texts in some vectors: what a tool returns may depend on what it looks through.
-
-    Args:
-        suite: The suite.
-        user_task: One of its user tasks.
-        texts: Injection vector -> text; a canary is appended. Other vectors keep their defaults.
+    """The same with texts in some vectors, a canary behind each: results may depend on what a tool looks through.
 
     Raises:
         Exception: What the suite raises if a text breaks its environment.

@@ -24,7 +24,6 @@ class PairAttack(AttackerSearch):
     Args:
         streams: Number of independent starts.
         depth: Attempts per stream; `streams` x `depth`, and the start text's, is the budget.
-        name: The attack's name.
         options: Any of `SearchOptions`, by name.
     """
 
@@ -61,7 +60,6 @@ class TapAttack(AttackerSearch):
         branching: Number of candidates per leaf.
         width: Number of leaves kept after each level, the best by score.
         depth: Number of levels. A pruned candidate costs an attempt and no query.
-        name: The attack's name.
         on_topic: The pruning of candidates, see `SearchOptions`; by default TAP prunes.
         options: Any other of `SearchOptions`, by name.
     """
@@ -127,7 +125,6 @@ class SamplerAttack(AttackerSearch):
 
     Args:
         samples: Number of texts at most.
-        name: The attack's name.
         options: Any of `SearchOptions`, by name.
     """
 

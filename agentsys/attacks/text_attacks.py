@@ -47,9 +47,6 @@ class RegisteredAttack:
     Args:
         name: Its registered name, e.g. `important_instructions`.
         modules: Python modules imported first, so that a fork can register attacks of its own.
-
-    Raises:
-        ConfigError: If there is no such attack or module.
     """
 
     left_out = "cannot spell out the calls of"
@@ -144,11 +141,7 @@ class TemplateAttack:
     Args:
         template: The text. `{goal}` is the injection task's goal, `{user}` and `{model}` are the
             victim's names, `{task}` is the user's request. Other braces stay as they are.
-        name: The attack's name.
         kind: `targeted` or `denial_of_service`.
-
-    Raises:
-        ConfigError: If the kind is not known, or a targeted template never states the goal.
     """
 
     def __init__(self, template: str, name: str = "template", kind: str = "targeted") -> None:
@@ -215,10 +208,6 @@ class AdaptiveAttack:
             title; `record`: the goal's values as a record of its own; `closed`: the goal's accounts, addresses and
             ids in fields of their kind, which no gate on formats can tell from data either; `checks`: the goal as
             part of the user's request, for a worker that acts and a validator that compares its calls with it.
-        name: The attack's name.
-
-    Raises:
-        ConfigError: If the form is not known.
     """
 
     kind = AttackKind.TARGETED
@@ -306,10 +295,6 @@ class ObservationInjection:
     Args:
         type: `naive`, `fake_completion`, `escape_characters`, `context_ignoring`, `combined_attack`, or
             `empty` for the control.
-        name: The attack's name.
-
-    Raises:
-        ConfigError: If the type is not known.
     """
 
     kind = AttackKind.TARGETED

@@ -47,7 +47,6 @@ class ToolSurface:
 
     Args:
         form: `description`, `parameter`, `name`, `error`, `transfer` or `rug_pull` (docs/tool_surface.md).
-        name: The attack's name.
         base: The attack whose text is written; None: `important_instructions`.
         tool: What the attacker owns: the `first` tool that the user task's ground truth calls, `all` tools
             of the suite, or the first `unneeded` one.
@@ -258,9 +257,6 @@ class PoisonedDescriptions:
 
     The attacker owns the first tool of the suite. Aimed at defenses that have a model sort tools: one that
     takes the description's word, or quotes it, judges no call of the goal.
-
-    Args:
-        name: The attack's name.
     """
 
     kind = AttackKind.TARGETED

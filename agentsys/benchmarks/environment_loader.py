@@ -148,10 +148,7 @@ class EnvironmentLoader:
         return dict(self._data[0])
 
     def load(self, injections: Mapping[str, str]) -> TaskEnvironment:
-        """A fresh environment; nothing of it is shared with any other.
-
-        Args:
-            injections: Injection vector -> text.
+        """A fresh environment with a text in some vectors; nothing of it is shared with any other.
 
         Raises:
             ValueError: If a vector is not one of the suite's.

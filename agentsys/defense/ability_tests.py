@@ -62,11 +62,8 @@ class AbilityResult:
 def run_ability_tests(model: ChatModel) -> list[AbilityResult]:
     """Ask all of them; about ten requests of a few hundred tokens.
 
-    Args:
-        model: The model, as a run would ask it (`ModelStack.for_scene` or `probe_models`).
-
     Raises:
-        ModelError: If it cannot be asked.
+        ModelError: If the model cannot be asked.
     """
     return [AbilityResult(ability, *ask(model)) for ability, ask in _TESTS.items()]
 

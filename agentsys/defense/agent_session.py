@@ -238,13 +238,7 @@ class AgentSession:
         return self.labels[tool] is Privilege.QUERY
 
     def allows(self, judge: CommandJudge, call: TracedCall, earlier: CallTrace) -> bool:
-        """Whether a call may run: reading always, a command if the judge agrees.
-
-        Args:
-            judge: The judge that decides.
-            call: The proposed call.
-            earlier: The calls before it that its agent knows of.
-        """
+        """Whether a call may run: reading always, a command if the judge agrees, who is told of earlier calls."""
         if judge is CommandJudge.OFF or self.only_reads(call.tool):
             return True
         function = self.runtime.functions[call.tool]
@@ -261,14 +255,7 @@ class AgentSession:
 
 
 class SessionElement(LoopStep):
-    """An agent of AgentSys as an element for AgentDojo's pipelines: each `query` is a session of its own.
-
-    Args:
-        model: The model behind all agents of the case.
-        settings: The variant of AgentSys.
-        store: Keeps the tools' privileges.
-        pins: The tools as they were looked at first; None: as they are now.
-    """
+    """An agent of AgentSys as an element for AgentDojo's pipelines: each `query` is a session of its own."""
 
     def __init__(
         self,

@@ -51,13 +51,7 @@ class FilledFields:
 
 
 def fill_fields(value: Untrusted[Any], intent: Intent, how: FillMode) -> FilledFields:
-    """The declared fields that need no reader.
-
-    Args:
-        value: The tool's return value, before it was written as text.
-        intent: The declared return value.
-        how: The fields that code may fill in.
-    """
+    """The declared fields that need no reader, from a tool's value before it was written as text."""
     if how is FillMode.NONE:
         return FilledFields({}, intent)
     if intent == STATUS_ONLY:
@@ -221,7 +215,9 @@ def _get_value(
     if not call.intent:
         return NOTHING_RETURNED
     if output.value.open_for(Reader.GATE) is None:
-        return _answer_done(call.intent)  # There is nothing to read, and a reader can only guess from it.
+        # There is nothing to read, and a reader can only guess from it: no field has a value.
+        done = {**dict.fromkeys(call.intent), "status": DONE_STATUS}
+        return AcceptedValue(done, json.dumps(done))
     filled = fill_fields(output.value, call.intent, session.settings.fill)
     if filled.fields:
         with span("extraction", call.tool) as opened:
@@ -232,25 +228,15 @@ def _get_value(
         read = _read_output(session, task, agent)
     if isinstance(read, Failure) or not filled.fields:
         return read
-    return _merge_fields(read, filled.fields, call.intent)
+    # In the declared order; a worker's undeclared fields come last and replace nothing.
+    both = {**read.value, **filled.fields}
+    value = {name: both.pop(name) for name in call.intent if name in both} | both
+    return replace(read, value=value, text=json.dumps(value, ensure_ascii=False))
 
 
 _NOTHING = {"status": DONE_STATUS, "note": "intent named no field, so nothing else is returned"}
 NOTHING_RETURNED = AcceptedValue(_NOTHING, json.dumps(_NOTHING))
 """The answer to a call whose intent names no field: the tool ran, and nobody has read its output."""
-
-
-def _answer_done(intent: Intent) -> AcceptedValue:
-    """The answer to a call that acts, of a tool that returns nothing: no field has a value."""
-    value = {**dict.fromkeys(intent), "status": DONE_STATUS}
-    return AcceptedValue(value, json.dumps(value))
-
-
-def _merge_fields(read: AcceptedValue, filled: Mapping[str, Any], intent: Intent) -> AcceptedValue:
-    """Both parts in the declared order; a worker's undeclared fields come last and replace nothing."""
-    both = {**read.value, **filled}
-    value = {name: both.pop(name) for name in intent if name in both} | both
-    return replace(read, value=value, text=json.dumps(value, ensure_ascii=False))
 
 
 def _read_output(session: AgentSession, task: WorkerTask, agent: CallingAgent) -> AcceptedValue | Failure:

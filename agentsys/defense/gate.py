@@ -152,12 +152,7 @@ class _Echo(_Mismatch):
 
 
 def admit_reply(reply: str, intent: Intent, rule: GateRule) -> AcceptedValue | Failure:
-    """Give what a caller gets for a worker's final reply. Never raises.
-
-    Args:
-        reply: The worker's text, attacker-influenced.
-        intent: The declared return value.
-        rule: The strictness to read with.
+    """Give what a caller gets for a worker's final reply, which an attacker may have a hand in. Never raises.
 
     Returns:
         The accepted value; `INFEASIBLE` where the reply is exactly that failure object; else `INVALID_JSON`,

@@ -111,12 +111,7 @@ class LoopStep(BasePipelineElement):  # type: ignore[misc]
 
 
 class ModelElement(LoopStep):
-    """Asks a chat model with the conversation so far and the runtime's tools, and appends its reply.
-
-    Args:
-        model: The model to ask.
-        role: The role the calls are booked under.
-    """
+    """Asks a chat model with the conversation so far and the runtime's tools, and appends its reply."""
 
     def __init__(self, model: ChatModel, role: str = "agent") -> None:
         self.model = model
@@ -133,9 +128,6 @@ class ToolsElement(LoopStep):
     """Runs the calls of the last message as AgentDojo's executor does, and appends their results.
 
     AgentDojo's parses every argument that is a text, however long: 6 MB stop all threads for 40 s.
-
-    Args:
-        formatter: Turns a tool's value into the text of the tool message.
     """
 
     runs_tools = True
@@ -183,10 +175,6 @@ class ElementSequence(LoopStep):
     """Elements that are run one after the other, as AgentDojo's `AgentPipeline` runs them.
 
     That one hands one and the same `extra_args` to every request that comes without; here each has its own.
-
-    Args:
-        elements: The elements, in order.
-        name: What AgentDojo's own runner would use for folders.
     """
 
     def __init__(self, elements: Sequence[BasePipelineElement], name: str | None) -> None:

@@ -339,10 +339,6 @@ def _hermes_system(text: str, tools: Sequence[ToolSpec]) -> str:
     return f"{shown}\n\n{listed}" if text else listed
 
 
-def _hermes_result(message: ChatToolResultMessage) -> str:
-    return f"<tool_response>\n{result_text(message)}\n</tool_response>"
-
-
 def _parse_hermes_calls(text: str) -> list[FunctionCall]:
     """The calls between tags; without tags those in fences, or of the JSON that begins a line.
 
@@ -392,6 +388,11 @@ TEXT_PROTOCOLS: dict[ProtocolName, TextProtocol] = {
     ),
     "llama3": TextProtocol(_llama3_system, _joined_blocks, result_text, _parse_llama3_calls, "ipython"),
     "hermes": TextProtocol(
-        _hermes_system, _joined_blocks, _hermes_result, _parse_hermes_calls, "user", lenient=True
+        _hermes_system,
+        _joined_blocks,
+        lambda message: f"<tool_response>\n{result_text(message)}\n</tool_response>",
+        _parse_hermes_calls,
+        "user",
+        lenient=True,
     ),
 }

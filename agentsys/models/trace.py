@@ -194,15 +194,7 @@ class Tracer:
     def tool_ran(
         self, name: str, args: Mapping[str, Any], value: object, error: str | None, *, receipt: bool = False
     ) -> None:
-        """Book a tool call that a runtime executed.
-
-        Args:
-            name: The tool's name.
-            args: Its arguments.
-            value: What it returned.
-            error: Its error, if there was one.
-            receipt: Whether the tool itself said that it ran; arguments may have been refused before.
-        """
+        """Book a tool call that a runtime executed; with `receipt`, the tool itself said that it ran."""
         with self._lock:
             if receipt and self.receipts is not None:
                 self.receipts.append(len(self.executed_calls))

@@ -49,12 +49,9 @@ def wants_closed_values(text: str) -> bool:
 
 
 def find_planted_value(like: str, goals: Sequence[GoalScript], *, closed: bool) -> str | None:
-    """What a hostile reader returns in place of a value; None where it returns the value itself.
+    """What a hostile reader gives in a value's place: an obeyed goal's value of its kind, or None.
 
-    Args:
-        like: The value that is asked for.
-        goals: The goals that it obeys; the first that has such a value is served.
-        closed: Whether it lies about accounts, addresses and ids alone.
+    `closed`: it lies about accounts, addresses and ids alone.
     """
     kind = find_kind(like)
     if not goals or (closed and kind not in _CLOSED_KINDS):

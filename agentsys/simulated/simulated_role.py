@@ -263,13 +263,7 @@ def make_knowledge(
 
 
 def find_injected_passages(text: str, role: str, knowledge: SimulatedKnowledge) -> list[str]:
-    """Passages of a text with an injected goal, each goal found with probability `sanitizer_recall`.
-
-    Args:
-        text: A tool's result, as the guard was shown it.
-        role: The guard's role, for the draw.
-        knowledge: What the simulated model knows.
-    """
+    """Passages of a text with an injected goal, each goal found, for this role, with probability `sanitizer_recall`."""
     recall = knowledge.options.sanitizer_recall
     return [
         piece

@@ -62,7 +62,6 @@ class AttriGuard(BoundaryDefense, RoleDefense):
     """Causal attribution of tool calls by a shadow run on weakened tool results.
 
     Args:
-        name: The defense's name in configs, records and tables.
         level: How much results are weakened: 1 (risky syntax), 2 (orders become reports, too) or 3 (and
             conditions go).
         survival: Calls that survive besides the same: `strict` none; `fuzzy` those of the same tool that the

@@ -118,13 +118,7 @@ class CamelJudge:
     def find_denial(
         self, tool: str, arguments: Mapping[str, Value], control: FlowLabel, environment: object
     ) -> str | None:
-        """Say why a call may not be made; None if it may.
-
-        Args:
-            tool: The tool.
-            arguments: By name, defaults filled in unless `as_published`.
-            control: Everything that decided that the call is made.
-            environment: Whose channels, events and files the rules look at.
+        """Say why a call may not be made; None if it may. Defaults stand among the arguments unless `as_published`.
 
         Raises:
             ProgramError: If the rule itself breaks.

@@ -170,7 +170,6 @@ class DataFilter(BoundaryDefense, RoleDefense):
     """Results written again by a model that was trained to leave planted instructions out.
 
     Args:
-        name: The defense's name in configs, records and tables.
         unit: What is written again: each of a result's `strings`, or the whole `result`.
         skip_trivial: Whether strings without a letter or with fewer than four words are passed on unread.
         max_tokens: Most tokens of a reply; None: as many as the data and a quarter more.

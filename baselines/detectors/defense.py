@@ -174,7 +174,6 @@ class DetectorDefense(BoundaryDefense):
     """A defense from any detector; a subclass with a YAML makes it a config.
 
     Args:
-        name: The defense's name in configs, records and tables.
         detector: Gives the detector when a case is built, so that composing a config loads no model.
         threshold: A result is flagged if its safety (1 - probability of an injection) is below this.
         mode: The unit that the detector reads, see `DetectionOptions`.
@@ -267,11 +266,7 @@ class PhraseDetector:
 
 
 class PhraseDefense(DetectorDefense):
-    """The plain agent with a `PhraseDetector` between tools and model.
-
-    Args:
-        patterns: Its patterns; None: the ones above.
-    """
+    """The plain agent with a `PhraseDetector` between tools and model."""
 
     def __init__(self, patterns: Sequence[str] | None = None) -> None:
         detector = PhraseDetector(PATTERNS if patterns is None else patterns)

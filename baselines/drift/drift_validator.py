@@ -128,13 +128,8 @@ def compare_with_checklist(
     """Hold a batch against the checklist from entry `start` on; None if nothing speaks against it.
 
     A negative `start` counts from the end. Calls beyond the checklist pass, and so does everything where the
-    checklist cannot be read: it says what a planner expected, not what is allowed.
-
-    Args:
-        checklist: JSON text.
-        start: Index of the entry of the batch's first call.
-        batch: The proposed calls.
-        compat: As the reference, let the calls behind one without required values pass.
+    checklist cannot be read: it says what a planner expected, not what is allowed. With `compat`, as in the
+    reference, the calls behind one without required values pass, too.
     """
     try:
         entries = json.loads(checklist)

@@ -150,7 +150,6 @@ class Fides(AgentDefense):
     """FIDES: labels on messages and arguments, variables in place of untrusted values, policies on calls.
 
     Args:
-        name: The name in records and tables.
         planner: `fides`: untrusted values are variables, which can be asked about and looked at. `variables`:
             all values are variables, and there is neither. `basic`: everything is read.
         policies: Whether calls are judged.
@@ -160,9 +159,6 @@ class Fides(AgentDefense):
             too.
         max_rounds: Most rounds of calls.
         query_attempts: Most questions to the quarantined model for one answer.
-
-    Raises:
-        ConfigError: If a word is unknown, or a limit is not positive.
 
     Source: Costa et al., arXiv 2505.23643.
     """

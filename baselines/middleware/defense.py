@@ -223,7 +223,6 @@ class Middleware(CompositeDefense):
     """Three layers of checks between an agent, its tools and other agents. No model is asked.
 
     Args:
-        name: The defense's name in configs, records and tables.
         policy: `suite`, the name of a shipped policy, or a file.
         role: The policy's role; None: its default one.
         options: `layers`, `thresholds`, `combine` and `scope`, as of `Guard`.

@@ -135,7 +135,6 @@ class Progent(RoleDefense):
     """Progent: a call runs only as a policy allows that was written before anything was read.
 
     Args:
-        name: The name in records and tables.
         compat: Behave as the reference implementation does, defects included (docs/baselines/progent.md).
         generate: Have a policy written for each request. Without it the other rules alone hold.
         update: Have it looked at again after each turn, by a model that reads the results.

@@ -144,10 +144,6 @@ class EncodedAttack:
         base: The attack whose texts are encoded.
         code: One of `TEXT_CODES`.
         hint: Whether a line in plain words says how to read it.
-        name: The attack's name.
-
-    Raises:
-        ConfigError: If the code is not known, or the base writes nothing or searches.
     """
 
     def __init__(self, base: Attack, code: str, *, hint: bool = True, name: str | None = None) -> None:

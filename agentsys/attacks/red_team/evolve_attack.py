@@ -141,12 +141,7 @@ class Archive:
         return get_strategy(attempt), detect_level(get_written_text(attempt), self.goal).value
 
     def draw_next_step(self, draw: random.Random, *, best: float, examples: int) -> NextStep:
-        """Draw a parent, examples, and the kind of text that is wanted.
-
-        Args:
-            draw: The source of chance; the same one draws the same.
-            best: Probability that the parent comes from the better half of the cells.
-            examples: Number of further elites to show.
+        """Draw a parent (the better half's with probability `best`), examples, and the kind of text wanted.
 
         Raises:
             IndexError: If nothing has been tried.
@@ -203,7 +198,6 @@ class EvolveAttack(AttackerSearch):
         elite_share: Probability that a text goes on from the better half of the archive.
         examples: Number of further texts that the attacker is shown.
         family: Chat family of a forged conversation among the start texts; null: none is tried.
-        name: The attack's name.
         options: Any of `SearchOptions`, by name.
     """
 
@@ -307,12 +301,9 @@ _EVOLVE_QUESTION = "Write a text. Strategy: {strategy}. Write it {level}. (Searc
 
 
 def build_mutation_request(attacker: Attacker, step: NextStep | None, number: int) -> ChatRequest:
-    """The question for one candidate.
+    """The question for one candidate; `step` is None before a text was tried.
 
-    Args:
-        attacker: Who is asked, and what it knows of the case.
-        step: What is wanted; None: anything, before a text was tried.
-        number: Of the attempt; a cache of replies then never gives two attempts one draw.
+    It names the attempt's number, so that a cache of replies never gives two attempts one draw.
     """
     strategy, level = ("any", ObfuscationLevel.PLAIN) if step is None else (step.strategy, step.level)
     ask = _EVOLVE_QUESTION.format(

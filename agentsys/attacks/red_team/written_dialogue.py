@@ -67,7 +67,6 @@ class WrittenDialogue(AttackerSearch):
         wrap: Whether the turns stand in the family's marks; False: as plain lines.
         think_block: Whether the opened answer begins with an empty thought, where the family has thoughts.
         samples: Dialogues at most.
-        name: The attack's name.
         options: Any of `SearchOptions`, by name.
     """
 

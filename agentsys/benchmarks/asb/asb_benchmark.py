@@ -290,9 +290,6 @@ class ASB:
         user_name: The user's name as attacks address it.
         refusal_judge: Whether a model judges if the agent declined to help.
         simulated_planner: What the simulated model plans: `honest` or `chooses_attack_tool`.
-
-    Raises:
-        ConfigError: If an option or an agent is not known, or the data set cannot be read.
     """
 
     injection = "exact"

@@ -44,7 +44,16 @@ from agentsys.benchmarks.asb.asb_plan import (
     write_plan_instruction,
     write_step_turn,
 )
-from agentsys.models.chat import ChatModel, ChatReply, ChatRequest, ToolSpec, assistant, text_of, user
+from agentsys.models.chat import (
+    ChatModel,
+    ChatReply,
+    ChatRequest,
+    ModelWrapper,
+    ToolSpec,
+    assistant,
+    text_of,
+    user,
+)
 from agentsys.models.prompted_tools import CALL, CallSyntaxError, read_calls, read_tools, text_between_tags
 from agentsys.models.providers.wire_parts import visible_text
 from agentsys.models.trace import ACTING_ROLES, current_tracer, span
@@ -74,40 +83,19 @@ class AsbMode(Enum):
 
 
 def wrap_planned_model(model: ChatModel, *, mode: AsbMode, attack_tool: str | None) -> ChatModel:
-    """The model as it takes part in a case's conversation.
-
-    Args:
-        model: The model of the case.
-        mode: The conversation.
-        attack_tool: The name of the case's attack tool; None without an attack.
-
-    Returns:
-        `model` itself in `react`, which has no plan; else a model for this one case.
-    """
+    """The model as it takes part in a case's conversation: itself in `react`, which has no plan."""
     set_plan_step(None)
     return PlannedModel(model, mode, attack_tool) if mode.has_plan else model
 
 
-class PlannedModel:
-    """Leads a model through plan and steps. Holds state: one object for one case, used by one thread.
-
-    Args:
-        model: The model that is asked.
-        mode: A mode with a plan.
-        attack_tool: The name of the case's attack tool; None without an attack.
-    """
+class PlannedModel(ModelWrapper):
+    """Leads a model through plan and steps. Holds state: one object for one case, used by one thread."""
 
     def __init__(self, model: ChatModel, mode: AsbMode, attack_tool: str | None) -> None:
-        self.model = model
-        self.mode = mode
-        self.attack_tool = attack_tool
+        super().__init__(model)
+        self.mode, self.attack_tool = mode, attack_tool
         self.rendering = RoundForm.ASSISTANT_TEXT if mode is AsbMode.FAITHFUL else RoundForm.TOOL_ROLE
         self._current: PlannedConversation | None = None
-
-    @property
-    def name(self) -> str:
-        """The wrapped model's name."""
-        return self.model.name
 
     def complete(self, request: ChatRequest) -> ChatReply:
         """The next reply that the defense has something to do with: tool calls, or the last words.

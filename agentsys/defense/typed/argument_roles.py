@@ -43,11 +43,7 @@ _SHIPPED = Path(__file__).with_name("argument_roles.yaml")
 
 @dataclass(frozen=True)
 class ArgumentRoles:
-    """The roles of all tools' arguments.
-
-    Args:
-        unknown: The role of an argument that neither a table nor a list of names knows.
-    """
+    """The roles of all tools' arguments; `unknown` is that of one that neither a table nor a list of names knows."""
 
     by_word: Mapping[str, ArgumentRole]
     paging: frozenset[str]

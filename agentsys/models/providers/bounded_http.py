@@ -58,12 +58,7 @@ class ExchangeLimits:
 
 
 def bounded_client(like: type[Any], limits: ExchangeLimits) -> Any:
-    """A client for an SDK to send with; the environment's proxies are used as `httpx` uses them.
-
-    Args:
-        like: A client class of the library that the SDK wants a client of, `httpx` or `httpx2`.
-        limits: The limits of each exchange.
-    """
+    """A client of the library of class `like`, for an SDK to send with; it uses the environment's proxies."""
     names = {base.__module__.partition(".")[0] for base in like.__mro__}
     http = import_module("httpx2" if "httpx2" in names else "httpx")
     core = import_module(http.__name__.replace("httpx", "httpcore"))
@@ -107,13 +102,6 @@ class BoundedTransport:
 
     Each request under way has a pool to itself: `httpcore` looks through all connections of a pool, twice a
     request and under a lock: where 256 threads share one that holds them to a sixth of what the server gives.
-
-    Args:
-        http: The library `httpx`, or `httpx2`.
-        core: The one that goes with it.
-        tls: What servers are checked with.
-        limits: The limits of each exchange.
-        proxy: Address of the proxy to go through, with its credentials.
     """
 
     def __init__(

@@ -34,15 +34,10 @@ first of a turn whose signed call a defense took away."""
 def gemini_contents(
     messages: Sequence[ChatMessage], signatures: Mapping[str, str], *, demands_signatures: bool = False
 ) -> list[dict[str, Any]]:
-    """The conversation without system messages.
+    """The conversation without system messages; the results of one turn's calls stand together, as the API demands.
 
-    Args:
-        messages: The conversation in AgentDojo's types.
-        signatures: Tool call id -> the thought signature it came with, which goes back with it.
-        demands_signatures: Whether the first call of each turn must have a signature, as Gemini 3 wants it.
-
-    Returns:
-        Contents; the results of one turn's calls stand in one, as the API demands.
+    A call goes back with the thought signature under its id. With `demands_signatures`, as Gemini 3 wants it, the
+    first call of each turn must have one.
     """
     contents: list[dict[str, Any]] = []
     in_results = False

@@ -69,12 +69,7 @@ _SHORTEST_KEY = 4
 
 
 def classify_error(status: int, body: str) -> ErrorKind:
-    """The kind of a failed HTTP answer.
-
-    Args:
-        status: The HTTP status.
-        body: Code, type and message of the error as the server gave them, in one text.
-    """
+    """The kind of a failed HTTP answer by its status and its body: code, type and message in one text."""
     if 400 <= status < 500:
         # Wording first: providers put overflow, refusals and empty accounts under 400, 403 and 429 alike.
         for pattern, kind in (
@@ -96,12 +91,7 @@ def classify_error(status: int, body: str) -> ErrorKind:
 
 
 def parse_retry_after_s(headers: Mapping[str, str] | None, now: float | None = None) -> float | None:
-    """Seconds a server asks us to wait: `retry-after-ms`, or `Retry-After` as seconds or HTTP date.
-
-    Args:
-        headers: Response headers, looked up by lower-case name.
-        now: Unix time, for dates; the clock's where None.
-    """
+    """Seconds a server asks us to wait: `retry-after-ms`, or `Retry-After` as seconds or HTTP date."""
     if headers is None:
         return None
     milliseconds = _parse_number(headers.get("retry-after-ms"))
@@ -127,14 +117,7 @@ def _parse_number(text: str | None) -> float | None:
 
 
 def http_error(status: int, body: object, headers: Mapping[str, str] | None, key: str | None) -> ModelError:
-    """The error for a failed HTTP answer.
-
-    Args:
-        status: The HTTP status.
-        body: The error object, parsed or as text.
-        headers: Response headers.
-        key: The key in use: cut from the message, should a server echo it.
-    """
+    """The error for a failed HTTP answer, whose body may be parsed or text; the key is cut from its message."""
     text = body if isinstance(body, str) else str(body)
     kind = classify_error(status, text)
     if kind is ErrorKind.BAD_KEY:
@@ -146,13 +129,7 @@ def http_error(status: int, body: object, headers: Mapping[str, str] | None, key
 
 
 def redirect_error(status: int, target: str | None, key: str | None) -> ModelError:
-    """The error for a redirect, which is never followed: the key and the prompt would go along.
-
-    Args:
-        status: The HTTP status, 300 to 399.
-        target: The `Location` header.
-        key: The key in use, to be cut from the message.
-    """
+    """The error for a redirect, which is never followed: the key and the prompt would go along."""
     where = f"redirects to {target}; if that is right, give it as base_url" if target else "names no target"
     return ModelError(ErrorKind.BAD_REQUEST, redact_line(f"HTTP {status}: the server {where}", key))
 
@@ -162,13 +139,10 @@ def _error_text(body: object) -> str:
     if not isinstance(error, Mapping):
         return str(error)
     parts = [str(error[part]) for part in ("code", "type", "status", "message") if error.get(part)]
-    return " ".join(parts or [_detail_text(error.get("detail"))])
-
-
-def _detail_text(detail: object) -> str:
-    """FastAPI's errors: a text, or a list that tells where in the request something is wrong."""
-    if not isinstance(detail, list):
-        return str(detail or "")
+    # FastAPI's errors: a text, or a list that tells where in the request something is wrong.
+    detail = error.get("detail")
+    if parts or not isinstance(detail, list):
+        return " ".join(parts) or str(detail or "")
     items = [item for item in detail if isinstance(item, Mapping)]
     return "; ".join(f"{item.get('loc')}: {item.get('msg')}" for item in items)
 
@@ -224,12 +198,7 @@ def find_own_error(error: BaseException) -> ModelError | None:
 
 
 def network_error(error: BaseException, key: str | None) -> ModelError:
-    """The error for whatever the network raised: a timeout, or no connection.
-
-    Args:
-        error: Often of `httpcore`; it may quote what a server sent.
-        key: The key in use, to be cut from the message.
-    """
+    """The error for whatever the network raised: a timeout, or no connection. It may quote what a server sent."""
     kind = ErrorKind.TIMEOUT if _class_names(error) & _TIMEOUTS else ErrorKind.CONNECTION
     return ModelError(kind, f"{type(error).__name__}: {redact_line(str(error), key)}")
 

@@ -55,13 +55,9 @@ class CacheMode(StrEnum):
 
 
 class ReplyStore:
-    """Replies on disk: `<folder>/<2 hex>/<62 hex>.json`, written whole or not at all.
+    """Replies on disk: `<folder>/<2 hex>/<62 hex>.json`, written whole or not at all, and not if `read_only`.
 
     Many threads and processes may use one folder; killing any of them leaves it as it was.
-
-    Args:
-        folder: The replies' folder; made when the first one is stored.
-        read_only: Whether nothing is ever asked or written.
     """
 
     def __init__(self, folder: Path, *, read_only: bool = False) -> None:
