@@ -106,9 +106,12 @@ class Datamarking:
 
     def explanation(self) -> str:
         """Say what the mark means, and that it must not be copied."""
+        named = self.mark_text
+        if not named.isprintable():
+            named += f" ({' '.join(f'U+{ord(character):04X}' for character in named)})"
         return (
             "In everything a tool returns to you the words are joined by the mark"
-            f" {_name_mark(self.mark_text)} where spaces would be. {_RULE} In your own tool calls and answers"
+            f" {named} where spaces would be. {_RULE} In your own tool calls and answers"
             " write ordinary spaces, not the mark."
         )
 
@@ -168,13 +171,6 @@ def remove_marks(text: str, marks: tuple[str, ...]) -> MarkedText:
                 count += 1
                 break
     return MarkedText("".join(kept), count)
-
-
-def _name_mark(mark: str) -> str:
-    """The mark as the system message names it: itself, with code points where it cannot be seen."""
-    if mark.isprintable():
-        return mark
-    return f"{mark} ({' '.join(f'U+{ord(character):04X}' for character in mark)})"
 
 
 class MarkResults(LoopStep):

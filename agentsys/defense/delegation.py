@@ -95,7 +95,9 @@ def _fold_name(name: str) -> str:
 
 
 def _fill_leaf(name: str, value: Any, kind: Any) -> dict[str, Any]:
-    plain = _convert_plain(value)
+    plain = value.value if isinstance(value, Enum) else value
+    if isinstance(value, datetime.date | datetime.time):
+        plain = value.isoformat()
     fits = {
         "string": isinstance(plain, str),
         "boolean": isinstance(plain, bool),
@@ -106,14 +108,6 @@ def _fill_leaf(name: str, value: Any, kind: Any) -> dict[str, Any]:
         return {}
     closed = has_closed_format(value) and (plain is None or (isinstance(kind, str) and fits[kind]))
     return {name: plain} if closed else {}
-
-
-def _convert_plain(value: Any) -> Any:
-    if isinstance(value, Enum):
-        return value.value
-    if isinstance(value, datetime.date | datetime.time):
-        return value.isoformat()
-    return value
 
 
 def serve_turn(

@@ -108,15 +108,10 @@ def translate_schema(value: object) -> object:
         return value  # Fields with names like keywords, as in {"title": "string", "type": "string"}.
     if not isinstance(kind, str):
         return "string" if isinstance(value.get("enum"), list) else value
-    return _translate_type(kind.strip().casefold(), value)
-
-
-def _translate_type(kind: str, schema: Mapping[str, Any]) -> object:
+    kind = kind.strip().casefold()
     if kind == "object":
-        return schema.get("properties", {})
-    if kind in _LISTS:
-        return [schema.get("items", "string")]
-    return kind
+        return value.get("properties", {})
+    return [value.get("items", "string")] if kind in _LISTS else kind
 
 
 def _find_first_type(items: list[Any]) -> object:

@@ -122,15 +122,13 @@ class QuotableText:
         As it is written, and in any other layout. One that is nowhere, and leaves out its middle ("Please
         do ... right now"), stands from where its first part begins to where its last part ends.
         """
-        found = self._find_literal(quotation) + self._find_by_letters(quotation)
+        # Models like to add or lose blanks at the ends of a quotation.
+        wanted = quotation if quotation in self._text else quotation.strip()
+        found = [(at, at + len(wanted)) for at in _find_all(self._text, wanted)] if wanted.strip() else []
+        found += self._find_by_letters(quotation)
         if not found:
             found = self._find_abridged(_ELISION.split(quotation))
         return sorted(set(found))
-
-    def _find_literal(self, quotation: str) -> list[tuple[int, int]]:
-        # Models like to add or lose blanks at the ends of a quotation.
-        wanted = quotation if quotation in self._text else quotation.strip()
-        return [(at, at + len(wanted)) for at in _find_all(self._text, wanted)] if wanted.strip() else []
 
     def _find_by_letters(self, quotation: str) -> list[tuple[int, int]]:
         wanted = read_letters(quotation).text

@@ -241,20 +241,15 @@ class Validator:
             return self.settings.compat  # Reference: a tool that does not exist is put into the plan.
         if permission is ToolPermission.READ:
             return True
-        question = self._write_judge_question(extended, plan, batch)
-        answer = JUDGE_CONTRACT.ask(self.model, question, 0 if self.settings.compat else 1)
-        deviation["judge"] = answer.words
-        return is_yes_verdict(answer.words, compat=self.settings.compat)
-
-    def _write_judge_question(
-        self, extended: tuple[str, ...], plan: tuple[str, ...], batch: Sequence[FunctionCall]
-    ) -> str:
         parts = {CURRENT: str(list(plan)), PROPOSED: str(list(extended))}
         if not self.settings.compat:  # Reference: the judge sees the plan only as extended since.
             parts = {FIRST: str(list(self.first_plan)), **parts}
         if self.settings.judge_arguments:
             parts[CALLS] = calls_as_text(batch)
-        return "\n".join(wrap_in_tag(tag, body) for tag, body in {**parts, QUERY: self.query}.items())
+        question = "\n".join(wrap_in_tag(tag, body) for tag, body in {**parts, QUERY: self.query}.items())
+        answer = JUDGE_CONTRACT.ask(self.model, question, 0 if self.settings.compat else 1)
+        deviation["judge"] = answer.words
+        return is_yes_verdict(answer.words, compat=self.settings.compat)
 
 
 def is_yes_verdict(reply: str, *, compat: bool) -> bool:

@@ -377,15 +377,10 @@ def describe_layers(settings: GuardSettings, inner: str | None) -> str:
         f" (layers: {', '.join(acting)}).{''.join(texts[layer] for layer in acting)}"
     )
     if inner is not None:
-        return f"{start} Behind it works another defense. {_first_sentences(inner)}"
+        # A few sentences of the other's, so that both together stay readable.
+        return f"{start} Behind it works another defense. {'. '.join(inner.split('. ')[:3]).rstrip('.')}."
     return (
         f"{start} The agent itself is the plain one, which reads the request and the screened results in one"
         " conversation. The checks know neither the user's request nor the model's reasons."
         " An attack in words that no pattern knows passes."
     )
-
-
-def _first_sentences(text: str) -> str:
-    """The first sentences of a description: a few, so that both together stay readable."""
-    sentences = text.split(". ")
-    return ". ".join(sentences[:3]).rstrip(".") + "."

@@ -266,26 +266,20 @@ class PolicyModel:
     def _ask(
         self, contract: ReplyContract[Read], parts: Mapping[str, str], attempts: int
     ) -> ContractAnswer[Read]:
-        labelled = {TOOLS: write_tools_text(self.tools), QUERY: self.query, **parts}
-        question = "\n".join(f"{label}: {text}" for label, text in labelled.items())
-        # Reference: the identical question, warmer each time.
-        return contract.ask(
-            self.model, question, attempts - 1, repeat=self.settings.compat, heating=TEMPERATURE_STEP
-        )
-
-
-def write_tools_text(tools: Sequence[ToolSpec]) -> str:
-    """The tools as one line of JSON: name, description, arguments."""
-    return json.dumps(
-        [
+        tools = [
             {
                 "name": tool.name,
                 "description": tool.description,
                 "args": tool.parameters.get("properties", {}),
             }
-            for tool in tools
+            for tool in self.tools
         ]
-    )
+        labelled = {TOOLS: json.dumps(tools), QUERY: self.query, **parts}
+        question = "\n".join(f"{label}: {text}" for label, text in labelled.items())
+        # Reference: the identical question, warmer each time.
+        return contract.ask(
+            self.model, question, attempts - 1, repeat=self.settings.compat, heating=TEMPERATURE_STEP
+        )
 
 
 _KINDS = ("string", "number", "boolean", "null", "array", "object")

@@ -144,7 +144,12 @@ class PlannedModel(ModelWrapper):
         read = talk.build_messages(messages, self.rendering)
         plan = talk.planning.followed_plan
         if step >= len(plan):
-            return _close_conversation(read)
+            # No call is made, as in ASB, which asks for no closing answer; but AgentDojo scores only
+            # conversations that end with an assistant's message, and runs a pipeline again whose last is empty.
+            closing = assistant(CLOSING)
+            with span(STEP_SPAN, CLOSING_NAME) as opened:
+                opened.messages = [*read, closing]
+            return ChatReply(closing)
         while True:
             forbid = not request.tools and not self._offers_tools(plan[step])
             turn = write_step_turn(talk.planning.tries + step + 1, plan[step], forbid_tools=forbid)
@@ -208,15 +213,3 @@ def _read_reply_calls(message: ChatAssistantMessage, request: ChatRequest) -> li
         return None if written is None else read_calls(written)
     except CallSyntaxError:
         return None
-
-
-def _close_conversation(read: Sequence[ChatMessage]) -> ChatReply:
-    """The end after a last step that called tools.
-
-    No call is made, as in ASB, which asks for no closing answer; but AgentDojo scores only conversations
-    that end with an assistant's message, and runs a pipeline again whose last message is empty.
-    """
-    closing = assistant(CLOSING)
-    with span(STEP_SPAN, CLOSING_NAME) as opened:
-        opened.messages = [*read, closing]
-    return ChatReply(closing)
