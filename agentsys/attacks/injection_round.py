@@ -18,15 +18,11 @@ from agentsys.errors import ConfigError
 
 
 class InjectionRound:
-    """Writes what `base` writes, into the vectors first seen in the `round`-th tool result.
+    """Writes what `base` writes, into the vectors first seen in the `round`-th tool result, from 1.
 
     All other vectors keep the benchmark's defaults. Rounds are those of the user task's ground truth,
     executed cleanly; an agent that makes other calls may meet the injection elsewhere, which its
     record tells (`exposure.raw_round`).
-
-    Args:
-        base: The attack whose texts are written.
-        round: Number of the tool result, from 1.
     """
 
     name = "injection_round"

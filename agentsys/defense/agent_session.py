@@ -38,13 +38,8 @@ class OutOfCalls(Exception):
 class CallMeter:
     """Model calls of one run of the pipeline: those of the main agent, and those of everybody it set to work.
 
-    What the main agent may need is kept back, so an output that uses up the rest cannot keep it from
-    answering.
-
-    Args:
-        case_calls: Most calls in all.
-        subtask_calls: Most calls of one subtask: what a single call of the main agent sets off.
-        main_calls: Most calls of the main agent; how many are kept back for it.
+    What the main agent may need (`main_calls`) is kept back, so an output that uses up the rest cannot keep it from
+    answering. A subtask is what a single call of the main agent sets off.
     """
 
     def __init__(self, *, case_calls: int, subtask_calls: int, main_calls: int) -> None:
@@ -152,14 +147,8 @@ def _call_key(call: TracedCall, *more: object) -> str:
 class AgentSession:
     """One run of the pipeline. Made afresh in each `query`, so nothing is carried over to a second one.
 
-    Args:
-        model: The model behind all agents.
-        settings: The variant of AgentSys.
-        store: Keeps the tools' privileges.
-        query: The user's request: for the main agent and the validator, never for a worker.
-        runtime: The tools.
-        env: The environment that they act on.
-        pins: The tools as they were looked at first; None: as they are now.
+    The user's request is for the main agent and the validator, never for a worker. `pins` are the tools as they were
+    looked at first; None: as they are now.
     """
 
     def __init__(

@@ -59,9 +59,8 @@ class Failure(Enum):
     def as_text(self, *, tool_ran: bool, **more: str) -> str:
         """The failure object as JSON text, in words: a model takes a bare kind for the name of a tool.
 
-        Args:
-            tool_ran: Whether the tool was run, so that a caller knows what repeating the call would do.
-            more: More that the caller may know; never words of an output.
+        It says whether the tool was run, so that a caller knows what repeating the call would do; `more` is never
+        words of an output.
         """
         return json.dumps({"error": FAILURE_WORDS[self], "tool_ran": tool_ran, **more}, ensure_ascii=False)
 

@@ -46,9 +46,7 @@ class PinnedTools:
 class ToolPins:
     """The first looks at the tools of a suite, or of clients and servers.
 
-    Args:
-        own: The suite's tools.
-        folder: The folder that looks at foreign tools are kept in; None: this process's memory.
+    Those at foreign tools are kept in `folder`; None: in this process's memory.
     """
 
     def __init__(self, own: Sequence[Function], folder: Path | None) -> None:

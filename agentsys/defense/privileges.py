@@ -156,11 +156,7 @@ class SortedTools:
 
 @dataclass
 class PrivilegeStore:
-    """Labels of toolsets, each asked for once, by however many threads.
-
-    Args:
-        folder: The folder that answers are kept in; None keeps them in memory, for this process.
-    """
+    """Labels of toolsets, each asked for once, by however many threads; without a folder kept for this process."""
 
     folder: Path | None = None
     corrections: Labels = field(default_factory=dict)

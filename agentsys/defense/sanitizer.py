@@ -227,11 +227,7 @@ def sanitize(model: ChatModel, output: Untrusted[str], tool: str | None = None) 
 
     The model is given the output alone: neither the user's request nor the intent. Where it names a passage
     that is not there, or its reply is malformed, it is asked once more; what was found either time is cut.
-
-    Args:
-        model: The model that looks for instructions.
-        output: The raw output. A blank one is returned as it is, without a question.
-        tool: The tool it came from, for the trace.
+    A blank output is returned as it is, without a question. The tool is for the trace.
 
     Raises:
         ModelError: If the model gave no reply for a reason that is not in the output. An output that it

@@ -220,10 +220,8 @@ class Tracer:
     def guard_judged(self, node: Span, text: str, flagged: bool | None) -> None:
         """Book a guard's verdict on a text it was shown, beside the truth, which no defense is told.
 
-        Args:
-            node: The guard's span; its decision gets `flagged` and, where somebody watches, `planted`.
-            text: What was judged, as a tool returned it.
-            flagged: Whether the guard took it for an injection; None: it gave no verdict that can be read.
+        The span's decision gets `flagged` (None: the guard gave no verdict that can be read) and, where somebody
+        watches, `planted`.
         """
         truth = {"planted": any(watcher.holds_planted(text) for watcher in self.watchers)}
         node.decision |= {"flagged": flagged, **(truth if self.watchers else {})}

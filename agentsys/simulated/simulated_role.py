@@ -59,12 +59,7 @@ NO_SLOPPINESS = Sloppiness({}, "0")
 
 
 def parse_sloppiness(model: str, value: object) -> Sloppiness:
-    """Read the option.
-
-    Args:
-        model: The model's name, for messages.
-        value: One rate for all parts (a tenth of it for those that end a conversation), or a mapping of
-            parts to rates.
+    """Read the option: one rate for all parts (a tenth of it for those that end a conversation), or one by part.
 
     Raises:
         ConfigError: If a part is unknown, or a rate is no number from 0 to 1.

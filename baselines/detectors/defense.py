@@ -63,13 +63,9 @@ BLANK_DETECTION = Detection(False, 0.0)
 
 
 def detect_injections(detector: Detector, texts: Sequence[str], threshold: float) -> list[Detection]:
-    """Give verdicts on texts, in order.
+    """Give verdicts on texts, in order, all read in one call; blank ones are not read.
 
-    Args:
-        detector: The detector that reads them, all in one call.
-        texts: The texts; blank ones are not read.
-        threshold: A text is injected if its safety, one minus the probability, is below this. A tie is safe.
-
+    A text is injected if its safety, one minus the probability, is below the threshold. A tie is safe.
     Source: agentdojo 0.1.35, `pi_detector.py` (`safety < threshold`).
     """
     written = [text for text in texts if text.strip()]

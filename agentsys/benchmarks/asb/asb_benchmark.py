@@ -149,15 +149,9 @@ VECTOR = "tool_result"
 class ASBSuite(TaskSuite[ASBEnvironment]):  # type: ignore[misc]
     """One agent.
 
-    Args:
-        agent: The agent with all its tasks and tools. The suite lists all tools, so that checks of
-            whole suites work; a case meets the normal ones and its own attack tool.
-        mode: How cases are run.
-        tasks: How many of its tasks to offer, from the first; None means all.
-        attacks: Places in `agent.attack_tools` that are offered as injection tasks; a task keeps its
-            id whatever else is offered.
-        criterion: Which success a record's `utility` and `security` state.
-        judge_refusals: Whether a model is asked if the agent declined to help.
+    The suite lists all its tools, so that checks of whole suites work; a case meets the normal ones and its own
+    attack tool. Of its tasks the first `tasks` are offered (None: all), and as injection tasks those at the places
+    `attacks` in `agent.attack_tools`; a task keeps its id whatever else is offered.
     """
 
     injection = "exact"

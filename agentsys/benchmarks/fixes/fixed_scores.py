@@ -72,12 +72,9 @@ _log = logging.getLogger(__name__)
 
 
 class FixedScores:
-    """Scores finished cases of one suite once more.
+    """Scores finished cases of one suite once more, by AgentDojo's own check and by fixes.
 
-    Args:
-        suite: The suite's name.
-        package_check: AgentDojo's own check of that suite, without copies.
-        fixes: `benchmark.fixes`, written out; empty means that all checker-only fixes are computed.
+    `fixes` are `benchmark.fixes`, written out; empty means that all checker-only fixes are computed.
     """
 
     def __init__(self, suite: str, package_check: SuiteCheck, fixes: tuple[str, ...] = ()) -> None:

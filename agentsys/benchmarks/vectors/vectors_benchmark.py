@@ -123,11 +123,7 @@ SHARED_TASK_NUMBER = 99
 class VectorSuite(TaskSuite[VectorsEnvironment]):  # type: ignore[misc]
     """The vector's attacks as injection tasks, its look-alikes as documents of user tasks.
 
-    Args:
-        name: The vector's name.
-        vector: Its texts.
-        half: Which of them are offered. Tasks keep their numbers.
-        digest: Of the corpus.
+    Tasks keep their numbers, whichever half is offered.
     """
 
     injection = "exact"
