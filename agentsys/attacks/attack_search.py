@@ -84,7 +84,6 @@ def _fold(text: str) -> str:
 
 
 def _content_words(text: str, goal: str) -> frozenset[str]:
-    """The content words beside the goal's data."""
     for item in find_goal_data(goal):
         text = text.replace(item, " ")
     return frozenset(_WORD.findall(text.casefold())) - _COMMON

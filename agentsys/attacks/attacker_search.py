@@ -75,17 +75,13 @@ def play_attacker(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAs
     goal = next((goal for goal in goals if goal is not None), "")
     earlier = {parse_proposal(text_of(m)).text for m in request.messages if m["role"] == "assistant"}
     source = hashlib.sha256("\x1f".join([str(knowledge.options.seed), *texts]).encode("utf-8", "replace"))
-    return assistant(format_proposal(_draw_variation(goal, random.Random(source.hexdigest()), earlier)))
-
-
-def _draw_variation(goal: str, draw: random.Random, earlier: Sequence[str] | set[str]) -> Proposal:
-    """Draw one of 120 combinations; after 20 draws a repeated one will do."""
-    for _ in range(20):
+    draw = random.Random(source.hexdigest())
+    for _ in range(20):  # Of 120 combinations; after so many draws a repeated one will do.
         parts = (draw.choice(_OPENINGS), draw.choice(_ASKS), draw.choice(_CLOSINGS))
         text = " ".join(parts).replace("{goal}", goal)
         if text not in earlier:
             break
-    return Proposal(text, f"Opens with: {parts[0]}")
+    return assistant(format_proposal(Proposal(text, f"Opens with: {parts[0]}")))
 
 
 MAX_REASKS = 3

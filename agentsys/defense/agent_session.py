@@ -67,8 +67,6 @@ class CallMeter:
 
 
 class _MeteredModel:
-    """The model, each call counted first."""
-
     def __init__(self, meter: CallMeter, model: ChatModel, *, main: bool) -> None:
         self._meter, self._model, self._main = meter, model, main
 

@@ -298,17 +298,13 @@ def _conform_node(value: Any, declared: Any) -> tuple[Any, int]:
     if isinstance(declared, str):
         return conform_leaf(value, declared), 0
     if isinstance(declared, list):
-        return _conform_list(value, declared[0])
+        if not isinstance(value, list) or len(value) > MAX_LIST_ITEMS:
+            raise _Mismatch("list")
+        pairs = [_conform_node(item, declared[0]) for item in value]
+        return [kept for kept, _ in pairs], sum(dropped for _, dropped in pairs)
     if not isinstance(value, dict):
         raise _Mismatch("object")
     return conform(value, declared)
-
-
-def _conform_list(value: Any, declared: Any) -> tuple[list[Any], int]:
-    if not isinstance(value, list) or len(value) > MAX_LIST_ITEMS:
-        raise _Mismatch("list")
-    pairs = [_conform_node(item, declared) for item in value]
-    return [kept for kept, _ in pairs], sum(dropped for _, dropped in pairs)
 
 
 _HIDDEN = re.compile(

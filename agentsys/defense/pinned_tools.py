@@ -90,8 +90,6 @@ class ToolPins:
 
 
 class _ForeignLooks:
-    """The looks at the tools of clients and servers."""
-
     def __init__(self, folder: Path | None) -> None:
         self._folder = folder
         self._lock = threading.Lock()

@@ -253,7 +253,6 @@ def _validate(form: type[Form], value: object, where: str) -> Form:
 
 
 def _shorten_key(name: object) -> str:
-    """A key from the file, short and on one line."""
     return ascii(str(name)[:40])
 
 

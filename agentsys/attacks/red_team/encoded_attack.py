@@ -61,7 +61,6 @@ class _Alphabet:
         return pattern.sub(write, text)
 
     def decode(self, text: str) -> str:
-        """The text behind the signs."""
         mark, back = re.escape(self.mark), {sign: character for character, sign in self.signs.items()}
         longest = sorted(map(re.escape, back), key=len, reverse=True)
         pattern = re.compile(f"({mark}{mark})|{mark}([^{mark}]+){mark}|({'|'.join(longest)})|(.)", re.DOTALL)

@@ -100,8 +100,6 @@ def _import_suites(checkout: Checkout, private: str) -> Mapping[str, Suite]:
 
 
 class _Finder(MetaPathFinder):
-    """Finds the modules of one checkout."""
-
     def __init__(self, checkout: Checkout, private: str) -> None:
         self.checkout, self.private = checkout, private
 

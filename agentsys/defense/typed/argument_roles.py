@@ -28,8 +28,6 @@ class ArgumentRole(Enum):
 
 
 class _RolesFile(BaseModel):
-    """The shape of a file of roles."""
-
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     by_name: Mapping[ArgumentRole, str] = {}
