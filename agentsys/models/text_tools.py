@@ -262,7 +262,7 @@ _LLAMA_TOOLS = (
     "Separate several with a semicolon. What they return comes in the next message. Where no function is "
     "needed any more, answer in plain words.\n\nFunctions:\n"
 )
-_SPACE = re.compile(r"[\s;]*")
+_NO_SEPARATOR = re.compile(r"[^\s;]")
 _DECODER = json.JSONDecoder()
 
 
@@ -284,16 +284,10 @@ def _parse_llama3_calls(text: str) -> list[FunctionCall]:
 
 
 def _iter_json_values(text: str) -> Iterator[object]:
-    position = _skip_separators(text, 0)
-    while position < len(text):
-        value, position = _DECODER.raw_decode(text, position)
+    position = 0
+    while (found := _NO_SEPARATOR.search(text, position)) is not None:
+        value, position = _DECODER.raw_decode(text, found.start())
         yield from value if isinstance(value, list) else [value]
-        position = _skip_separators(text, position)
-
-
-def _skip_separators(text: str, position: int) -> int:
-    separators = _SPACE.match(text, position)
-    return separators.end() if separators else position
 
 
 def _parse_llama3_call(value: object) -> FunctionCall | None:

@@ -10,6 +10,7 @@ from fractions import Fraction
 from typing import Any
 
 from agentsys.models.chat import ChatModel, ErrorKind, ModelError, ToolSpec
+from agentsys.models.loose_json import drop_trailing_commas
 from agentsys.models.providers.wire_parts import parse_json
 from agentsys.models.reply_contract import ContractAnswer, Read, ReplyContract, UnusableReply
 from agentsys.models.trace import ReplyFlaw, span
@@ -29,8 +30,6 @@ _FENCE = re.compile(r"```json\s*+(.*?)```", re.DOTALL)
 _ANY_FENCE = re.compile(r"```\w*+\s*+(.*?)```", re.DOTALL)
 _YES = re.compile(r"^\s*yes\b[\s.,:!]*", re.IGNORECASE)
 _NO = re.compile(r"^\W*no\b", re.IGNORECASE)
-# A text in quotes is stepped over; a comma before a closing bracket is not part of one.
-_LAST_COMMA = re.compile(r'("(?:\\.|[^"\\])*"?)|,(?=\s*[\]}])')
 _WHOLE_OBJECT = "properties"
 _SCHEMA_WORDS = frozenset(
     {"type", "properties", "required", "additionalProperties", "description", "title", "$schema", "$id"}
@@ -87,7 +86,7 @@ def _find_json(reply: str, settings: ProgentSettings) -> Any:
     loose = not settings.compat
     fenced = (_ANY_FENCE if loose else _FENCE).search(reply)
     text = (fenced[1] if fenced else _YES.sub("", reply, count=1)).strip()
-    for written in (text, _LAST_COMMA.sub(lambda m: m[1] or "", text)) if loose else (text,):
+    for written in (text, drop_trailing_commas(text)) if loose else (text,):
         try:
             return parse_json(written)
         except ModelError:
