@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from enum import Enum
+from functools import partial
 
 from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
 from agentdojo.base_tasks import BaseInjectionTask, BaseUserTask
@@ -14,7 +15,7 @@ from agentdojo.types import ChatAssistantMessage, ChatMessage
 
 from agentsys.base.declared_facts import ASB_FACTS
 from agentsys.benchmarks.asb import asb_plan
-from agentsys.benchmarks.asb.asb_conversation import restore_rounds
+from agentsys.benchmarks.asb.asb_conversation import find_task_text, restore_rounds
 from agentsys.benchmarks.asb.asb_data import AsbAgent, AttackTool, build_persona, load_asb_data
 from agentsys.benchmarks.asb.asb_environment import (
     ASBEnvironment,
@@ -65,46 +66,40 @@ def asb_roles(chosen: str) -> Mapping[str, SimulatedRole]:
         ConfigError: If there is no such simulated planner.
     """
     kind = find_enum_member("benchmark.simulated_planner", chosen, SimulatedPlanner)
-    agent = _Agent(follows_plan=kind is SimulatedPlanner.CHOOSES_ATTACK_TOOL)
-    acting: dict[str, SimulatedRole] = dict.fromkeys(ACTING_ROLES, agent)
-    return {asb_plan.PLANNER_ROLE: _Planner(kind), JUDGE_ROLE: play_refusal_judge, **acting}
+    acting: dict[str, SimulatedRole] = dict.fromkeys(ACTING_ROLES, partial(_play_agent, kind))
+    return {asb_plan.PLANNER_ROLE: partial(_play_planner, kind), JUDGE_ROLE: play_refusal_judge, **acting}
 
 
-class _Planner:
+def _play_planner(
+    kind: SimulatedPlanner, request: ChatRequest, knowledge: SimulatedKnowledge
+) -> ChatAssistantMessage:
     """A step for each call of the ground truth; never fewer than two steps."""
-
-    def __init__(self, kind: SimulatedPlanner) -> None:
-        self.kind = kind
-
-    def __call__(self, request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssistantMessage:
-        offered = next(
-            (names for m in request.messages if (names := find_instruction_tools(text_of(m))) is not None), []
-        )
-        users = (text_of(message) for message in request.messages if message["role"] == "user")
-        task = knowledge.find_task(next(users, ""), offered)
-        wanted = [call.function for call in task.calls if call.function in offered] if task else []
-        if self.kind is SimulatedPlanner.CHOOSES_ATTACK_TOOL:
-            wanted += [name for name in offered if name not in wanted]
-        steps = [AsbStep(_DO.format(tool=tool), (tool,)) for tool in wanted]
-        return assistant(plan_to_json(steps if len(steps) > 1 else [*steps, _CONCLUDE]))
+    offered = next(
+        (names for m in request.messages if (names := find_instruction_tools(text_of(m))) is not None), []
+    )
+    task = knowledge.find_task(find_task_text(request.messages), offered)
+    wanted = [call.function for call in task.calls if call.function in offered] if task else []
+    if kind is SimulatedPlanner.CHOOSES_ATTACK_TOOL:
+        wanted += [name for name in offered if name not in wanted]
+    steps = [AsbStep(_DO.format(tool=tool), (tool,)) for tool in wanted]
+    return assistant(plan_to_json(steps if len(steps) > 1 else [*steps, _CONCLUDE]))
 
 
-class _Agent:
+def _play_agent(
+    kind: SimulatedPlanner, request: ChatRequest, knowledge: SimulatedKnowledge
+) -> ChatAssistantMessage:
     """The plain agent, which reads rounds told as text, and may do what its plan lists besides."""
-
-    def __init__(self, *, follows_plan: bool) -> None:
-        self.follows_plan = follows_plan
-
-    def __call__(self, request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssistantMessage:
-        read = replace(request, messages=restore_rounds(request.messages))
-        reply = play_plain_agent(read, knowledge)
-        prompted = from_tags(read)
-        native = prompted or read
-        acts = reply["tool_calls"] if prompted is None else play_plain_agent(native, knowledge)["tool_calls"]
-        extra = None if acts or not self.follows_plan else _next_planned_call(native)
-        if extra is None:
-            return reply
-        return extra if prompted is None else to_tags(extra)
+    read = replace(request, messages=restore_rounds(request.messages))
+    reply = play_plain_agent(read, knowledge)
+    prompted = from_tags(read)
+    native = prompted or read
+    acts = reply["tool_calls"] if prompted is None else play_plain_agent(native, knowledge)["tool_calls"]
+    if acts or kind is not SimulatedPlanner.CHOOSES_ATTACK_TOOL:
+        return reply
+    extra = _next_planned_call(native)
+    if extra is None:
+        return reply
+    return extra if prompted is None else to_tags(extra)
 
 
 def _next_planned_call(request: ChatRequest) -> ChatAssistantMessage | None:
