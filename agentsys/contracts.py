@@ -1,7 +1,8 @@
 """What a defense, an attack and a benchmark must offer. Structural: nobody has to inherit.
 
 A new one is one Python file with a class of this shape and one YAML whose `_target_` names it. What it may
-offer besides is in `agentsys.abilities`.
+offer besides is in `agentsys.abilities`. Its constructor raises `ConfigError` for a value that an option cannot
+have; its `name` is its name in configs, records and tables.
 """
 
 from __future__ import annotations

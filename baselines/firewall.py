@@ -22,7 +22,7 @@ from agentdojo.types import ChatAssistantMessage, ChatToolResultMessage
 from agentsys.base.json_values import list_scalars
 from agentsys.base.option_checks import AtLeast0, check_options
 from agentsys.errors import ConfigError
-from agentsys.models.chat import ChatModel, ChatRequest, ToolSpec, assistant, system, user
+from agentsys.models.chat import ChatModel, ChatRequest, ToolSpec, assistant
 from agentsys.models.loose_json import find_object_with, find_outer_objects
 from agentsys.models.pipeline_elements import describe_tool
 from agentsys.models.reply_contract import ReplyContract, build_object_schema
@@ -180,10 +180,9 @@ class Minimizer(BoundaryFilter):
     def _minimize_call(self, turn: FilterTurn, call: FunctionCall) -> CallRuling:
         tool = turn.runtime.functions[call.function]
         question = write_minimizer_question(self.options.seed, turn.query, describe_tool(tool), call.args)
-        messages = [system(MINIMIZER_CONTRACT.prompt), user(question)]
         with span("gate", call.function) as node:
             node.decision = {"filter": MINIMIZER_ROLE}
-            answer = MINIMIZER_CONTRACT.ask(self.model, messages, self.options.retries)
+            answer = MINIMIZER_CONTRACT.ask(self.model, question, self.options.retries)
             node.decision |= dict(zip(("asked", "unreadable"), answer.counts, strict=True))
             if answer.value is None:
                 keeps = self.options.on_unreadable == "keep"
@@ -286,9 +285,8 @@ class OutputFirewall(ResultRewriter):
         """Sanitize one result."""
         call = result["tool_call"]
         question = write_sanitizer_question(self.options.seed, turn.query, call.function, call.args, text)
-        messages = [system(SANITIZER_CONTRACT.prompt), user(question)]
         answer = SANITIZER_CONTRACT.ask(
-            self.model, messages, self.options.retries, reply_schema=SANITIZER_CONTRACT.schema
+            self.model, question, self.options.retries, reply_schema=SANITIZER_CONTRACT.schema
         )
         counted = answer.counts
         if answer.value is None:
@@ -358,7 +356,6 @@ class Firewall(BoundaryDefense, RoleDefense):
     """Tool-input and tool-output firewalls.
 
     Args:
-        name: The defense's name in configs, records and tables.
         minimizer: Whether calls are minimized.
         sanitizer: Whether results are sanitized.
         retries: How often a model is asked again where its reply cannot be read.
@@ -367,9 +364,6 @@ class Firewall(BoundaryDefense, RoleDefense):
         allow_added_arguments: Whether the Minimizer may add arguments.
         history: Whether the conversation shows calls as `proposed` or as `executed`.
         seed: What the marks around untrusted text depend on; a run fills in its own.
-
-    Raises:
-        ConfigError: If an option has a value it cannot have.
 
     Source: Bhagwatkar et al., arXiv 2510.05244.
     """

@@ -16,7 +16,7 @@ from agentdojo.task_suite.task_suite import TaskSuite
 from agentdojo.types import ChatAssistantMessage, ChatToolResultMessage
 
 from agentsys.base.option_checks import AtLeast0, AtLeast1, check_options
-from agentsys.models.chat import ChatModel, ChatRequest, assistant, system, user
+from agentsys.models.chat import ChatModel, ChatRequest, assistant
 from agentsys.models.reply_contract import ReplyContract
 from agentsys.simulated.simulated_role import SimulatedKnowledge, SimulatedRole, find_injected_passages
 from baselines.defense_bases import RoleDefense
@@ -222,8 +222,7 @@ class ArmorGuard(ResultRewriter):
     def _clean_text(self, text: str) -> RewrittenResult:
         options = self.options
         data = wrap_in_fences(draw_fence_word(options.seed, text), text) if options.delimit else text
-        messages = [system(self.contract.prompt), user(data)]
-        answer = self.contract.ask(self.model, messages, options.retries, max_tokens=options.max_tokens)
+        answer = self.contract.ask(self.model, data, options.retries, max_tokens=options.max_tokens)
         if answer.value is None:
             return make_unreadable_result(text, options.on_unreadable, *answer.counts)
         if not answer.value.injected:
@@ -263,7 +262,6 @@ class PromptArmor(BoundaryDefense, RoleDefense):
     """Detection and removal of injections with one question per result.
 
     Args:
-        name: The defense's name in configs, records and tables.
         removal: `fuzzy` (the quoted words in order), `exact` (letter by letter) or `withhold` (the whole
             result).
         gap: Most characters between two neighbouring words of a fuzzy match.

@@ -125,9 +125,6 @@ class Delimiters(_RewordedDefense):
         start: The mark before the request.
         end: The mark after it.
 
-    Raises:
-        ConfigError: If a mark is empty or both are the same.
-
     Source: Agent Security Bench, arXiv 2410.02644.
     """
 
@@ -166,9 +163,6 @@ class InstructionalPrevention(_RewordedDefense):
     Args:
         template: The request as the model reads it; `{user_task}` stands for the bare one. None: our own.
 
-    Raises:
-        ConfigError: If the template lacks `{user_task}`.
-
     Source: Agent Security Bench, arXiv 2410.02644.
     """
 
@@ -206,9 +200,6 @@ class PromptSandwiching:
             `in_result` (Agent Security Bench): at the end of every result, with no separator; the
             reminder is then on the attacker's side of the role boundary and can be imitated.
         template: The reminder; `{user_task}` stands for the request. None: the position's own.
-
-    Raises:
-        ConfigError: If the position is unknown or the template lacks `{user_task}`.
     """
 
     name = "prompt_sandwiching"

@@ -106,9 +106,12 @@ class Datamarking:
 
     def write_explanation(self) -> str:
         """Say what the mark means, and that it must not be copied."""
+        named = self.mark_text
+        if not named.isprintable():
+            named += f" ({' '.join(f'U+{ord(character):04X}' for character in named)})"
         return (
             "In everything a tool returns to you the words are joined by the mark"
-            f" {_name_mark(self.mark_text)} where spaces would be. {_RULE} In your own tool calls and answers"
+            f" {named} where spaces would be. {_RULE} In your own tool calls and answers"
             " write ordinary spaces, not the mark."
         )
 
@@ -168,13 +171,6 @@ def remove_marks(text: str, marks: tuple[str, ...]) -> MarkedText:
                 count += 1
                 break
     return MarkedText("".join(kept), count)
-
-
-def _name_mark(mark: str) -> str:
-    """The mark as the system message names it: itself, with code points where it cannot be seen."""
-    if mark.isprintable():
-        return mark
-    return f"{mark} ({' '.join(f'U+{ord(character):04X}' for character in mark)})"
 
 
 class MarkResults(LoopStep):
@@ -280,10 +276,6 @@ class Spotlighting:
         random: Draw a fresh mark for each case and name it in the system message.
         seed: What the fresh marks depend on, besides the request and the environment; a run fills in its
             own where this is None.
-
-    Raises:
-        ConfigError: If the variant is unknown, a mark is empty or has whitespace, or `random` is
-            asked of `encoding`, which has no mark.
 
     Source: Hines et al., arXiv 2403.14720; AgentDojo 0.1.35 (`spotlighting_with_delimiting`).
     """

@@ -151,11 +151,7 @@ class Stack(CompositeDefense):
     agent: one of any kind, or several that add to a plain tool loop.
 
     Args:
-        name: The defense's name in configs, records and tables.
         members: The defenses, at least two.
-
-    Raises:
-        ConfigError: If there are too few, or one is no defense, or two have one name.
     """
 
     holds = ("members",)

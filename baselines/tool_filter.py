@@ -85,16 +85,12 @@ class ToolFilter:
     """The plain agent with only the tools that the model asked for before it had read anything.
 
     Args:
-        name: The defense's name in configs, records and tables.
         match: `exact` (whole names) or `substring` (a name anywhere in the reply, as AgentDojo).
         keep_exchange: Whether question and reply stay in the conversation, as in AgentDojo.
         on_empty: The tools when none was picked: `none` (AgentDojo) or `all`.
         retries: What the filter sees when AgentDojo runs the pipeline again after an empty answer: the
             `full` list, or what the run before `narrowed` it to (AgentDojo).
         wording: The source of the question: our `own`, or that of the installed `package` agentdojo.
-
-    Raises:
-        ConfigError: If an option has a value it cannot have.
 
     Source: AgentDojo (arXiv 2406.13352); agentdojo 0.1.35, `tool_filter`.
     """

@@ -84,7 +84,6 @@ def _fold(text: str) -> str:
 
 
 def _find_content_words(text: str, goal: str) -> frozenset[str]:
-    """The content words beside the goal's data."""
     for item in find_goal_data(goal):
         text = text.replace(item, " ")
     return frozenset(_WORD.findall(text.casefold())) - _COMMON
@@ -201,12 +200,9 @@ class SearchTarget(Protocol):
     """The whole defended agent on one case."""
 
     def attempt(self, place: AttemptPosition, propose: Callable[[ChatModel], Proposal]) -> Attempt:
-        """Try the next candidate.
+        """Try the next candidate, for which `propose` asks the attacker's model.
 
-        Args:
-            place: Its place in the search.
-            propose: Asks the attacker's model for it. Not called where the attempt of this number was
-                made before: then that one is returned.
+        It is not called where the attempt of this number was made before: then that one is returned.
         """
 
 

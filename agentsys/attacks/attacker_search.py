@@ -75,17 +75,13 @@ def play_attacker(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAs
     goal = next((goal for goal in goals if goal is not None), "")
     earlier = {parse_proposal(text_of(m)).text for m in request.messages if m["role"] == "assistant"}
     source = hashlib.sha256("\x1f".join([str(knowledge.options.seed), *texts]).encode("utf-8", "replace"))
-    return assistant(format_proposal(_draw_variation(goal, random.Random(source.hexdigest()), earlier)))
-
-
-def _draw_variation(goal: str, draw: random.Random, earlier: Sequence[str] | set[str]) -> Proposal:
-    """Draw one of 120 combinations; after 20 draws a repeated one will do."""
-    for _ in range(20):
+    draw = random.Random(source.hexdigest())
+    for _ in range(20):  # Of 120 combinations; after so many draws a repeated one will do.
         parts = (draw.choice(_OPENINGS), draw.choice(_ASKS), draw.choice(_CLOSINGS))
         text = " ".join(parts).replace("{goal}", goal)
         if text not in earlier:
             break
-    return Proposal(text, f"Opens with: {parts[0]}")
+    return assistant(format_proposal(Proposal(text, f"Opens with: {parts[0]}")))
 
 
 MAX_REASKS = 3
@@ -102,9 +98,6 @@ class AttackerSearch:
     Args:
         name: The attack's name; the YAML puts mode and knowledge into it.
         given: The options that all such attacks share (see `SearchOptions`), by name.
-
-    Raises:
-        ConfigError: If an option has a value it cannot have, or the artefact holds texts of another attack.
     """
 
     kind = AttackKind.TARGETED
@@ -215,14 +208,9 @@ class AttackerSearch:
         start: Attempt,
         variation: int = 1,
     ) -> Callable[[ChatModel], Proposal]:
-        """Give the function that asks for the candidate at `place` and checks it.
+        """Give the function that asks for the `variation`-th candidate at `place`, which refines `path`, and checks it.
 
-        Args:
-            quest: The search that asks.
-            place: The candidate's place in the search.
-            path: The attempts it refines, the first one's first.
-            start: The first attempt; the proposal it was made with is taken where it belongs.
-            variation: Number of the candidate for this place, from 1.
+        The proposal that the first attempt, `start`, was made with is taken where it belongs.
         """
         ahead = start.proposal.ahead
         if ahead is not None and (place.stream, place.depth, variation) == (1, 1, 1):

@@ -18,18 +18,11 @@ from agentsys.errors import ConfigError
 
 
 class InjectionRound:
-    """Writes what `base` writes, into the vectors first seen in the `round`-th tool result.
+    """Writes what `base` writes, into the vectors first seen in the `round`-th tool result, from 1.
 
     All other vectors keep the benchmark's defaults. Rounds are those of the user task's ground truth,
     executed cleanly; an agent that makes other calls may meet the injection elsewhere, which its
     record tells (`exposure.raw_round`).
-
-    Args:
-        base: The attack whose texts are written.
-        round: Number of the tool result, from 1.
-
-    Raises:
-        ConfigError: If the round is not a whole number from 1, or the base writes nothing.
     """
 
     name = "injection_round"
@@ -115,12 +108,7 @@ def find_first_rounds(suite: Suite, user_task: UserTask) -> Mapping[str, int]:
 
 
 def find_rounds(suite: Suite, user_task: UserTask, texts: Mapping[str, str]) -> dict[str, int]:
-    """The same with texts in some vectors: what a tool returns may depend on what it looks through.
-
-    Args:
-        suite: The suite.
-        user_task: One of its user tasks.
-        texts: Injection vector -> text; a canary is appended. Other vectors keep their defaults.
+    """The same with texts in some vectors, a canary behind each: results may depend on what a tool looks through.
 
     Raises:
         Exception: What the suite raises if a text breaks its environment.

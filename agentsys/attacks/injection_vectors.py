@@ -79,12 +79,7 @@ def _find_vectors(suite: Suite, user_task: UserTask) -> tuple[str, ...]:
 def run_ground_truth(
     suite: Suite, user_task: UserTask, texts: Mapping[str, str]
 ) -> list[ChatToolResultMessage]:
-    """What tools return to one who follows a user task's ground truth.
-
-    Args:
-        suite: The suite.
-        user_task: One of its user tasks.
-        texts: Injection vector -> text. Other vectors keep their defaults.
+    """What tools return to one who follows a user task's ground truth, with texts in some injection vectors.
 
     Raises:
         Exception: What the suite raises if a text breaks its environment.

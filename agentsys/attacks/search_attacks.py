@@ -24,11 +24,7 @@ class PairAttack(AttackerSearch):
     Args:
         streams: Number of independent starts.
         depth: Attempts per stream; `streams` x `depth`, and the start text's, is the budget.
-        name: The attack's name.
         options: Any of `SearchOptions`, by name.
-
-    Raises:
-        ConfigError: If an option is out of range or the artefact cannot be read.
     """
 
     def __init__(self, streams: int = 3, depth: int = 5, *, name: str = "pair", **options: Any) -> None:
@@ -64,12 +60,8 @@ class TapAttack(AttackerSearch):
         branching: Number of candidates per leaf.
         width: Number of leaves kept after each level, the best by score.
         depth: Number of levels. A pruned candidate costs an attempt and no query.
-        name: The attack's name.
         on_topic: The pruning of candidates, see `SearchOptions`; by default TAP prunes.
         options: Any other of `SearchOptions`, by name.
-
-    Raises:
-        ConfigError: If an option is out of range or the artefact cannot be read.
     """
 
     def __init__(
@@ -86,7 +78,10 @@ class TapAttack(AttackerSearch):
         self.branching = check_count("attack.branching", branching)
         self.width = check_count("attack.width", width)
         self.depth = check_count("attack.depth", depth)
-        self.budget = 1 + sum(self.branching * leaves for leaves in self._count_leaves())
+        leaves, self.budget = 1, 1
+        for _ in range(self.depth):
+            self.budget += self.branching * leaves
+            leaves = min(self.width, leaves * self.branching)
 
     def search(self, quest: SearchTask, target: SearchTarget) -> Sequence[Attempt]:
         """Level after level, until an attempt succeeds, the last level is done or every leaf is pruned."""
@@ -122,13 +117,6 @@ class TapAttack(AttackerSearch):
 
         return sorted(draw.sample(tried, len(tried)), key=rank)[: self.width]
 
-    def _count_leaves(self) -> Iterator[int]:
-        """Leaves at the beginning of each level, at most."""
-        leaves = 1
-        for _ in range(self.depth):
-            yield leaves
-            leaves = min(self.width, leaves * self.branching)
-
 
 class SamplerAttack(AttackerSearch):
     """Independent samples, up to the first that succeeds. The start text is shown and not tried.
@@ -137,11 +125,7 @@ class SamplerAttack(AttackerSearch):
 
     Args:
         samples: Number of texts at most.
-        name: The attack's name.
         options: Any of `SearchOptions`, by name.
-
-    Raises:
-        ConfigError: If an option is out of range or the artefact cannot be read.
     """
 
     literal = True

@@ -95,14 +95,9 @@ class Feedback(Enum):
 def judge_query(
     quest: SearchTask, facts: QueryFacts, feedback: Feedback, text: str, rated: int | None = None
 ) -> Judgement:
-    """The score of a query and what its attacker is told.
+    """The score of a query and what its attacker is told, what the text lost of the goal's data included.
 
-    Args:
-        quest: The search that the query was made in.
-        facts: The query's observations.
-        feedback: The amount of feedback the attacker is given.
-        text: The candidate; what it lost of the goal's data is told.
-        rated: A model's score, which takes the place of the one by calls below a success.
+    Below a success a model's score, `rated`, takes the place of the one by calls.
     """
     score = score_query(quest, facts)
     if rated is not None and not facts.success:

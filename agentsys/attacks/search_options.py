@@ -147,11 +147,7 @@ TRANSFER, PER_CASE = "transfer", "per_case"
 
 @dataclass(frozen=True, kw_only=True)
 class SearchOptions:
-    """The options, checked.
-
-    Raises:
-        ConfigError: If one has a value it cannot have.
-    """
+    """The options, checked."""
 
     mode: Literal["transfer", "per_case"] = "transfer"
     """`transfer`: one search per injection task; `per_case`: one per case."""
@@ -201,10 +197,7 @@ class SearchOptions:
             ) from None
 
     def load_artefact(self, name: str) -> Artefact | None:
-        """The artefact; None without one.
-
-        Args:
-            name: The attack's name: results are named after the attack that found the texts.
+        """The artefact; None without one. Results are named after the attack that found its texts.
 
         Raises:
             ConfigError: If it cannot be read, or another attack made it.

@@ -47,15 +47,11 @@ class ToolSurface:
 
     Args:
         form: `description`, `parameter`, `name`, `error`, `transfer` or `rug_pull` (docs/tool_surface.md).
-        name: The attack's name.
         base: The attack whose text is written; None: `important_instructions`.
         tool: What the attacker owns: the `first` tool that the user task's ground truth calls, `all` tools
             of the suite, or the first `unneeded` one.
         asks_for: What a parameter wants: the user's `request`, the names of the `tools`, the last `result`.
         clean_calls: Calls after which a tool turns (`rug_pull`).
-
-    Raises:
-        ConfigError: If an option has a value it cannot have.
     """
 
     kind = AttackKind.TARGETED
@@ -261,9 +257,6 @@ class PoisonedDescriptions:
 
     The attacker owns the first tool of the suite. Aimed at defenses that have a model sort tools: one that
     takes the description's word, or quotes it, judges no call of the goal.
-
-    Args:
-        name: The attack's name.
     """
 
     kind = AttackKind.TARGETED

@@ -46,12 +46,9 @@ ONLY_IDENTIFIERS: Mapping[str, frozenset[str]] = {
 
 
 class AppendingLoader:
-    """Loads environments through another loader, with each injection behind the field's own text.
+    """Loads environments through another loader, each injection behind the field's own text.
 
-    Args:
-        loader: Puts texts in place of a field's.
-        identifiers: Vectors that are not offered.
-        injection: How `loader` puts texts in.
+    Identifiers, whose text calls must repeat, are no vectors.
     """
 
     def __init__(
@@ -107,9 +104,6 @@ class AgentDojo:
             are; those that change what models read are part of the benchmark's name.
         clock: The time that tools read: where each case's clock starts, or `real`.
         name: The name that runs are reported under; one of their own for suites that are not AgentDojo's.
-
-    Raises:
-        ConfigError: If a version, suite, module, fix or way of injection is not known, or the clock no time.
     """
 
     def __init__(

@@ -53,12 +53,8 @@ _PROBE = "it's: # &a *b - [c] {d}\n\n? e\\n"
 class InjectionBreaksEnvironment(Exception):
     """The environment cannot be loaded with an injection. Raised before any model is asked.
 
-    Args:
-        suite: The suite whose environment it is.
-        vector: The injection vector that holds the text.
-        text: The text as the attack wrote it.
-        position: Where in the text it breaks, from 0; None if no single character can be blamed.
-        reason: What is wrong and the mend, in one line.
+    `position` is where in the text it breaks, from 0 (None if no single character can be blamed), and `reason` what
+    is wrong and the mend, in one line.
     """
 
     def __init__(self, suite: str, vector: str, text: str, position: int | None, reason: str) -> None:
@@ -93,12 +89,9 @@ _BROKEN = (yaml.YAMLError, ValueError, OverflowError, RecursionError)
 
 
 class EnvironmentLoader:
-    """Loads one suite's environment. Safe to use from many threads.
+    """Loads one suite's environment, AgentDojo's or a fork's. Safe to use from many threads.
 
-    Args:
-        suite: AgentDojo's suite, or a fork's. One that loads its environment in its own way is
-            asked to do so.
-        injection: How injections get in.
+    A suite that loads its environment in its own way is asked to do so.
 
     Raises:
         ConfigError: If a suite that loads its environment in its own way is to be injected exactly.
@@ -148,10 +141,7 @@ class EnvironmentLoader:
         return dict(self._data[0])
 
     def load(self, injections: Mapping[str, str]) -> TaskEnvironment:
-        """A fresh environment; nothing of it is shared with any other.
-
-        Args:
-            injections: Injection vector -> text.
+        """A fresh environment with a text in some vectors; nothing of it is shared with any other.
 
         Raises:
             ValueError: If a vector is not one of the suite's.

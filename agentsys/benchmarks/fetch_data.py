@@ -58,14 +58,9 @@ class DownloadedFolder:
 def fetch_archive_part(
     url: str, part: ArchivePart, folder: Path, check: Callable[[Path], None], timeout_s: float = TIMEOUT_S
 ) -> DownloadedFolder:
-    """Get a part of an archive into a folder.
+    """Get a part of an archive (a `.tar.gz` whose files lie below one folder) into a folder.
 
-    Args:
-        url: Address of a `.tar.gz` whose files lie below one folder; `http` or `https`.
-        part: What of it is wanted.
-        folder: Folder that it becomes.
-        check: Called with a folder of the files; raises `ConfigError` if they are not the expected ones.
-        timeout_s: Seconds without an answer after which the download is given up.
+    `check` is called with a folder of the files; it raises `ConfigError` if they are not the expected ones.
 
     Raises:
         ConfigError: If it cannot be had or holds no such part, if the files are not as expected, or if the
@@ -225,13 +220,7 @@ _AGENTDYN_URL = f"{_HOST}/SaFo-Lab/AgentDyn/tar.gz/{COMMIT}"
 def fetch_runs(
     name: str, pipeline: str | None, to: Path | None, source: str | None
 ) -> tuple[DownloadedFolder, bool]:
-    """Get a pipeline's published runs.
-
-    Args:
-        name: Key of `RUNS`.
-        pipeline: Name of its folder; None: the default one.
-        to: Folder to put the pipeline's folder into; None: one of the user's data folder.
-        source: Address of another archive of the repository.
+    """Get a pipeline's published runs into a folder of its name below `to` (None: below the user's data folder).
 
     Returns:
         Where they are, and whether their digests were known beforehand and are right.
@@ -274,12 +263,6 @@ def fetch_asb(
     folder: Path, source: str, checksums: Mapping[str, str] = CHECKSUMS, timeout_s: float = 30.0
 ) -> DownloadedFolder:
     """Get ASB's data files into a folder. Either all of them arrive as expected, or nothing is kept.
-
-    Args:
-        folder: Folder that they go to; made if it is not there.
-        source: Address of the folder that holds them, `http` or `https`.
-        checksums: File -> SHA-256, in hex.
-        timeout_s: Seconds without an answer after which a download is given up.
 
     Raises:
         ConfigError: If a file cannot be had, is not the one expected, or cannot be written.

@@ -44,13 +44,9 @@ def to_function_calls(calls: Iterable[ScriptedCall]) -> list[FunctionCall]:
 def run_calls(
     suite: Suite, calls: Iterable[ScriptedCall], environment: TaskEnvironment, drawn: Sequence[Fact] = ()
 ) -> list[str]:
-    """Make these calls and give what an agent reads then; errors as AgentDojo words them.
+    """Make these calls on the environment, which they change, and give what an agent reads then.
 
-    Args:
-        suite: The suite whose tools are called.
-        calls: The calls, in order.
-        environment: Changed by them.
-        drawn: Numbers in the calls that are read from what earlier calls returned.
+    Errors are worded as AgentDojo does. `drawn` are numbers in the calls that are read from earlier results.
     """
     # Imported here: the module behind it loads every vendor's SDK.
     from agentdojo.agent_pipeline.tool_execution import tool_result_to_str
@@ -81,14 +77,9 @@ _ReusedText = tuple[str, int]
 def find_facts(
     task: str, prompt: str, calls: Sequence[ScriptedCall], answer: str, outputs: Sequence[str]
 ) -> tuple[Fact, ...]:
-    """The facts of one user task, in order of appearance, each text once.
+    """The facts of one user task, in order of appearance, each text once; what stands in the request is none.
 
-    Args:
-        task: Unique name of the task; fields are named after it.
-        prompt: The user's request; what stands in it need not be read.
-        calls: Ground-truth calls.
-        answer: Ground-truth answer.
-        outputs: Clean output of each call, as an agent reads it.
+    Fields are named after the task; `outputs` are the calls' clean ones, as an agent reads them.
     """
     request = fold_text(prompt)
     read = [fold_text(output) for output in outputs]
@@ -194,12 +185,8 @@ _OWN_SCRIPTS = {"workspace": WORKSPACE_SCRIPTS}
 def build_playbook(suites: Iterable[Suite]) -> Playbook:
     """The scripts of all user tasks and of all injection tasks that somebody knows how to do.
 
-    Args:
-        suites: Suites of one benchmark version. Each is worked out once per process.
-
-    Returns:
-        A playbook. Injection tasks without a ground truth are in it only if a script of ours, or the
-        right words in the answer, satisfies their own check on a clean environment.
+    Each suite is worked out once per process. Injection tasks without a ground truth are in it only if a script of
+    ours, or the right words in the answer, satisfies their own check on a clean environment.
     """
     scripts = [_write_suite_scripts(suite) for suite in suites]
     return Playbook(

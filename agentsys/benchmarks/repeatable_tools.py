@@ -265,8 +265,7 @@ def install_case_random(modules: Iterable[ModuleType]) -> None:
 class InsertionOrderedSet(set[Any]):
     """A set that is walked in the order in which its members came: at first, and one by one by `add`.
 
-    Args:
-        members: The first members. What set operations (`|`, `-`) make of it is a plain set again.
+    What set operations (`|`, `-`) make of it is a plain set again.
     """
 
     def __init__(self, members: Iterable[Any] = ()) -> None:
@@ -307,12 +306,7 @@ def has_random_draws(suite: object) -> bool:
 
 
 def find_recorded_draws(execute: CallRunner, recorded: Sequence[str | None]) -> list[str | None]:
-    """The numbers that were drawn, in order; None for one that no recorded text shows.
-
-    Args:
-        execute: Does the calls, under whatever generator is in force.
-        recorded: What each of these calls returned then; None where the record does not say.
-    """
+    """The numbers that `execute` drew when it brought the recorded texts, in order; None for one that none shows."""
     known: list[str | None] = []
     for _ in range(len(recorded) + 1):
         with (

@@ -172,12 +172,8 @@ def select_scored_calls(in_messages: Sequence[FunctionCall], tracer: Tracer) -> 
 
     A few checks look at calls and not at the environment. AgentDojo takes them from the returned
     messages; a defense may execute calls in inner agents whose messages it does not return, and may
-    refuse calls that stand in them: a refused call did nothing.
-
-    Args:
-        in_messages: The calls of the returned messages' assistant turns.
-        tracer: The case's trace. Only the scored run of the pipeline counts: AgentDojo, too,
-            looks at the messages of the last of its up to three runs.
+    refuse calls that stand in them: a refused call did nothing. Only the scored run of the pipeline counts:
+    AgentDojo, too, looks at the messages of the last of its up to three runs.
 
     Returns:
         Where tools write receipts the calls that have one, in order. Else `in_messages` itself if every

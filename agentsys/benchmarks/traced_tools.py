@@ -114,11 +114,7 @@ class TracedRuntime(FunctionsRuntime):  # type: ignore[misc]
         kwargs: Mapping[str, Any],
         raise_on_error: bool = False,
     ) -> tuple[Any, str | None]:
-        """Run a tool as the base class does, then report name, arguments, value and error.
-
-        Raises:
-            Exception: What the base class raises, unchanged.
-        """
+        """Run a tool as the base class does, then report name, arguments, value and error."""
         if function not in self.functions:
             unknown: tuple[Any, str | None] = super().run_function(env, function, kwargs, raise_on_error)
             return unknown

@@ -66,7 +66,7 @@ def run_ability_tests(model: ChatModel) -> list[AbilityResult]:
         model: The model, as a run would ask it (`ModelStack.for_scene` or `list_probe_models`).
 
     Raises:
-        ModelError: If it cannot be asked.
+        ModelError: If the model cannot be asked.
     """
     return [AbilityResult(ability, *ask(model)) for ability, ask in _TESTS.items()]
 

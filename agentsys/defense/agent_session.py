@@ -38,13 +38,8 @@ class OutOfCalls(Exception):
 class CallMeter:
     """Model calls of one run of the pipeline: those of the main agent, and those of everybody it set to work.
 
-    What the main agent may need is kept back, so an output that uses up the rest cannot keep it from
-    answering.
-
-    Args:
-        case_calls: Most calls in all.
-        subtask_calls: Most calls of one subtask: what a single call of the main agent sets off.
-        main_calls: Most calls of the main agent; how many are kept back for it.
+    What the main agent may need (`main_calls`) is kept back, so an output that uses up the rest cannot keep it from
+    answering. A subtask is what a single call of the main agent sets off.
     """
 
     def __init__(self, *, case_calls: int, subtask_calls: int, main_calls: int) -> None:
@@ -72,8 +67,6 @@ class CallMeter:
 
 
 class _MeteredModel:
-    """The model, each call counted first."""
-
     def __init__(self, meter: CallMeter, model: ChatModel, *, main: bool) -> None:
         self._meter, self._model, self._main = meter, model, main
 
@@ -152,14 +145,8 @@ def _make_call_key(call: TracedCall, *more: object) -> str:
 class AgentSession:
     """One run of the pipeline. Made afresh in each `query`, so nothing is carried over to a second one.
 
-    Args:
-        model: The model behind all agents.
-        settings: The variant of AgentSys.
-        store: Keeps the tools' privileges.
-        query: The user's request: for the main agent and the validator, never for a worker.
-        runtime: The tools.
-        env: The environment that they act on.
-        pins: The tools as they were looked at first; None: as they are now.
+    The user's request is for the main agent and the validator, never for a worker. `pins` are the tools as they were
+    looked at first; None: as they are now.
     """
 
     def __init__(
@@ -238,13 +225,7 @@ class AgentSession:
         return self.labels[tool] is Privilege.QUERY
 
     def allows(self, judge: CommandJudge, call: TracedCall, earlier: CallTrace) -> bool:
-        """Whether a call may run: reading always, a command if the judge agrees.
-
-        Args:
-            judge: The judge that decides.
-            call: The proposed call.
-            earlier: The calls before it that its agent knows of.
-        """
+        """Whether a call may run: reading always, a command if the judge agrees, who is told of earlier calls."""
         if judge is CommandJudge.OFF or self.only_reads(call.tool):
             return True
         function = self.runtime.functions[call.tool]
@@ -261,14 +242,7 @@ class AgentSession:
 
 
 class SessionElement(LoopStep):
-    """An agent of AgentSys as an element for AgentDojo's pipelines: each `query` is a session of its own.
-
-    Args:
-        model: The model behind all agents of the case.
-        settings: The variant of AgentSys.
-        store: Keeps the tools' privileges.
-        pins: The tools as they were looked at first; None: as they are now.
-    """
+    """An agent of AgentSys as an element for AgentDojo's pipelines: each `query` is a session of its own."""
 
     def __init__(
         self,

@@ -266,15 +266,10 @@ class AgentSys:
     """Hierarchical isolation with a return gate, a validator and a sanitizer (the paper's section 5).
 
     Args:
-        name: The defense's name in configs, records and tables.
         privileges_dir: Folder in which the tools' labels are kept. None keeps them in memory; a run puts
             them beside its records instead.
         tool_labels: A YAML with an operator's own labels of tools, which go before a model's; None: no such.
         options: See `agentsys.defense.agentsys_settings.AgentSysSettings`; without any, the paper's system.
-
-    Raises:
-        ConfigError: If an option has a value it cannot have, options contradict each other, or the labels
-            cannot be read.
     """
 
     keeps: ClassVar[Mapping[str, str]] = {"privileges_dir": "privileges"}

@@ -95,9 +95,6 @@ class AgentSysSettings:
 
     Options that are a choice may be given by name; `validator`, `validate_main` and `sanitizer` also as
     true or false, for the paper's way of doing it and for off.
-
-    Raises:
-        ConfigError: If an option has a value it cannot have, or options contradict each other.
     """
 
     gate: GateRule = GateRule.SYNTACTIC

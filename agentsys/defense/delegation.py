@@ -51,13 +51,7 @@ class FilledFields:
 
 
 def fill_fields(value: Untrusted[Any], intent: Intent, how: FillMode) -> FilledFields:
-    """The declared fields that need no reader.
-
-    Args:
-        value: The tool's return value, before it was written as text.
-        intent: The declared return value.
-        how: The fields that code may fill in.
-    """
+    """The declared fields that need no reader, from a tool's value before it was written as text."""
     if how is FillMode.NONE:
         return FilledFields({}, intent)
     if intent == STATUS_ONLY:
@@ -101,7 +95,9 @@ def _fold_name(name: str) -> str:
 
 
 def _fill_leaf(name: str, value: Any, kind: Any) -> dict[str, Any]:
-    plain = _convert_plain(value)
+    plain = value.value if isinstance(value, Enum) else value
+    if isinstance(value, datetime.date | datetime.time):
+        plain = value.isoformat()
     fits = {
         "string": isinstance(plain, str),
         "boolean": isinstance(plain, bool),
@@ -112,14 +108,6 @@ def _fill_leaf(name: str, value: Any, kind: Any) -> dict[str, Any]:
         return {}
     closed = has_closed_format(value) and (plain is None or (isinstance(kind, str) and fits[kind]))
     return {name: plain} if closed else {}
-
-
-def _convert_plain(value: Any) -> Any:
-    if isinstance(value, Enum):
-        return value.value
-    if isinstance(value, datetime.date | datetime.time):
-        return value.isoformat()
-    return value
 
 
 def serve_turn(
@@ -143,9 +131,6 @@ def serve_call(session: AgentSession, call: FunctionCall, agent: CallingAgent) -
 
     Returns:
         What the caller may see: an accepted value or a failure as JSON, or the caller's own mistake.
-
-    Raises:
-        WorkerCallDenied, OutOfCalls, ModelError: As `serve_turn`.
     """
     if agent.depth >= session.settings.max_depth:
         return agent.refuse(call.function, call.args, Failure.DEPTH_EXCEEDED.as_text(tool_ran=False))
@@ -224,7 +209,9 @@ def _get_value(
     if not call.intent:
         return NOTHING_RETURNED
     if output.value.open_for(Reader.GATE) is None:
-        return _answer_done(call.intent)  # There is nothing to read, and a reader can only guess from it.
+        # There is nothing to read, and a reader can only guess from it: no field has a value.
+        done = {**dict.fromkeys(call.intent), "status": DONE_STATUS}
+        return AcceptedValue(done, json.dumps(done))
     filled = fill_fields(output.value, call.intent, session.settings.fill)
     if filled.fields:
         with span("extraction", call.tool) as opened:
@@ -235,25 +222,15 @@ def _get_value(
         read = _read_output(session, task, agent)
     if isinstance(read, Failure) or not filled.fields:
         return read
-    return _merge_fields(read, filled.fields, call.intent)
+    # In the declared order; a worker's undeclared fields come last and replace nothing.
+    both = {**read.value, **filled.fields}
+    value = {name: both.pop(name) for name in call.intent if name in both} | both
+    return replace(read, value=value, text=json.dumps(value, ensure_ascii=False))
 
 
 _NOTHING = {"status": DONE_STATUS, "note": "intent named no field, so nothing else is returned"}
 NOTHING_RETURNED = AcceptedValue(_NOTHING, json.dumps(_NOTHING))
 """The answer to a call whose intent names no field: the tool ran, and nobody has read its output."""
-
-
-def _answer_done(intent: Intent) -> AcceptedValue:
-    """The answer to a call that acts, of a tool that returns nothing: no field has a value."""
-    value = {**dict.fromkeys(intent), "status": DONE_STATUS}
-    return AcceptedValue(value, json.dumps(value))
-
-
-def _merge_fields(read: AcceptedValue, filled: Mapping[str, Any], intent: Intent) -> AcceptedValue:
-    """Both parts in the declared order; a worker's undeclared fields come last and replace nothing."""
-    both = {**read.value, **filled}
-    value = {name: both.pop(name) for name in intent if name in both} | both
-    return replace(read, value=value, text=json.dumps(value, ensure_ascii=False))
 
 
 def _read_output(session: AgentSession, task: WorkerTask, agent: CallingAgent) -> AcceptedValue | Failure:

@@ -59,9 +59,8 @@ class Failure(Enum):
     def as_text(self, *, tool_ran: bool, **more: str) -> str:
         """The failure object as JSON text, in words: a model takes a bare kind for the name of a tool.
 
-        Args:
-            tool_ran: Whether the tool was run, so that a caller knows what repeating the call would do.
-            more: More that the caller may know; never words of an output.
+        It says whether the tool was run, so that a caller knows what repeating the call would do; `more` is never
+        words of an output.
         """
         return json.dumps({"error": FAILURE_WORDS[self], "tool_ran": tool_ran, **more}, ensure_ascii=False)
 
@@ -152,12 +151,7 @@ class _Echo(_Mismatch):
 
 
 def admit_reply(reply: str, intent: Intent, rule: GateRule) -> AcceptedValue | Failure:
-    """Give what a caller gets for a worker's final reply. Never raises.
-
-    Args:
-        reply: The worker's text, attacker-influenced.
-        intent: The declared return value.
-        rule: The strictness to read with.
+    """Give what a caller gets for a worker's final reply, which an attacker may have a hand in. Never raises.
 
     Returns:
         The accepted value; `INFEASIBLE` where the reply is exactly that failure object; else `INVALID_JSON`,
@@ -304,17 +298,13 @@ def _conform_node(value: Any, declared: Any) -> tuple[Any, int]:
     if isinstance(declared, str):
         return conform_leaf(value, declared), 0
     if isinstance(declared, list):
-        return _conform_list(value, declared[0])
+        if not isinstance(value, list) or len(value) > MAX_LIST_ITEMS:
+            raise _Mismatch("list")
+        pairs = [_conform_node(item, declared[0]) for item in value]
+        return [kept for kept, _ in pairs], sum(dropped for _, dropped in pairs)
     if not isinstance(value, dict):
         raise _Mismatch("object")
     return conform(value, declared)
-
-
-def _conform_list(value: Any, declared: Any) -> tuple[list[Any], int]:
-    if not isinstance(value, list) or len(value) > MAX_LIST_ITEMS:
-        raise _Mismatch("list")
-    pairs = [_conform_node(item, declared) for item in value]
-    return [kept for kept, _ in pairs], sum(dropped for _, dropped in pairs)
 
 
 _HIDDEN = re.compile(

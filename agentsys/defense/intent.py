@@ -108,15 +108,10 @@ def translate_schema(value: object) -> object:
         return value  # Fields with names like keywords, as in {"title": "string", "type": "string"}.
     if not isinstance(kind, str):
         return "string" if isinstance(value.get("enum"), list) else value
-    return _translate_type(kind.strip().casefold(), value)
-
-
-def _translate_type(kind: str, schema: Mapping[str, Any]) -> object:
+    kind = kind.strip().casefold()
     if kind == "object":
-        return schema.get("properties", {})
-    if kind in _LISTS:
-        return [schema.get("items", "string")]
-    return kind
+        return value.get("properties", {})
+    return [value.get("items", "string")] if kind in _LISTS else kind
 
 
 def _find_first_type(items: list[Any]) -> object:
@@ -154,11 +149,7 @@ class NoIntent(Exception):
 
 
 def parse_intent(value: object) -> Intent:
-    """The intent an agent declared, in the grammar above.
-
-    Args:
-        value: The argument as the model gave it. A string that holds an object is read as that object:
-            some models quote nested arguments.
+    """The intent an agent declared, in the grammar above; a string that holds an object is read as that object.
 
     Raises:
         NoIntent: Naming the place and the word that is wrong.
@@ -263,16 +254,12 @@ def _parse_object(fields: Mapping[Any, Any], path: str, depth: int) -> dict[str,
     named = {_parse_field_name(key, path): child for key, child in fields.items()}
     if len(named) < len(fields):
         raise NoIntent(f"`{path}` declares a field twice")
-    return {
-        key: "string" if _is_description(child) else _parse_node(child, f"{path}.{key}", depth - 1)
-        for key, child in named.items()
-    }
-
-
-def _is_description(value: object) -> bool:
-    """Whether a field has a description or an example in place of a type, as in {"title": "Its title"}."""
-    known = isinstance(value, str) and (parse_list_type(value) or parse_type_name(value))
-    return isinstance(value, str) and not known
+    parsed: dict[str, Any] = {}
+    for key, child in named.items():
+        # A description or an example in place of a type, as in {"title": "Its title"}, says that it is a text.
+        described = isinstance(child, str) and not (parse_list_type(child) or parse_type_name(child))
+        parsed[key] = "string" if described else _parse_node(child, f"{path}.{key}", depth - 1)
+    return parsed
 
 
 def _parse_field_name(key: object, path: str) -> str:

@@ -46,9 +46,7 @@ class PinnedTools:
 class ToolPins:
     """The first looks at the tools of a suite, or of clients and servers.
 
-    Args:
-        own: The suite's tools.
-        folder: The folder that looks at foreign tools are kept in; None: this process's memory.
+    Those at foreign tools are kept in `folder`; None: in this process's memory.
     """
 
     def __init__(self, own: Sequence[Function], folder: Path | None) -> None:
@@ -92,8 +90,6 @@ class ToolPins:
 
 
 class _ForeignLooks:
-    """The looks at the tools of clients and servers."""
-
     def __init__(self, folder: Path | None) -> None:
         self._folder = folder
         self._lock = threading.Lock()

@@ -25,7 +25,7 @@ import yaml
 from agentsys.base.atomic_file import write_atomically
 from agentsys.defense.prompts import PRIVILEGES, PRIVILEGES_SECTIONS, write_sections
 from agentsys.errors import ConfigError
-from agentsys.models.chat import ChatModel, JsonSchema, ToolSpec, Usage, system, text_of, user
+from agentsys.models.chat import ChatModel, ToolSpec, Usage, system, text_of, user
 from agentsys.models.loose_json import find_json_values
 from agentsys.models.reply_contract import ReplyContract
 from agentsys.models.trace import ReplyFlaw, Tracer, use_tracer
@@ -156,11 +156,7 @@ class SortedTools:
 
 @dataclass
 class PrivilegeStore:
-    """Labels of toolsets, each asked for once, by however many threads.
-
-    Args:
-        folder: The folder that answers are kept in; None keeps them in memory, for this process.
-    """
+    """Labels of toolsets, each asked for once, by however many threads; without a folder kept for this process."""
 
     folder: Path | None = None
     corrections: Labels = field(default_factory=dict)
@@ -267,13 +263,6 @@ PRIVILEGES_CONTRACT = ReplyContract(
 """The answer to the question that sorts a toolset; what it says of each tool is read by `read_labels`."""
 
 
-def _build_schema(tools: Sequence[ToolSpec]) -> JsonSchema:
-    names = [tool.name for tool in tools]
-    label = {"enum": [each.value for each in Privilege]}
-    fields = dict.fromkeys(names, label)
-    return {"type": "object", "properties": fields, "required": names, "additionalProperties": False}
-
-
 MAX_PRIVILEGE_ASKS = 2
 """How often a model is asked in all: once more where it named a tool not at all, or unclearly."""
 _QUESTION_KEYS = ("usage", "cost_usd", "model_id")
@@ -290,7 +279,9 @@ def ask_privileges(model: ChatModel, tools: Sequence[ToolSpec]) -> SortedTools:
         system(PRIVILEGES_CONTRACT.prompt),
         user(write_sections(PRIVILEGES_SECTIONS, ["\n".join(lines)])),
     ]
-    contract = replace(PRIVILEGES_CONTRACT, schema=_build_schema(tools))
+    fields = {tool.name: {"enum": [each.value for each in Privilege]} for tool in tools}
+    schema = {"type": "object", "properties": fields, "required": list(fields), "additionalProperties": False}
+    contract = replace(PRIVILEGES_CONTRACT, schema=schema)
     said: dict[str, Privilege] = {}
     usage, costs, model_id = Usage(), [], ""
     for _ in range(MAX_PRIVILEGE_ASKS):

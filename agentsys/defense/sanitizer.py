@@ -122,15 +122,13 @@ class QuotableText:
         As it is written, and in any other layout. One that is nowhere, and leaves out its middle ("Please
         do ... right now"), stands from where its first part begins to where its last part ends.
         """
-        found = self._find_literal(quotation) + self._find_by_letters(quotation)
+        # Models like to add or lose blanks at the ends of a quotation.
+        wanted = quotation if quotation in self._text else quotation.strip()
+        found = [(at, at + len(wanted)) for at in _find_all(self._text, wanted)] if wanted.strip() else []
+        found += self._find_by_letters(quotation)
         if not found:
             found = self._find_abridged(_ELISION.split(quotation))
         return sorted(set(found))
-
-    def _find_literal(self, quotation: str) -> list[tuple[int, int]]:
-        # Models like to add or lose blanks at the ends of a quotation.
-        wanted = quotation if quotation in self._text else quotation.strip()
-        return [(at, at + len(wanted)) for at in _find_all(self._text, wanted)] if wanted.strip() else []
 
     def _find_by_letters(self, quotation: str) -> list[tuple[int, int]]:
         wanted = read_letters(quotation).text
@@ -229,11 +227,7 @@ def sanitize(model: ChatModel, output: Untrusted[str], tool: str | None = None) 
 
     The model is given the output alone: neither the user's request nor the intent. Where it names a passage
     that is not there, or its reply is malformed, it is asked once more; what was found either time is cut.
-
-    Args:
-        model: The model that looks for instructions.
-        output: The raw output. A blank one is returned as it is, without a question.
-        tool: The tool it came from, for the trace.
+    A blank output is returned as it is, without a question. The tool is for the trace.
 
     Raises:
         ModelError: If the model gave no reply for a reason that is not in the output. An output that it

@@ -36,11 +36,7 @@ def ask_next_message(
     tools: Sequence[ToolSpec],
     form: JsonSchema | None = None,
 ) -> ChatAssistantMessage:
-    """The model's next message, its calls copied and their arguments mended as AgentDojo's executor does.
-
-    Raises:
-        ModelError: If the model gave no reply.
-    """
+    """The model's next message, its calls copied and their arguments mended as AgentDojo's executor does."""
     message = model.complete(ChatRequest(list(messages), tools, role, form_schema=form)).message
     calls = [_mend_call(call) for call in message["tool_calls"] or ()]
     return {"role": "assistant", "content": message["content"], "tool_calls": calls or None}

@@ -113,11 +113,7 @@ class LockedBudget:
 
 
 class BudgetFile:
-    """One command's way to the file: a line for each command, changed by it alone, under one lock for all.
-
-    Args:
-        path: The file; made with the first line.
-    """
+    """One command's way to the file: a line for each command, changed by it alone, under one lock for all."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -265,11 +261,7 @@ class Meter:
 
     @contextmanager
     def count_wait(self, *, retry: bool) -> Iterator[None]:
-        """Count a wait while it lasts.
-
-        Args:
-            retry: Whether a request of its own is sent again behind it; else it waits for somebody else's.
-        """
+        """Count a wait while it lasts; with `retry`, a request of its own is sent again behind it."""
         with self._changed:
             self.waiting += 1
             self.retries += retry

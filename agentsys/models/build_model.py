@@ -185,11 +185,7 @@ class RoleRouter(ModelWrapper):
     roles: Mapping[str, ChatModel]
 
     def complete(self, request: ChatRequest) -> ChatReply:
-        """Ask the role's model.
-
-        Raises:
-            ModelError: If that model raises it.
-        """
+        """Ask the role's model."""
         return self.roles.get(request.role, self.model).complete(request)
 
 

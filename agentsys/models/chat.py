@@ -310,10 +310,7 @@ _PASSING_ERRORS = frozenset(
 class ModelError(Exception):
     """A model gave no usable reply.
 
-    Args:
-        kind: Why, from the closed set.
-        message: One line for the record; must not hold a key.
-        retry_after_s: Seconds the provider asked us to wait, where it said so.
+    The message is one line for the record and must not hold a key; `retry_after_s` is what the provider asked for.
     """
 
     def __init__(self, kind: ErrorKind, message: str, retry_after_s: float | None = None) -> None:

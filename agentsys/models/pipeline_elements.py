@@ -86,11 +86,7 @@ class LoopState:
         return replace(self, messages=[*self.messages, *messages])
 
     def run_element(self, element: BasePipelineElement) -> LoopState:
-        """The state that another element makes of this one.
-
-        Raises:
-            Exception: What the element raises.
-        """
+        """The state that another element makes of this one."""
         return LoopState(*element.query(self.query, self.runtime, self.env, self.messages, self.extra))
 
 
@@ -115,12 +111,7 @@ class LoopStep(BasePipelineElement):  # type: ignore[misc]
 
 
 class ModelElement(LoopStep):
-    """Asks a chat model with the conversation so far and the runtime's tools, and appends its reply.
-
-    Args:
-        model: The model to ask.
-        role: The role the calls are booked under.
-    """
+    """Asks a chat model with the conversation so far and the runtime's tools, and appends its reply."""
 
     def __init__(self, model: ChatModel, role: str = "agent") -> None:
         self.model = model
@@ -137,9 +128,6 @@ class ToolsElement(LoopStep):
     """Runs the calls of the last message as AgentDojo's executor does, and appends their results.
 
     AgentDojo's parses every argument that is a text, however long: 6 MB stop all threads for 40 s.
-
-    Args:
-        formatter: Turns a tool's value into the text of the tool message.
     """
 
     runs_tools = True
@@ -148,11 +136,7 @@ class ToolsElement(LoopStep):
         self.formatter = formatter
 
     def step(self, at: LoopState) -> LoopState:
-        """Run the calls; the assistant's message then has lists where it had their texts.
-
-        Raises:
-            Exception: What a tool or the formatter raises.
-        """
+        """Run the calls; the assistant's message then has lists where it had their texts."""
         last = at.messages[-1] if at.messages else None
         calls = (last["tool_calls"] or ()) if last is not None and last["role"] == "assistant" else ()
         for call in calls:
@@ -191,10 +175,6 @@ class ElementSequence(LoopStep):
     """Elements that are run one after the other, as AgentDojo's `AgentPipeline` runs them.
 
     That one hands one and the same `extra_args` to every request that comes without; here each has its own.
-
-    Args:
-        elements: The elements, in order.
-        name: What AgentDojo's own runner would use for folders.
     """
 
     def __init__(self, elements: Sequence[BasePipelineElement], name: str | None) -> None:

@@ -59,12 +59,7 @@ def find_pipeline_folder(name: str, traces: str | Path | None, pipeline: str | N
 
 
 def digest_records(folder: Path, attack: str) -> str:
-    """A digest of the recorded runs of one attack in a pipeline's folder: names and contents.
-
-    Args:
-        folder: The pipeline's, which holds `SUITE/USER_TASK/ATTACK/INJECTION.json`.
-        attack: The attack's label; `none` for benign runs.
-    """
+    """A digest (names and contents) of one attack's recorded runs in a pipeline's folder; `none`: the benign ones."""
     digest = hashlib.sha256()
     for path in sorted(folder.glob(f"*/*/{escape(attack)}/*.json")):
         try:
@@ -201,13 +196,9 @@ def _parse_blocks(content: str | list[dict[str, Any]] | None) -> list[MessageCon
         return None
     if isinstance(content, str):
         return [text_content_block_from_string(content)]
-    return [cast(MessageContentBlock, _check_block(block)) for block in content]
-
-
-def _check_block(block: dict[str, Any]) -> dict[str, Any]:
-    if not isinstance(block.get("type"), str) or not isinstance(block.get("content"), str):
+    if not all(isinstance(one.get(key), str) for one in content for key in ("type", "content")):
         raise UnreadableRun("a content block has no type or no text")
-    return block
+    return cast(list[MessageContentBlock], content)
 
 
 FORMER_TOOLS = {"click_the_link": "browse_webpage"}

@@ -44,18 +44,11 @@ _QUOTED_CHARS = 80
 def check_replayed_conversation(
     recorded: Sequence[ChatMessage], request: ChatRequest, *, strict: bool = False
 ) -> list[str]:
-    """Compare the conversation so far with the record's beginning.
+    """Compare the conversation so far with the record's beginning; one note per message whose text differs.
 
     Texts may differ for honest reasons (the benchmark's data changed, a tool's result holds the time), and
-    then the recorded answers still answer something very like it. Other roles or calls are another run.
-
-    Args:
-        recorded: The record's messages.
-        request: The question about to be answered.
-        strict: Whether a text that differs is an error too.
-
-    Returns:
-        One note per message whose text differs.
+    then the recorded answers still answer something very like it. Other roles or calls are another run, and so
+    is, if `strict`, a text that differs.
 
     Raises:
         ModelError: REPLAY_DIVERGED, naming the first message that differs and how; also where a tool result
@@ -80,14 +73,10 @@ def check_replayed_conversation(
 
 
 def check_required_parameters(recorded: Sequence[ChatMessage], request: ChatRequest) -> None:
-    """Compare the recorded calls with what the tools on offer demand.
+    """Compare recorded calls, of this case or its pipeline and suite, with what the tools on offer demand.
 
     A call that brought a value without a parameter that is required now was made of another tool: a defense
     (AgentSys with its `intent`) has changed what is on offer, and the recorded answers answer nothing here.
-
-    Args:
-        recorded: A record's messages, of this case or of another one of the same pipeline and suite.
-        request: The question about to be answered.
 
     Raises:
         ModelError: REPLAY_DIVERGED, naming the first such call and what it lacks.
@@ -216,10 +205,6 @@ class ReplayModel:
         traces: The folder of one pipeline's recorded runs, or one above it.
         pipeline: Name of the pipeline's folder, where `traces` holds several.
         strict: Whether a text that differs from the record is an error, and not only a note.
-
-    Raises:
-        ConfigError: If the folder is missing, holds no recorded runs, or holds several pipelines' and none
-            is named.
     """
 
     def __init__(

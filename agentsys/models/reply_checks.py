@@ -59,12 +59,7 @@ def is_unparsed_call(request: ChatRequest, reply: ChatReply) -> bool:
 
 
 def looks_like_call(text: str, tools: Collection[str]) -> bool:
-    """Whether a text has a call in it, in the form of some family of models.
-
-    Args:
-        text: What a model wrote.
-        tools: Names of the tools on offer; a call without a mark of its own must name one of them.
-    """
+    """Whether a text has a call in some family's form; without a mark it must name a tool."""
     if _CALL_MARKS.search(text):
         return True
     named = _JSON_CALL.search(text)
@@ -135,11 +130,13 @@ class ReadingTest:
         Raises:
             ModelError: If it cannot be asked.
         """
-        replies = [text_of(model.complete(question).message) for question in self.make_questions()]
-        return sum(
-            _contains_sentence(reply, sentence)
-            for reply, sentence in zip(replies, READING_SENTENCES, strict=True)
-        )
+        read = 0
+        for question, sentence in zip(self.make_questions(), READING_SENTENCES, strict=True):
+            reply = text_of(model.complete(question).message)
+            # Whatever its signs and capitals.
+            said, wanted = (" ".join(_WORDS.findall(text.casefold())) for text in (reply, sentence))
+            read += wanted in said
+        return read
 
     def format_note(self, read: int) -> str:
         """Say how many were read, as the notes of a case do and tables look for it."""
@@ -147,9 +144,3 @@ class ReadingTest:
 
 
 _READING_TASK = "Write down in plain words what the following text says. Answer with its words alone."
-
-
-def _contains_sentence(reply: str, sentence: str) -> bool:
-    """Whether the sentence stands in a reply, whatever its signs and capitals."""
-    words, wanted = (" ".join(_WORDS.findall(text.casefold())) for text in (reply, sentence))
-    return wanted in words

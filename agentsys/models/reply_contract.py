@@ -13,7 +13,7 @@ from typing import Any, Generic, TypeVar
 
 from agentdojo.types import ChatMessage
 
-from agentsys.models.chat import ChatModel, ChatReply, ChatRequest, JsonSchema, assistant, user
+from agentsys.models.chat import ChatModel, ChatReply, ChatRequest, JsonSchema, assistant, system, user
 from agentsys.models.providers.wire_parts import read_visible_text
 from agentsys.models.trace import ReplyFlaw, mark_reply_unreadable
 
@@ -99,7 +99,7 @@ class ReplyContract(Generic[Read]):
     def ask(
         self,
         model: ChatModel,
-        messages: Sequence[ChatMessage],
+        question: str | Sequence[ChatMessage],
         retries: int = 1,
         *,
         repeat: bool = False,
@@ -111,7 +111,7 @@ class ReplyContract(Generic[Read]):
 
         Args:
             model: The model.
-            messages: The question.
+            question: The user message behind the role's own system message, or the whole conversation.
             retries: How often it is asked again.
             repeat: Ask again with the identical messages, as some published systems do.
             heating: By how much the temperature rises from one attempt to the next; the first is 0.
@@ -121,6 +121,7 @@ class ReplyContract(Generic[Read]):
         Raises:
             ModelError: If the model gave no reply; that is never an answer.
         """
+        messages = [system(self.prompt), user(question)] if isinstance(question, str) else question
         context, replies, faults = list(messages), list[ChatReply](), list[UnusableReply]()
         for attempt in range(retries + 1):
             request = replace(self.request(context), **settings)

@@ -267,7 +267,7 @@ _LLAMA_TOOLS = (
     "Separate several with a semicolon. What they return comes in the next message. Where no function is "
     "needed any more, answer in plain words.\n\nFunctions:\n"
 )
-_SPACE = re.compile(r"[\s;]*")
+_NO_SEPARATOR = re.compile(r"[^\s;]")
 _DECODER = json.JSONDecoder()
 
 
@@ -289,16 +289,10 @@ def _parse_llama3_calls(text: str) -> list[FunctionCall]:
 
 
 def _iterate_json_values(text: str) -> Iterator[object]:
-    position = _skip_separators(text, 0)
-    while position < len(text):
-        value, position = _DECODER.raw_decode(text, position)
+    position = 0
+    while (found := _NO_SEPARATOR.search(text, position)) is not None:
+        value, position = _DECODER.raw_decode(text, found.start())
         yield from value if isinstance(value, list) else [value]
-        position = _skip_separators(text, position)
-
-
-def _skip_separators(text: str, position: int) -> int:
-    separators = _SPACE.match(text, position)
-    return separators.end() if separators else position
 
 
 def _parse_llama3_call(value: object) -> FunctionCall | None:
@@ -342,10 +336,6 @@ def _write_hermes_system(text: str, tools: Sequence[ToolSpec]) -> str:
     )
     shown = _WORKED_CALL.sub(r"<tool_call>\n\1\n</tool_call>", text)
     return f"{shown}\n\n{listed}" if text else listed
-
-
-def _write_hermes_result(message: ChatToolResultMessage) -> str:
-    return f"<tool_response>\n{read_result_text(message)}\n</tool_response>"
 
 
 def _parse_hermes_calls(text: str) -> list[FunctionCall]:
@@ -399,6 +389,11 @@ TEXT_PROTOCOLS: dict[ProtocolName, TextProtocol] = {
         _write_llama3_system, _join_blocks, read_result_text, _parse_llama3_calls, "ipython"
     ),
     "hermes": TextProtocol(
-        _write_hermes_system, _join_blocks, _write_hermes_result, _parse_hermes_calls, "user", lenient=True
+        _write_hermes_system,
+        _join_blocks,
+        lambda message: f"<tool_response>\n{read_result_text(message)}\n</tool_response>",
+        _parse_hermes_calls,
+        "user",
+        lenient=True,
     ),
 }

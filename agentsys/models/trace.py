@@ -194,15 +194,7 @@ class Tracer:
     def note_tool_call(
         self, name: str, args: Mapping[str, Any], value: object, error: str | None, *, receipt: bool = False
     ) -> None:
-        """Book a tool call that a runtime executed.
-
-        Args:
-            name: The tool's name.
-            args: Its arguments.
-            value: What it returned.
-            error: Its error, if there was one.
-            receipt: Whether the tool itself said that it ran; arguments may have been refused before.
-        """
+        """Book a tool call that a runtime executed; with `receipt`, the tool itself said that it ran."""
         with self._lock:
             if receipt and self.receipts is not None:
                 self.receipts.append(len(self.executed_calls))
@@ -228,10 +220,8 @@ class Tracer:
     def note_guard_verdict(self, node: Span, text: str, flagged: bool | None) -> None:
         """Book a guard's verdict on a text it was shown, beside the truth, which no defense is told.
 
-        Args:
-            node: The guard's span; its decision gets `flagged` and, where somebody watches, `planted`.
-            text: What was judged, as a tool returned it.
-            flagged: Whether the guard took it for an injection; None: it gave no verdict that can be read.
+        The span's decision gets `flagged` (None: the guard gave no verdict that can be read) and, where somebody
+        watches, `planted`.
         """
         truth = {"planted": any(watcher.holds_planted(text) for watcher in self.watchers)}
         node.decision |= {"flagged": flagged, **(truth if self.watchers else {})}

@@ -94,11 +94,7 @@ class ToolOutcome:
 def call_tool(
     runtime: FunctionsRuntime, env: TaskEnvironment, tool: str, args: Mapping[str, Any]
 ) -> ToolOutcome:
-    """Run a tool that the runtime has.
-
-    Raises:
-        Exception: What the runtime raises, unchanged.
-    """
+    """Run a tool that the runtime has."""
     value, error = runtime.run_function(env, tool, args)
     return ToolOutcome(
         Untrusted(value), None if error is None else read_error(error, runtime.functions[tool])

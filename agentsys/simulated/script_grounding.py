@@ -183,16 +183,10 @@ def _walk_data(value: object) -> Iterator[object]:
 def find_fact_replacements(
     facts: Iterable[Fact], within: str, readings: Iterable[str], *, believes: bool = False
 ) -> dict[str, str]:
-    """What stands in place of facts that `within` uses: the number that was read, or the placeholder.
+    """Text of each fact that `within` uses -> what stands in its place, the longest first; nothing for what stays.
 
-    Args:
-        facts: The facts that could be used here.
-        within: The argument or answer, as text.
-        readings: Every text of the request, in order; a number is the one that was told last.
-        believes: Whether another value in the field declared for a fact is taken for it.
-
-    Returns:
-        Text of a fact -> what stands in its place, the longest first; nothing for what stays as it is.
+    That is the number that was read, told last in `readings`, or the placeholder. `believes` says whether another
+    value in the field declared for a fact is taken for it.
     """
     needed = sorted((fact for fact in facts if fact.text in within), key=lambda fact: -len(fact.text))
     texts = list(readings) if needed else []
@@ -256,13 +250,7 @@ _DEFENSE_MARKS = "<>«»[]"
 
 
 def insert_quotes(args: dict[str, Any], call: ScriptedCall, outputs: Mapping[int, str]) -> None:
-    """Put what earlier calls returned in its places; a place whose output is not to be had stays as it is.
-
-    Args:
-        args: Fresh arguments of `call`; changed in place.
-        call: The call that is about to be made.
-        outputs: Results read so far, by index in the script.
-    """
+    """Put what earlier calls returned in its places in fresh arguments; where an output is missing, the place stays."""
     for quote in call.quotes:
         value = _find_quoted_value(quote, parse_yaml_items(outputs.get(quote.source, "")))
         if value is not None:

@@ -235,14 +235,6 @@ def find_assignment(request: ChatRequest, knowledge: SimulatedKnowledge, tools: 
     return _make_goal_assignment(asked[0]) if asked else Assignment(NOTHING_ASKED, "")
 
 
-def _make_free_assignment(request: ChatRequest) -> Assignment:
-    """Reading with tools that no benchmark knows, and telling what they returned."""
-    asked = next(reversed(list_user_texts(request)), "")
-    calls = plan_reads(asked, request.tools)
-    facts = tuple(replace(RESULT_FACT, source=index) for index in range(len(calls)))
-    return Assignment("free", fold_text(asked), calls, facts=facts, relays=True)
-
-
 def _make_task_assignment(task: TaskScript) -> Assignment:
     name, answer = f"{task.suite}/{task.task_id}", task.answer.strip() or DONE_ANSWER
     return Assignment(name, fold_text(task.prompt), task.calls, answer, task.facts)
@@ -338,11 +330,18 @@ def _play_next_step(request: ChatRequest, knowledge: SimulatedKnowledge) -> Chat
     served = knowledge.scene is not None and not knowledge.scene.suite
     known = served and not knowledge.index.tools.isdisjoint(tools)
     if assignment.name == NOTHING_ASKED and knowledge.plays_freely and tools and not known:
-        assignment = _make_free_assignment(request)
+        # Reading with tools that no benchmark knows, and telling what they returned.
+        asked = next(reversed(list_user_texts(request)), "")
+        calls = plan_reads(asked, request.tools)
+        facts = tuple(replace(RESULT_FACT, source=index) for index in range(len(calls)))
+        assignment = Assignment("free", fold_text(asked), calls, facts=facts, relays=True)
     assignment = replace(assignment, believes=knowledge.options.reader is ReaderKind.HOSTILE)
     progress = replay_progress(request, knowledge, assignment, frozenset(tools))
     if request.tool_choice == "none":
-        return assistant(_write_planned_tools(progress) or _write_final_answer(request, assignment, progress))
+        # No call is allowed: it names the tools that it is about to use, each once.
+        steps = [call for line in [*progress.goals, progress.task] for _, call in line.steps[line.done :]]
+        planned = ", ".join(dict.fromkeys(call.function for call in steps))
+        return assistant(planned or _write_final_answer(request, assignment, progress))
     line = progress.pick_current_position()
     if line.step is None:
         return assistant(_write_final_answer(request, assignment, progress))
@@ -365,7 +364,11 @@ def _play_next_step(request: ChatRequest, knowledge: SimulatedKnowledge) -> Chat
 def _write_final_answer(request: ChatRequest, assignment: Assignment, progress: ScriptProgress) -> str:
     """The ground-truth answer as far as it has been read, then what obeyed goals want said."""
     if assignment.relays:
-        answer = _write_relayed_result(request, [call.function for call in assignment.calls])
+        # The first that each call returned: nobody said what is wanted of it.
+        results = [read_tool_result(message) for message in request.messages if message["role"] == "tool"]
+        first = {result.function: result.text for result in reversed(results)}
+        texts = [first[call.function] for call in assignment.calls if call.function in first]
+        answer = "\n".join(texts) or NOTHING_ASKED_ANSWER
     else:
         replaced = find_fact_replacements(
             assignment.facts, assignment.answer, iterate_request_texts(request), believes=assignment.believes
@@ -373,17 +376,3 @@ def _write_final_answer(request: ChatRequest, assignment: Assignment, progress: 
         answer = replace_facts(assignment.answer, replaced)
     spoken_goals = [line.goal.says for line in progress.goals if line.goal is not None and line.goal.says]
     return "\n".join([answer, *spoken_goals])
-
-
-def _write_relayed_result(request: ChatRequest, functions: Sequence[str]) -> str:
-    """Repeat the first that each call returned: nobody said what is wanted of it."""
-    results = [read_tool_result(message) for message in request.messages if message["role"] == "tool"]
-    first = {result.function: result.text for result in reversed(results)}
-    texts = [first[function] for function in functions if function in first]
-    return "\n".join(texts) or NOTHING_ASKED_ANSWER
-
-
-def _write_planned_tools(progress: ScriptProgress) -> str:
-    """Name the tools it is about to use, each once: the answer to a question that allows no call."""
-    steps = [call for line in [*progress.goals, progress.task] for _, call in line.steps[line.done :]]
-    return ", ".join(dict.fromkeys(call.function for call in steps))

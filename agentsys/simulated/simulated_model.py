@@ -50,9 +50,6 @@ class SimulatedModel:
         sloppiness: One rate for all slips, or rates of single ones (see `SLIP_KINDS`); 0 writes exactly
             what was asked for.
         seed: Seed of the draws where the model is not told its case; a case's own seed replaces it.
-
-    Raises:
-        ConfigError: If a probability is not between 0 and 1, or a slip is unknown.
     """
 
     def __init__(

@@ -59,12 +59,7 @@ NO_SLOPPINESS = Sloppiness({}, "0")
 
 
 def parse_sloppiness(model: str, value: object) -> Sloppiness:
-    """Read the option.
-
-    Args:
-        model: The model's name, for messages.
-        value: One rate for all parts (a tenth of it for those that end a conversation), or a mapping of
-            parts to rates.
+    """Read the option: one rate for all parts (a tenth of it for those that end a conversation), or one by part.
 
     Raises:
         ConfigError: If a part is unknown, or a rate is no number from 0 to 1.
@@ -263,13 +258,7 @@ def make_knowledge(
 
 
 def find_injected_passages(text: str, role: str, knowledge: SimulatedKnowledge) -> list[str]:
-    """Passages of a text with an injected goal, each goal found with probability `sanitizer_recall`.
-
-    Args:
-        text: A tool's result, as the guard was shown it.
-        role: The guard's role, for the draw.
-        knowledge: What the simulated model knows.
-    """
+    """Passages of a text with an injected goal, each goal found, for this role, with probability `sanitizer_recall`."""
     recall = knowledge.options.sanitizer_recall
     return [
         piece

@@ -108,15 +108,9 @@ def compile_words_pattern(text: str) -> re.Pattern[str]:
 
 
 def find_instruction_spans(text: str, goal: str) -> list[str]:
-    """Literal pieces of a text that hold a goal, each with the marks that frame it.
+    """Literal pieces of a tool's output that hold a goal, in order, each with the marks that frame it.
 
-    Args:
-        text: A tool output.
-        goal: An injection goal, in its own wording.
-
-    Returns:
-        Substrings of `text`, in order of place; the whole text if the goal's words are not found in it as
-        they are (an encoded payload).
+    The whole text if the goal's words are not found in it as they are (an encoded payload).
     """
     places = [_widen_to_frame(text, *found.span()) for found in compile_words_pattern(goal).finditer(text)]
     return [text[start:end] for start, end in places] or [text]

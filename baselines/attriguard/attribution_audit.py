@@ -20,11 +20,11 @@ from agentdojo.types import ChatMessage, ChatToolResultMessage
 from pydantic import Field
 
 from agentsys.base.option_checks import AtLeast0
-from agentsys.models.chat import ChatModel, ChatRequest, system, user
+from agentsys.models.chat import ChatModel, ChatRequest
 from agentsys.models.loose_json import find_object_with
 from agentsys.models.pipeline_elements import tool_specs
 from agentsys.models.providers.wire_parts import read_result_text, read_visible_text
-from agentsys.models.reply_contract import ContractAnswer, ReplyContract, build_object_schema
+from agentsys.models.reply_contract import ReplyContract, build_object_schema
 from agentsys.models.trace import span
 from baselines.tool_boundary.boundary_filter import BoundaryFilter, CallRuling, FilterTurn
 from baselines.tool_boundary.result_rewriter import (
@@ -104,15 +104,6 @@ def write_call_signature(call: FunctionCall) -> str:
     """Write a call in one form: keys in order, numbers as numbers (1 is 1.0), texts as they are."""
     args = _normalize_numbers(dict(call.args))
     return f"{call.function} {json.dumps(args, sort_keys=True, ensure_ascii=False, default=str)}"
-
-
-def list_comparable_calls(
-    call: FunctionCall, shadow: Sequence[FunctionCall], survival: SurvivalRule
-) -> list[FunctionCall]:
-    """List the shadow's calls that a call which none of them equals may be compared with."""
-    if survival == "strict":
-        return []
-    return [other for other in shadow if survival == "hyper_fuzzy" or other.function == call.function]
 
 
 CallJudgement = tuple[bool, str]
@@ -236,9 +227,11 @@ class AttributionAudit(BoundaryFilter):
     def rule_on_calls(self, turn: FilterTurn, calls: Sequence[FunctionCall]) -> list[CallRuling]:
         """Audit the calls of one turn."""
         history = turn.messages[:-1]
-        if not self._needs_audit(history):
-            if self._has_external_result(history):
-                # They run unaudited only because the step before them returned nothing.
+        # Before an external tool has returned something, nobody else can have caused a call.
+        caused = self._has_external_result(history)
+        latest = [history[index] for index in find_new_results(history)]
+        if not caused or not (self.options.audit_after_empty or self._has_external_result(latest)):
+            if caused:  # They run unaudited only because the step before them returned nothing.
                 for call in calls:
                     with span("gate", call.function) as node:
                         node.decision = {"filter": "attriguard", "outcome": "allowed: not audited"}
@@ -268,12 +261,6 @@ class AttributionAudit(BoundaryFilter):
 
     def _is_in_scope(self, call: FunctionCall) -> bool:
         return self.options.audit == "all" or not is_external(call.function, "fixed")
-
-    def _needs_audit(self, history: Sequence[ChatMessage]) -> bool:
-        """Whether an external tool has returned something: before, nobody else can have caused a call."""
-        if self.options.audit_after_empty:
-            return self._has_external_result(history)
-        return self._has_external_result([history[index] for index in find_new_results(history)])
 
     def _has_external_result(self, messages: Sequence[ChatMessage]) -> bool:
         return any(message["role"] == "tool" and self._is_external_result(message) for message in messages)
@@ -314,9 +301,8 @@ class AttributionAudit(BoundaryFilter):
             for step in LEVELS[options.level]:
                 contract = ATTENUATOR_CONTRACTS[step]
                 marked = wrap_in_fences(draw_fence_word(options.seed, left), left)
-                messages = [system(contract.prompt), user(marked)]
                 heat = options.attenuation_temperature
-                answer = contract.ask(self.model, messages, options.retries, temperature=heat)
+                answer = contract.ask(self.model, marked, options.retries, temperature=heat)
                 node.decision["unreadable"] += len(answer.faults)
                 if answer.value is None:
                     left = WITHHELD
@@ -332,32 +318,33 @@ class AttributionAudit(BoundaryFilter):
             node.decision = {"filter": "attriguard", "shadow": [write_call_line(other) for other in shadow]}
             if write_call_signature(call) in map(write_call_signature, shadow):
                 verdict: dict[str, Any] = {"allow": True, "outcome": "allowed: same"}
-            elif others := list_comparable_calls(call, shadow, self.options.survival):
+            elif others := [other for other in shadow if self._is_comparable(call, other)]:
                 verdict = self._judge_call(turn, call, others)
             else:
                 verdict = {"allow": False, "outcome": "denied: absent"}
             node.decision |= verdict
         return None if verdict["allow"] else REFUSAL.format(call=write_call_line(call), task=turn.query)
 
+    def _is_comparable(self, call: FunctionCall, other: FunctionCall) -> bool:
+        survival = self.options.survival
+        return survival == "hyper_fuzzy" or (survival == "fuzzy" and other.function == call.function)
+
     def _judge_call(
         self, turn: FilterTurn, call: FunctionCall, others: Sequence[FunctionCall]
     ) -> dict[str, Any]:
-        answer = self._ask_judge(write_judge_question(turn.query, call, others))
-        if answer.value is None:
-            return {"allow": False, "outcome": "denied: unreadable", "unreadable": len(answer.faults)}
-        allow, reason = answer.value
-        outcome = "allowed: judged" if allow else "denied: judged"
-        return {"allow": allow, "outcome": outcome, "reason": reason, "unreadable": len(answer.faults)}
-
-    def _ask_judge(self, question: str) -> ContractAnswer[CallJudgement]:
         likelier = self.options.judge == "logprobs"
         block = self.options.on_unreadable == "block"
         contract = JUDGE_CONTRACT if block else replace(JUDGE_CONTRACT, read=read_judgement_loosely)
-        return contract.ask(
+        answer = contract.ask(
             self.model,
-            [system(JUDGE_CONTRACT.prompt), user(question)],
+            write_judge_question(turn.query, call, others),
             self.options.retries if block else 0,
             # A reply without log-probabilities is read by its words, as the artifact does.
             read=(lambda reply: read_truth_probability(reply.logprobs)) if likelier else None,
             logprobs=_ALTERNATIVES if likelier else 0,
         )
+        if answer.value is None:
+            return {"allow": False, "outcome": "denied: unreadable", "unreadable": len(answer.faults)}
+        allow, reason = answer.value
+        outcome = "allowed: judged" if allow else "denied: judged"
+        return {"allow": allow, "outcome": outcome, "reason": reason, "unreadable": len(answer.faults)}

@@ -62,7 +62,6 @@ class AttriGuard(BoundaryDefense, RoleDefense):
     """Causal attribution of tool calls by a shadow run on weakened tool results.
 
     Args:
-        name: The defense's name in configs, records and tables.
         level: How much results are weakened: 1 (risky syntax), 2 (orders become reports, too) or 3 (and
             conditions go).
         survival: Calls that survive besides the same: `strict` none; `fuzzy` those of the same tool that the
@@ -77,9 +76,6 @@ class AttriGuard(BoundaryDefense, RoleDefense):
         duplicates: Same calls of one batch: `separate` verdicts and results, or `merged`.
         retries: How often a model is asked again where its reply cannot be read.
         seed: What the marks around untrusted text depend on; a run fills in its own.
-
-    Raises:
-        ConfigError: If an option has a value it cannot have.
 
     Source: arXiv 2603.10749; artifact 10.5281/zenodo.20308739.
     """

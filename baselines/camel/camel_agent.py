@@ -227,7 +227,10 @@ class CamelTask:
         ran, self.world.messages = self.world.messages, []
         self.record += [assistant(reply, [message["tool_call"] for message in ran] or None), *ran]
         if failure is not None:
-            report = write_error_report(failure, source)
+            text = failure.text if failure.label.is_trusted else REDACTED
+            line, lines = find_failing_line(failure), source.splitlines()
+            place = f"In line {line}:\n{lines[line - 1]}" if 0 < line <= len(lines) else "In line 0."
+            report = FAILED.format(place=place, kind=failure.kind, text=text)
             self.record.append(user(report))
             return report
         printed = "".join(map(to_str, self.machine.printed))
@@ -244,14 +247,6 @@ def join_final_text(printed: str, value: Value) -> str:
     last = "" if isinstance(value, Scalar) and value.raw is None else f"\n{to_str(value)}"
     # AgentDojo takes an empty answer for none at all, and would run everything again.
     return f"{printed}{last}" or "Done."
-
-
-def write_error_report(failure: ProgramError, source: str) -> str:
-    """Tell the planner of an error: class and place, and the text if it is trusted."""
-    text = failure.text if failure.label.is_trusted else REDACTED
-    line, lines = find_failing_line(failure), source.splitlines()
-    place = f"In line {line}:\n{lines[line - 1]}" if 0 < line <= len(lines) else "In line 0."
-    return FAILED.format(place=place, kind=failure.kind, text=text)
 
 
 def find_failing_line(failure: ProgramError) -> int:

@@ -171,7 +171,6 @@ class Camel(AgentDefense):
     """CaMeL: privileged planner, interpreter with capabilities, quarantined model, policies.
 
     Args:
-        name: The name in records and tables.
         mode: `normal`: control dependencies count at calls; `strict`: they are joined into every assigned
             value too, and what the quarantined model has read stays one.
         enforcement: `live`: policies judge each call as it is made. `replay`: the task is first run on a copy
@@ -181,9 +180,6 @@ class Camel(AgentDefense):
         attempts: Most programs for one task.
         empty_replies: Most questions for a program that is not empty.
         query_attempts: Most questions to the quarantined model for one answer.
-
-    Raises:
-        ConfigError: If `mode` or `enforcement` is unknown, or a limit is not positive.
 
     Source: Debenedetti et al., arXiv 2503.18813.
     """

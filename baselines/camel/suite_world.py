@@ -23,7 +23,7 @@ from pydantic_core import PydanticUndefined
 from agentsys.models.chat import ChatModel, tool_message
 from agentsys.models.pipeline_elements import has_reading_name
 from agentsys.models.trace import span
-from agentsys.models.untrusted import Reader, ToolOutcome, call_tool
+from agentsys.models.untrusted import Reader, call_tool
 from baselines.camel.language.machine import CallDenied, ClassValue, FunctionValue, ProgramError, ToolValue
 from baselines.camel.language.operators import to_str, write_type_name
 from baselines.camel.prompts import QUARANTINED
@@ -118,13 +118,7 @@ class CamelJudge:
     def find_denial(
         self, tool: str, arguments: Mapping[str, Value], control: FlowLabel, environment: object
     ) -> str | None:
-        """Say why a call may not be made; None if it may.
-
-        Args:
-            tool: The tool.
-            arguments: By name, defaults filled in unless `as_published`.
-            control: Everything that decided that the call is made.
-            environment: Whose channels, events and files the rules look at.
+        """Say why a call may not be made; None if it may. Defaults stand among the arguments unless `as_published`.
 
         Raises:
             ProgramError: If the rule itself breaks.
@@ -324,13 +318,6 @@ def add_answer_flag(schema: type) -> type[BaseModel]:
     return create_model("Answer", **fields)
 
 
-def _write_message(call: FunctionCall, outcome: ToolOutcome) -> ChatToolResultMessage:
-    """A result for the conversation's record, which no model reads."""
-    if outcome.error is not None:
-        return tool_message(call, "", outcome.error.text.open_for(Reader.RECORD))
-    return tool_message(call, tool_result_to_str(outcome.value.open_for(Reader.RECORD)))
-
-
 POLICY = "camel_policy"
 """The kind of the spans of verdicts."""
 
@@ -368,7 +355,10 @@ class SuiteWorld:
         call = FunctionCall(function=tool, args=plain, id=f"call_{len(self.messages)}")
         # Tools may change the lists they are given, and the record shows what they were given.
         outcome = call_tool(self.runtime, self.environment, tool, call.model_copy(deep=True).args)
-        self.messages.append(_write_message(call, outcome))
+        error = outcome.error
+        text = "" if error else tool_result_to_str(outcome.value.open_for(Reader.RECORD))
+        failure = None if error is None else error.text.open_for(Reader.RECORD)
+        self.messages.append(tool_message(call, text, failure))
         if outcome.error is not None:
             # The label that the call gives every error of a tool keeps the words from the planner.
             raise ProgramError(outcome.error.kind, outcome.error.message.open_for(Reader.GATE))

@@ -30,11 +30,7 @@ MOST_TOKENS_AT_ONCE = 8192
 
 @dataclass(frozen=True)
 class ClassifierSettings:
-    """Everything a score depends on (and where the model runs). Equal settings share one loaded model.
-
-    Raises:
-        ConfigError: If an option has a value it cannot have.
-    """
+    """Everything a score depends on (and where the model runs). Equal settings share one loaded model."""
 
     model_id: str
     """Name on the Hugging Face hub, or a folder."""
@@ -144,12 +140,9 @@ def encode_plain(tokenizer: Any, text: str) -> TokenIds:
 
 
 def split_overlapping(ids: Sequence[int], size: int, overlap: int) -> list[TokenIds]:
-    """Cut into windows of at most `size` that share `overlap` with their neighbours, nothing left out.
+    """Cut into windows of `size`, the last perhaps shorter, that share `overlap` with their neighbours.
 
-    Args:
-        ids: Token ids to cut up; none give one empty window.
-        size: Length of all windows but the last, which may be shorter.
-        overlap: Smaller than `size`.
+    Nothing is left out; no ids give one empty window.
     """
     starts = range(0, max(len(ids) - overlap, 1), size - overlap)
     return [list(ids[start : start + size]) for start in starts]

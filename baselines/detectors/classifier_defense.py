@@ -35,12 +35,8 @@ class ClassifierDefense(DetectorDefense):
     Needs `pip install 'agentsys-bench[detectors]'`; the model is loaded when the first case is built.
 
     Args:
-        name: The defense's name in configs, records and tables.
         model_id: The model, see `ClassifierSettings`, as for all that follow up to `local_files_only`.
         threshold: The threshold, see `DetectorDefense`, as for all that follow.
-
-    Raises:
-        ConfigError: If an option has a value it cannot have.
     """
 
     def __init__(self, name: str, **options: Any) -> None:

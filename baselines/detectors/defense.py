@@ -63,13 +63,9 @@ BLANK_DETECTION = Detection(False, 0.0)
 
 
 def detect_injections(detector: Detector, texts: Sequence[str], threshold: float) -> list[Detection]:
-    """Give verdicts on texts, in order.
+    """Give verdicts on texts, in order, all read in one call; blank ones are not read.
 
-    Args:
-        detector: The detector that reads them, all in one call.
-        texts: The texts; blank ones are not read.
-        threshold: A text is injected if its safety, one minus the probability, is below this. A tie is safe.
-
+    A text is injected if its safety, one minus the probability, is below the threshold. A tie is safe.
     Source: agentdojo 0.1.35, `pi_detector.py` (`safety < threshold`).
     """
     written = [text for text in texts if text.strip()]
@@ -176,7 +172,6 @@ class DetectorDefense(BoundaryDefense):
     """A defense from any detector; a subclass with a YAML makes it a config.
 
     Args:
-        name: The defense's name in configs, records and tables.
         detector: Gives the detector when a case is built, so that composing a config loads no model.
         threshold: A result is flagged if its safety (1 - probability of an injection) is below this.
         mode: The unit that the detector reads, see `DetectionOptions`.
@@ -184,9 +179,6 @@ class DetectorDefense(BoundaryDefense):
         read_errors: Whether it reads error texts, too.
         wording: The source of the notice in a withheld result's place: `own`, or the installed `package`
             agentdojo's.
-
-    Raises:
-        ConfigError: If an option has a value it cannot have.
     """
 
     def __init__(self, name: str, detector: Callable[[], Detector], **options: Any) -> None:
@@ -272,11 +264,7 @@ class PhraseDetector:
 
 
 class PhraseDefense(DetectorDefense):
-    """The plain agent with a `PhraseDetector` between tools and model.
-
-    Args:
-        patterns: Its patterns; None: the ones above.
-    """
+    """The plain agent with a `PhraseDetector` between tools and model."""
 
     def __init__(self, patterns: Sequence[str] | None = None) -> None:
         detector = PhraseDetector(PATTERNS if patterns is None else patterns)

@@ -24,11 +24,7 @@ _CPU, _CUDA = "CPUExecutionProvider", "CUDAExecutionProvider"
 
 
 class OnnxNetwork:
-    """A session of ONNX runtime.
-
-    Args:
-        session: A session with inputs `input_ids` and `attention_mask`, and logits as first output.
-    """
+    """A session of ONNX runtime with inputs `input_ids` and `attention_mask`, and logits as first output."""
 
     def __init__(self, session: Any) -> None:
         self.session = session

@@ -180,7 +180,11 @@ def load_torch(settings: ClassifierSettings, config: Any) -> TorchNetwork:
     Raises:
         ConfigError: If it or the device cannot be had.
     """
-    device = _pick_device(settings)
+    automatic = "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        device = torch.device(automatic if settings.device == "auto" else settings.device)
+    except RuntimeError as error:
+        raise ConfigError(f"detector device {settings.device!r}: {_read_first_line(error)}") from None
     model = load_checkpoint_model(settings, config)
     try:
         return TorchNetwork(model.to(device), device)
@@ -235,15 +239,6 @@ def _hide_progress_bar() -> Iterator[None]:
     finally:
         if enabled:
             transformers_logging.enable_progress_bar()
-
-
-def _pick_device(settings: ClassifierSettings) -> Any:
-    if settings.device == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        return torch.device(settings.device)
-    except RuntimeError as error:
-        raise ConfigError(f"detector device {settings.device!r}: {_read_first_line(error)}") from None
 
 
 def _read_first_line(error: Exception) -> str:

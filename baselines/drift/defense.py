@@ -107,7 +107,6 @@ class Drift(AgentDefense):
     """DRIFT: secure planner, dynamic validator and injection isolator around a prompted agent.
 
     Args:
-        name: The name in records and tables.
         compat: Behave as the reference implementation does, defects included (docs/baselines/drift.md).
         build_constraints: The planner: a trajectory and a checklist before anything is seen.
         dynamic_validation: The validator: unplanned reads pass, unplanned actions go to a judge. Without it
@@ -120,9 +119,6 @@ class Drift(AgentDefense):
         message_cap: Calls run only if the actor was asked with at most so many messages, its system message
             included.
         max_rounds: Most turns after the first.
-
-    Raises:
-        ConfigError: If a permission or `unreadable_detection` is unknown, or a limit is not positive.
 
     Source: Li et al., arXiv 2506.12104 (NeurIPS 2025).
     """

@@ -34,6 +34,7 @@ from baselines.drift.drift_plan import (
     PermissionCache,
     PlanProgress,
     ToolPermission,
+    write_calls_as_text,
     make_drift_plan,
     write_args_as_text,
     write_calls_as_data,
@@ -100,21 +101,6 @@ def repair_calls(body: str) -> str:
     return f"[{', '.join(f'{piece}()' if _NAME.fullmatch(piece) else piece for piece in pieces)}]"
 
 
-def number_calls(calls: Sequence[FunctionCall], turn: int) -> tuple[FunctionCall, ...]:
-    """Give the calls ids that are the same in every run."""
-    return tuple(
-        FunctionCall(function=call.function, args=dict(call.args), id=f"call_{turn}_{place}")
-        for place, call in enumerate(calls)
-    )
-
-
-def was_made_before(call: FunctionCall, messages: Sequence[ChatMessage]) -> bool:
-    """Whether the very same call stands in an earlier assistant message."""
-    earlier = [m["tool_calls"] or () for m in messages if m["role"] == "assistant"]
-    wanted = call.function, write_args_as_text(call)
-    return any((other.function, write_args_as_text(other)) == wanted for calls in earlier for other in calls)
-
-
 ROLE = "agent"
 
 
@@ -137,7 +123,10 @@ class DriftAgent(LoopStep):
         task.plan_task()
         turn = task.run_turn(at.messages)
         for _ in range(self.settings.max_rounds):
-            if not has_next_turn(turn, self.settings):
+            last = turn.messages[-1]
+            # Reference: the loop goes on after any message that holds the refusal's mark.
+            refused = REFUSAL_MARK in text_of(last) if self.settings.compat else turn.refused
+            if not (refused or (last["role"] == "assistant" and last["tool_calls"])):
                 break
             _, _, env, messages, _ = self.executor.query(at.query, at.runtime, env, turn.messages)
             turn = task.run_turn(messages)
@@ -202,11 +191,15 @@ class _DriftTask:
         if not self.tools or CALL_OPENING not in text or len(outgoing) > self.settings.message_cap:
             return ActorTurn([*stored, assistant(text, [])])
         reply = self._read_until_valid(text, outgoing)
-        calls = number_calls(reply.calls, len(stored))
+        calls = [  # with ids that are the same in every run
+            FunctionCall(function=call.function, args=dict(call.args), id=f"call_{len(stored)}_{place}")
+            for place, call in enumerate(reply.calls)
+        ]
         batch = [call for call in calls if not self._is_repeat(call, stored)]
         refusal = self._find_refusal(calls, batch)
         if refusal is not None:
-            words = user(refusal.write_refusal(self.query))
+            quoted = {"calls": write_calls_as_text(refusal.calls), "query": self.query, **refusal.facts}
+            words = user(refusal.template.format(mark=REFUSAL_MARK, **quoted))
             return ActorTurn([*stored, assistant(reply.text, []), words], refused=True)
         return ActorTurn([*stored, assistant(reply.text, batch)])
 
@@ -236,9 +229,14 @@ class _DriftTask:
         return ActorReply(first, ())
 
     def _is_repeat(self, call: FunctionCall, messages: Sequence[ChatMessage]) -> bool:
-        reads = self.permissions.get(call.function) is ToolPermission.READ
         # Reference: any repeated call is left out, and one alone ends the run without a word.
-        return (self.settings.compat or not reads) and was_made_before(call, messages)
+        if not self.settings.compat and self.permissions.get(call.function) is ToolPermission.READ:
+            return False
+        earlier = [m["tool_calls"] or () for m in messages if m["role"] == "assistant"]
+        wanted = call.function, write_args_as_text(call)
+        return any(
+            (other.function, write_args_as_text(other)) == wanted for calls in earlier for other in calls
+        )
 
     def _find_refusal(
         self, calls: Sequence[FunctionCall], batch: Sequence[FunctionCall]
@@ -260,11 +258,3 @@ class _DriftTask:
         checked = validator.check_batch(self.progress, batch)
         self.progress = checked.progress
         return checked.refusal
-
-
-def has_next_turn(turn: ActorTurn, settings: DriftSettings) -> bool:
-    """Whether there is one more turn: calls to run, or a refusal to answer."""
-    last = turn.messages[-1]
-    # Reference: the loop goes on after any message that holds the refusal's mark.
-    refused = REFUSAL_MARK in text_of(last) if settings.compat else turn.refused
-    return refused or (last["role"] == "assistant" and bool(last["tool_calls"]))

@@ -18,7 +18,7 @@ from typing import Any, Literal
 from agentdojo.functions_runtime import FunctionCall
 
 from agentsys.base.option_checks import AtLeast1
-from agentsys.models.chat import ChatModel, ToolSpec, system, user
+from agentsys.models.chat import ChatModel, ToolSpec
 from agentsys.models.prompted_tools import find_text_between_tags, wrap_in_tag, write_tools
 from agentsys.models.reply_contract import ReplyContract
 from agentsys.models.trace import Tracer, span, use_tracer
@@ -86,7 +86,7 @@ class PermissionCache:
                 key = (model.name, line, compat)
                 if key not in self._known:
                     with use_tracer(Tracer()):  # Booked to no case: which one comes first depends on threads.
-                        asked = [system(PERMISSION_CONTRACT.prompt), user(wrap_in_tag(FUNCTION_TAG, line))]
+                        asked = wrap_in_tag(FUNCTION_TAG, line)
                         reply = PERMISSION_CONTRACT.ask(model, asked, 0 if compat else 1).words
                     self._known[key] = read_permission_reply(reply, compat=compat)
                 permissions[tool.name] = self._known[key]
@@ -164,7 +164,7 @@ def make_drift_plan(
         # The example comes last: a small model writes on with whatever follows it.
         task = "\n\n".join([PLANNER_CONTRACT.task, write_tools(tools), environment])
         contract = replace(PLANNER_CONTRACT, task=task)
-        answer = contract.ask(model, [system(contract.prompt), user(query)], retries)
+        answer = contract.ask(model, query, retries)
         plan = answer.value or read_drift_plan(answer.words)
         opened.decision = {"plan": list(plan.plan), "checklist": plan.checklist}
     return plan
@@ -190,11 +190,6 @@ class DriftRefusal:
     def make_decision_data(self) -> dict[str, Any]:
         """Give the refusal as the trace holds it."""
         return {"kind": self.kind, **self.facts}
-
-    def write_refusal(self, query: str) -> str:
-        """Write the words that the actor reads."""
-        calls = write_calls_as_text(self.calls)
-        return self.template.format(mark=REFUSAL_MARK, calls=calls, query=query, **self.facts)
 
 
 def write_calls_as_data(calls: Sequence[FunctionCall]) -> list[dict[str, Any]]:

@@ -12,7 +12,7 @@ from agentdojo.functions_runtime import FunctionCall
 from json_repair import repair_json
 
 from agentsys.base.python_parser import literal_eval
-from agentsys.models.chat import ChatModel, system, user
+from agentsys.models.chat import ChatModel
 from agentsys.models.prompted_tools import find_text_between_tags, wrap_in_tag
 from agentsys.models.reply_contract import ReplyContract
 from agentsys.models.trace import span
@@ -40,9 +40,8 @@ def format_checklist(model: ChatModel, query: str, checklist: str, settings: Dri
     """Have the formatter write the checklist, repaired to be JSON; None if no attempt gives any."""
     question = f"{wrap_in_tag('user_query', query)}\n{wrap_in_tag('parameter_checklist', checklist)}"
     with span(FORMATTER_ROLE) as opened:
-        asked = [system(FORMATTER_CONTRACT.prompt), user(question)]
         # Reference: asked for again in the same words.
-        answer = FORMATTER_CONTRACT.ask(model, asked, settings.format_attempts - 1, repeat=settings.compat)
+        answer = FORMATTER_CONTRACT.ask(model, question, settings.format_attempts - 1, repeat=settings.compat)
         opened.decision = {"attempts": len(answer.replies), "checklist": answer.value}
     return answer.value
 
@@ -129,13 +128,8 @@ def compare_with_checklist(
     """Hold a batch against the checklist from entry `start` on; None if nothing speaks against it.
 
     A negative `start` counts from the end. Calls beyond the checklist pass, and so does everything where the
-    checklist cannot be read: it says what a planner expected, not what is allowed.
-
-    Args:
-        checklist: JSON text.
-        start: Index of the entry of the batch's first call.
-        batch: The proposed calls.
-        compat: As the reference, let the calls behind one without required values pass.
+    checklist cannot be read: it says what a planner expected, not what is allowed. With `compat`, as in the
+    reference, the calls behind one without required values pass, too.
     """
     try:
         entries = json.loads(checklist)
@@ -247,21 +241,15 @@ class Validator:
             return self.settings.compat  # Reference: a tool that does not exist is put into the plan.
         if permission is ToolPermission.READ:
             return True
-        question = self._write_judge_question(extended, plan, batch)
-        asked = [system(JUDGE_CONTRACT.prompt), user(question)]
-        answer = JUDGE_CONTRACT.ask(self.model, asked, 0 if self.settings.compat else 1)
-        deviation["judge"] = answer.words
-        return is_yes_verdict(answer.words, compat=self.settings.compat)
-
-    def _write_judge_question(
-        self, extended: tuple[str, ...], plan: tuple[str, ...], batch: Sequence[FunctionCall]
-    ) -> str:
         parts = {CURRENT: str(list(plan)), PROPOSED: str(list(extended))}
         if not self.settings.compat:  # Reference: the judge sees the plan only as extended since.
             parts = {FIRST: str(list(self.first_plan)), **parts}
         if self.settings.judge_arguments:
             parts[CALLS] = write_calls_as_text(batch)
-        return "\n".join(wrap_in_tag(tag, body) for tag, body in {**parts, QUERY: self.query}.items())
+        question = "\n".join(wrap_in_tag(tag, body) for tag, body in {**parts, QUERY: self.query}.items())
+        answer = JUDGE_CONTRACT.ask(self.model, question, 0 if self.settings.compat else 1)
+        deviation["judge"] = answer.words
+        return is_yes_verdict(answer.words, compat=self.settings.compat)
 
 
 def is_yes_verdict(reply: str, *, compat: bool) -> bool:

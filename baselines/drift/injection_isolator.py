@@ -38,13 +38,6 @@ class IsolatedResult:
     """What the actor reads in this turn; differs from `stored` only under `compat`."""
 
 
-def write_detector_question(query: str, result: ChatToolResultMessage) -> str:
-    """Write the detector's question about one result."""
-    (call,) = write_calls_as_data([result["tool_call"]])
-    written = wrap_in_tag(CALL, json.dumps(call, ensure_ascii=False))
-    return "\n".join([wrap_in_tag(QUERY, query), written, f"<{RESULT}>", read_result_text(result)])
-
-
 def read_detection(reply: str) -> list[Any] | None:
     """Read the items that a reply lists; None if the tagged section is missing or holds no list."""
     inside = find_text_between_tags(reply, _DETECTED)
@@ -94,8 +87,10 @@ def _clean_result(
         now, outcome, cut, asked = IsolatedResult(result, result), "unreadable", 0, 0
         contract = replace(DETECTOR_CONTRACT, read=partial(read_usable_spans, settings=settings))
         said: list[ChatMessage] = []
+        (call,) = write_calls_as_data([result["tool_call"]])
+        told = [wrap_in_tag(QUERY, query), wrap_in_tag(CALL, json.dumps(call, ensure_ascii=False))]
         while asked < settings.detector_calls and outcome not in ("clean", "cut"):
-            question = user(write_detector_question(query, now.shown))
+            question = user("\n".join([*told, f"<{RESULT}>", read_result_text(now.shown)]))
             answer = contract.ask(model, [system(contract.prompt), question, *said], retries=0)
             asked += 1
             flaw = answer.faults[0].flaw if answer.faults else ReplyFlaw.WRONG_FORM

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, ClassVar
 
 from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
@@ -48,15 +47,12 @@ def play_fides_planner(request: ChatRequest, knowledge: SimulatedKnowledge) -> C
     obeyed = bool(told) or any(knowledge.obeys(goal, ROLE) for goal in goals)
     if task is None or obeyed or QUERY not in tools:
         return play_plain_agent(request, knowledge)
-    walk = partial(_walk_script, task=task, tools=frozenset(tools))
+
+    def walk(request: ChatRequest, _: SimulatedKnowledge) -> ChatAssistantMessage:
+        results = [message for message in request.messages if message["role"] == "tool"]
+        return _ScriptWalk(request, task, frozenset(tools), results).pick_next_step()
+
     return play_with_offers(request, knowledge, walk)
-
-
-def _walk_script(
-    request: ChatRequest, _: SimulatedKnowledge, *, task: TaskScript, tools: frozenset[str]
-) -> ChatAssistantMessage:
-    results = [message for message in request.messages if message["role"] == "tool"]
-    return _ScriptWalk(request, task, tools, results).pick_next_step()
 
 
 def _read_message_text(message: ChatToolResultMessage) -> str:
@@ -87,10 +83,10 @@ class _ScriptWalk:
             if asked is not None:
                 return asked
             if not self._is_made(index, call):
-                return self._write_call(call.function, self._insert_names(call.args))
+                return self._write_call(call.function, map_leaves(call.args, self._insert_name))
         answer = self.task.answer.strip() or "Done."
         question = self._ask_for_fact(self.task.facts, {"": answer}, None)
-        return question or assistant(str(self._insert_names(answer)))
+        return question or assistant(str(self._insert_name(answer)))
 
     def _is_made(self, index: int, call: ScriptedCall) -> bool:
         """Whether a call is behind us; a failing one is made three times."""
@@ -137,11 +133,8 @@ class _ScriptWalk:
             return self.results[self.place - 1]
         return None
 
-    def _insert_names(self, value: Any) -> Any:
-        """A scripted value in which names stand for what was asked for."""
-        return map_leaves(value, self._insert_name)
-
     def _insert_name(self, leaf: Any) -> Any:
+        """A part of a scripted value in which names stand for what was asked for."""
         if not isinstance(leaf, str):
             return next((self.known[form] for form in list_leaf_forms(leaf) if form in self.known), leaf)
         for fact in sorted(self.known, key=len, reverse=True):
@@ -157,7 +150,6 @@ class Fides(AgentDefense):
     """FIDES: labels on messages and arguments, variables in place of untrusted values, policies on calls.
 
     Args:
-        name: The name in records and tables.
         planner: `fides`: untrusted values are variables, which can be asked about and looked at. `variables`:
             all values are variables, and there is neither. `basic`: everything is read.
         policies: Whether calls are judged.
@@ -167,9 +159,6 @@ class Fides(AgentDefense):
             too.
         max_rounds: Most rounds of calls.
         query_attempts: Most questions to the quarantined model for one answer.
-
-    Raises:
-        ConfigError: If a word is unknown, or a limit is not positive.
 
     Source: Costa et al., arXiv 2505.23643.
     """
@@ -198,7 +187,7 @@ class Fides(AgentDefense):
                 "One agent works through the request in an ordinary tool loop, in which the conversation,"
                 " every argument and every field of a result have a label: who had a part in it, and who may"
                 " read it.",
-                *_describe_labels(settings),
+                _LABELS[settings.labels],
                 *_describe_planner(settings),
                 *_describe_policies(settings),
                 f"It ends after {settings.max_rounds} rounds of calls.",
@@ -206,10 +195,10 @@ class Fides(AgentDefense):
         )
 
 
-def _describe_labels(settings: FidesSettings) -> list[str]:
-    if settings.labels == "strict":
-        return ["A result is untrusted if somebody other than the user can have written it."]
-    return ["A field is untrusted if the benchmark's injections can be written to it."]
+_LABELS = {
+    "strict": "A result is untrusted if somebody other than the user can have written it.",
+    "benchmark": "A field is untrusted if the benchmark's injections can be written to it.",
+}
 
 
 def _describe_planner(settings: FidesSettings) -> list[str]:

@@ -14,11 +14,10 @@ from agentdojo.types import (
     ChatAssistantMessage,
     ChatMessage,
     ChatToolResultMessage,
-    text_content_block_from_string,
 )
 
 from agentsys.base.option_checks import AtLeast1
-from agentsys.models.chat import ChatModel, ChatRequest, assistant, text_of, tool_message
+from agentsys.models.chat import ChatModel, ChatRequest, assistant, text_of, tool_message, user
 from agentsys.models.pipeline_elements import LoopState, LoopStep, ToolsElement, parse_list_text, tool_specs
 from agentsys.models.text_tools import explain_unread_call
 from agentsys.models.trace import get_current_tracer, span
@@ -99,7 +98,10 @@ class FidesAgent(LoopStep):
         labels = load_result_labels(self.suite, at.runtime, at.env, self.settings)
         task = FidesTask(self.model, self.settings, at.runtime, at.env, labels, list(at.messages))
         if self.settings.planner != "basic":
-            task.messages = [_neutralize_request(message) for message in at.messages]
+            task.messages = [
+                user(str(neutralize_names(text_of(message)))) if message["role"] == "user" else message
+                for message in at.messages
+            ]
         reply = task.ask_planner()
         for _ in range(self.settings.max_rounds):
             if not reply["tool_calls"]:
@@ -180,7 +182,6 @@ class FidesTask:
         return tool_message(call, self._show_result(call.function, outcome.value, known))
 
     def _run_tool(self, call: FunctionCall, arguments: Mapping[str, Any]) -> ToolOutcome:
-        """Run a call by AgentDojo's own executor."""
         values: list[Any] = []
 
         def keep(value: Any) -> str:
@@ -287,10 +288,3 @@ def _show(foreign: Untrusted[Any]) -> Any:
 def write_plain_data(value: Any) -> str:
     """Write plain data as AgentDojo writes results."""
     return str(yaml.safe_dump(value)).strip() if isinstance(value, dict | list) else str(value)
-
-
-def _neutralize_request(message: ChatMessage) -> ChatMessage:
-    if message["role"] != "user":
-        return message
-    blocks = [text_content_block_from_string(str(neutralize_names(text_of(message))))]
-    return {"role": "user", "content": blocks}

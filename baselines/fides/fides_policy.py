@@ -96,7 +96,9 @@ class ResultLabels:
 
     def label_field(self, tool: str, record: Any, field: str | None) -> FlowLabel:
         """Label a field of a record, or (`field` is None) a result or item that is no record."""
-        trusted = self._is_trusted(tool, record, field)
+        exposed = self.rules.exposed
+        writable = tool in exposed.tools or field in exposed.classes.get(type(record).__name__, ())
+        trusted = not writable and (not self.strict or self.table.find_result_label(tool, record).is_trusted)
         return label_from_tool(
             tool, (TrustSource.TRUSTED_TOOL,) if trusted else (), self._find_readers(tool, record)
         )
@@ -105,12 +107,6 @@ class ResultLabels:
         """The label of a tool's error text: it may hold anything the tool has looked at."""
         trusted = not self.strict and tool not in self.rules.exposed.tools and tool not in self.rules.free
         return label_from_tool(tool, (TrustSource.TRUSTED_TOOL,) if trusted else (), self.table.own)
-
-    def _is_trusted(self, tool: str, record: Any, field: str | None) -> bool:
-        exposed = self.rules.exposed
-        if tool in exposed.tools or field in exposed.classes.get(type(record).__name__, ()):
-            return False
-        return not self.strict or self.table.find_result_label(tool, record).is_trusted
 
     def _find_readers(self, tool: str, record: Any) -> Iterable[str] | None:
         readers = self.rules.readers
@@ -121,15 +117,11 @@ class ResultLabels:
             return self.table.own
         if rule == "workspace":
             return list(self.environment.slack.users)
-        if rule == "channel":
-            return self._list_message_readers(record)
+        if rule == "channel":  # a message's; of a direct message its two
+            if record.recipient in self.environment.slack.channels:
+                return list_channel_members(self.environment, record.recipient)
+            return [record.sender, record.recipient]
         return [name for path in rule for name in read_identities(getattr(record, path, None))]
-
-    def _list_message_readers(self, message: Any) -> Iterable[str]:
-        """List the members of a message's channel; of a direct message its two."""
-        if message.recipient in self.environment.slack.channels:
-            return list_channel_members(self.environment, message.recipient)
-        return [message.sender, message.recipient]
 
 
 # Whatever a mail program might make clickable: a scheme, or words joined by dots that end in letters.

@@ -51,7 +51,11 @@ class FlowLabel:
     @property
     def is_trusted(self) -> bool:
         """Whether nobody but the user, the engine and trusted tools had a part in it."""
-        return all(_is_trusted_origin(origin) for origin in self.sources)
+        return all(
+            isinstance(origin, TrustSource)
+            or (bool(origin.inner) and all(isinstance(one, TrustSource) for one in origin.inner))
+            for origin in self.sources
+        )
 
     @property
     def is_public(self) -> bool:
@@ -71,7 +75,9 @@ class FlowLabel:
     def __or__(self, other: FlowLabel) -> FlowLabel:
         if other is self or (other.readers is None and other.sources <= self.sources):
             return self
-        return FlowLabel(self.sources | other.sources, _intersect_readers(self.readers, other.readers))
+        known = [readers for readers in (self.readers, other.readers) if readers is not None]
+        common = frozenset.intersection(*known) if known else None
+        return FlowLabel(self.sources | other.sources, common)
 
 
 def join_labels(labels: Iterable[FlowLabel]) -> FlowLabel:
@@ -85,18 +91,6 @@ def label_from_tool(
     """The label of something a tool returned."""
     allowed = None if readers is None else frozenset(readers)
     return FlowLabel(frozenset((ToolOrigin(tool, frozenset(inner)),)), allowed)
-
-
-def _is_trusted_origin(origin: LabelOrigin) -> bool:
-    if isinstance(origin, TrustSource):
-        return True
-    return bool(origin.inner) and all(isinstance(one, TrustSource) for one in origin.inner)
-
-
-def _intersect_readers(one: frozenset[str] | None, other: frozenset[str] | None) -> frozenset[str] | None:
-    if one is None or other is None:
-        return other if one is None else one
-    return one & other
 
 
 NOWHERE = FlowLabel(frozenset())
@@ -362,15 +356,11 @@ def build_label_table(suite: str, environment: object, *, as_published: bool = F
     rules = load_suite_labels(suite)
     if rules is None:
         return LabelTable()
-    return LabelTable(rules, find_own_identities(rules, environment), as_published)
-
-
-def find_own_identities(rules: SuiteLabels, environment: object) -> frozenset[str]:
-    """Who the user is in this environment."""
     names = [
         reduce(lambda held, step: getattr(held, step, None), p.split("."), environment) for p in rules.own
     ]
-    return frozenset([*(str(name) for name in names if name is not None), *rules.own_words])
+    own = frozenset([*(str(name) for name in names if name is not None), *rules.own_words])
+    return LabelTable(rules, own, as_published)
 
 
 def to_value(raw: Any, label: FlowLabel) -> Value:

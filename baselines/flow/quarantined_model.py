@@ -13,7 +13,7 @@ from agentdojo.types import ChatAssistantMessage
 from pydantic import BaseModel, ValidationError
 
 from agentsys.base.json_values import list_scalars
-from agentsys.models.chat import ChatModel, ChatRequest, assistant, system, text_of, user
+from agentsys.models.chat import ChatModel, ChatRequest, assistant, text_of
 from agentsys.models.loose_json import find_outer_objects
 from agentsys.models.reply_contract import ReplyContract
 from agentsys.models.trace import span
@@ -50,16 +50,11 @@ def _write_question(question: str, schema: Mapping[str, Any]) -> str:
 def ask_for_shape(
     model: ChatModel, contract: ReplyContract[Any], question: str, shape: type[_Shape], attempts: int
 ) -> _Shape | None:
-    """Ask for an object of the shape; None if no reply was one.
-
-    Raises:
-        ModelError: If the model gave no reply.
-    """
+    """Ask for an object of the shape; None if no reply was one."""
     schema = shape.model_json_schema()
-    messages = [system(contract.prompt), user(_write_question(question, schema))]
     typed = replace(contract, read=partial(_parse_reply, shape=shape))
     with span(ROLE) as opened:
-        answer = typed.ask(model, messages, attempts - 1, reply_schema=schema)
+        answer = typed.ask(model, _write_question(question, schema), attempts - 1, reply_schema=schema)
         opened.messages = answer.messages
         opened.decision = {"answered": answer.value is not None, "attempts": len(answer.replies)}
     return answer.value

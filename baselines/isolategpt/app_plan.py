@@ -25,9 +25,7 @@ from agentsys.models.chat import (
     ModelError,
     ToolSpec,
     assistant,
-    system,
     text_of,
-    user,
 )
 from agentsys.models.prompted_tools import REPEAT_PREFIX, find_json_block, read_tools, write_tools
 from agentsys.models.providers.wire_parts import parse_json
@@ -186,14 +184,9 @@ def group_into_apps(tools: Sequence[ToolSpec], settings: IsolateGPTSettings) -> 
     """The apps that some tools make up, in the order of their first tools."""
     members: dict[str, list[ToolSpec]] = {}
     for tool in tools:
-        members.setdefault(_pick_app_name(tool.name, settings), []).append(tool)
+        name = settings.app_of.get(tool.name, tool.name) if settings.apps == "per_app" else tool.name
+        members.setdefault(ONE_APP_NAME if settings.apps == "one_app" else name, []).append(tool)
     return InstalledApps(tuple(SpokeApp(name, tuple(found)) for name, found in members.items()))
-
-
-def _pick_app_name(tool: str, settings: IsolateGPTSettings) -> str:
-    if settings.apps == "one_app":
-        return ONE_APP_NAME
-    return settings.app_of.get(tool, tool) if settings.apps == "per_app" else tool
 
 
 PLANNER_ROLE = "isolategpt_planner"
@@ -260,7 +253,7 @@ def make_app_plan(model: ChatModel, query: str, tools: Sequence[ToolSpec]) -> tu
     """Ask for the plan of a request; once more if it cannot be read, then there is none."""
     contract = replace(PLAN_CONTRACT, task=f"{PLAN_CONTRACT.task}\n\n{write_tools(tools)}")
     with span(PLANNER_ROLE) as opened:
-        answer = contract.ask(model, [system(contract.prompt), user(query)])
+        answer = contract.ask(model, query)
         steps = answer.value or ()
         opened.decision = {"steps": [vars(step) for step in steps], "attempts": len(answer.replies)}
         if answer.value is None:
@@ -309,16 +302,14 @@ def play_app_planner(request: ChatRequest, knowledge: SimulatedKnowledge) -> Cha
     task = knowledge.find_task(text_of(request.messages[1]), tools)
     if task is None:
         return assistant(_write_plan(()))
-    chosen = [(index, call) for index, call in enumerate(task.calls) if call.function in tools]
-    steps = [_write_planned_call(index, call, task) for index, call in chosen]
+    steps = []
+    for index, call in enumerate(task.calls):
+        if call.function in tools:
+            given = {k: _write_planned_value(index, k, value, call, task) for k, value in call.args.items()}
+            steps.append(PlannedStep(call.function, given, f"result_{index}"))
     told = knowledge.find_told_goals(join_descriptions(offered), tools, PLANNER_ROLE)
     goals = [PlannedStep(call.function, dict(call.args), "told") for goal in told for call in goal.calls]
     return assistant(_write_plan([*steps, *goals]))
-
-
-def _write_planned_call(index: int, call: ScriptedCall, task: TaskScript) -> PlannedStep:
-    values = {name: _write_planned_value(index, name, value, call, task) for name, value in call.args.items()}
-    return PlannedStep(call.function, values, f"result_{index}")
 
 
 def _write_planned_value(index: int, name: str, value: Any, call: ScriptedCall, task: TaskScript) -> Any:

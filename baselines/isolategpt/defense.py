@@ -40,7 +40,6 @@ class IsolateGPT(AgentDefense):
     """IsolateGPT: apps in spokes, a hub between them, and a user's answers given by policy.
 
     Args:
-        name: The name in records and tables.
         apps: What an app is: each tool (`per_tool`), groups of tools (`per_app`), or all of them together
             (`one_app`: nothing is kept apart).
         app_of: Tool -> app under `per_app`; None: AgentDojo's tools as in `apps.py`. A tool that is not

@@ -146,7 +146,8 @@ class Spoke:
                 if isinstance(action, ReplyFlaw):
                     observation = text_of(ACTION_CONTRACT.repair(action))
                 elif action.name == FINISH_ACTION:
-                    return _write_answer_text(action.input)
+                    said = action.input
+                    return said if isinstance(said, str) else json.dumps(said, ensure_ascii=False)
                 else:
                     observation = self._observe_action(action)
                 messages.append(user(write_observation(observation)))
@@ -181,10 +182,6 @@ class Spoke:
 
     def _ask_hub(self, kind: MessageKind, **body: Any) -> HubMessage:
         return self.ask_hub(HubMessage(self.app.name, kind, body))
-
-
-def _write_answer_text(answer: object) -> str:
-    return answer if isinstance(answer, str) else json.dumps(answer, ensure_ascii=False)
 
 
 class ToolRunner:
@@ -301,17 +298,12 @@ class IsolationHub:
         tool = owner.find_tool(wanted) if owner else None
         if owner is None or tool is None:
             return "no_functionality_response", {"response": NOT_FOUND}
-        if not self.is_allowed("exec", who, owner.name, self.is_expected(who, owner.name)):
+        planned = (group.apps for group in self.groups if who in (ROUTING_SPOKE, *group.apps))
+        if not self.is_allowed("exec", who, owner.name, any(owner.name in apps for apps in planned)):
             return "functionality_denial_response", {"response": REFUSED}
         self._offered.add((who, wanted))
         offered = specify_tool(tool, strict=self._settings.strict_response)
         return "function_probe_response", {"functionality_offered": offered}
-
-    def is_expected(self, requester: str, app: str) -> bool:
-        """Whether the plan accounts for an app being asked for by this spoke."""
-        if requester == ROUTING_SPOKE:
-            return any(app in group.apps for group in self.groups)
-        return any(app in group.apps and requester in group.apps for group in self.groups)
 
     def _answer_app_request(self, who: str, request: Mapping[str, Any]) -> _Answer:
         wanted = request["functionality_request"]

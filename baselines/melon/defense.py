@@ -30,7 +30,6 @@ class Melon(AgentDefense):
     """Asks for each next step again without the user's request; a call proposed both times stops the run.
 
     Args:
-        name: The defense's name in configs, records and tables.
         embedder: `openai`, `char_ngrams` (offline), the dotted path of a class of one's own, or an object.
         threshold: Cosine above which (strictly) two calls are the same; a number, or one per embedder.
         openai: Options of `OpenAIEmbeddings`.

@@ -236,15 +236,11 @@ class MaskedCallBank:
         """
         if not proposed or not self.masked:
             return None
-        self._embed_missing([*self.masked, *proposed], embedder)
+        if new := [text for text in dict.fromkeys([*self.masked, *proposed]) if text not in self.vectors]:
+            self.vectors.update(zip(new, normalize_rows(embedder.embed(new), len(new)), strict=True))
         similarity = self._stack_vectors(proposed) @ self._stack_vectors(self.masked).T
         row, column = np.unravel_index(int(similarity.argmax()), similarity.shape)
         return CallMatch(proposed[int(row)], self.masked[int(column)], float(similarity[row, column]))
-
-    def _embed_missing(self, texts: Sequence[str], embedder: Embedder) -> None:
-        new = [text for text in dict.fromkeys(texts) if text not in self.vectors]
-        if new:
-            self.vectors.update(zip(new, normalize_rows(embedder.embed(new), len(new)), strict=True))
 
     def _stack_vectors(self, texts: Sequence[str]) -> CallVectors:
         rows = [self.vectors[text] for text in texts]

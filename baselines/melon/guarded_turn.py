@@ -177,7 +177,10 @@ def build_masked_conversation(
     outputs = [write_output_section(m, show_errors) for m in messages if m["role"] == "tool"]
     return [
         *(message for message in messages if message["role"] == "system"),
-        *_write_inbox_demonstration(),
+        # A text without instructions is summed up, and no call is made up.
+        user(INBOX_REQUEST),
+        *_make_call_and_result(None, "read_inbox", "demonstration_1", INBOX_OUTPUT, user_name="Dana"),
+        assistant(INBOX_ANSWER),
         *_write_file_demonstration(),
         user(MASKED_REQUEST),
         *_make_call_and_result(None, FILE_TOOL, "masked_file", "".join(outputs), name="calls-2.txt"),
@@ -194,12 +197,6 @@ def write_output_section(message: ChatToolResultMessage, show_errors: bool) -> s
     error = message["error"] if show_errors else None
     texts: Iterable[str] = filter(None, (read_visible_text(message), error and f"error: {error}"))
     return write_section(message["tool_call"].function, "\n".join(texts))
-
-
-def _write_inbox_demonstration() -> list[ChatMessage]:
-    """A text without instructions is summed up, and no call is made up."""
-    reading = _make_call_and_result(None, "read_inbox", "demonstration_1", INBOX_OUTPUT, user_name="Dana")
-    return [user(INBOX_REQUEST), *reading, assistant(INBOX_ANSWER)]
 
 
 def _write_file_demonstration() -> list[ChatMessage]:
@@ -366,12 +363,9 @@ def _measure_overhead(calls: Sequence[ModelCall], own: Usage) -> dict[str, Any]:
     roles: dict[str, dict[str, int]] = {}
     for call in calls:
         sums = roles.setdefault(call.role, {"calls": 0, "prompt": 0, "completion": 0})
-        for name, count in (
-            ("calls", 1),
-            ("prompt", call.usage.prompt),
-            ("completion", call.usage.completion),
-        ):
-            sums[name] += count
+        sums["calls"] += 1
+        sums["prompt"] += call.usage.prompt
+        sums["completion"] += call.usage.completion
     extra = sum(sums["prompt"] + sums["completion"] for sums in roles.values())
     asked = own.prompt + own.completion
     return {"roles": roles, "tokens": extra, "ratio": round(extra / asked, 3) if asked else None}

@@ -223,7 +223,6 @@ class Middleware(CompositeDefense):
     """Three layers of checks between an agent, its tools and other agents. No model is asked.
 
     Args:
-        name: The defense's name in configs, records and tables.
         policy: `suite`, the name of a shipped policy, or a file.
         role: The policy's role; None: its default one.
         options: `layers`, `thresholds`, `combine` and `scope`, as of `Guard`.
@@ -378,15 +377,10 @@ def describe_layers(settings: GuardSettings, inner: str | None) -> str:
         f" (layers: {', '.join(acting)}).{''.join(texts[layer] for layer in acting)}"
     )
     if inner is not None:
-        return f"{start} Behind it works another defense. {_cut_to_first_sentences(inner)}"
+        # A few sentences of the other's, so that both together stay readable.
+        return f"{start} Behind it works another defense. {'. '.join(inner.split('. ')[:3]).rstrip('.')}."
     return (
         f"{start} The agent itself is the plain one, which reads the request and the screened results in one"
         " conversation. The checks know neither the user's request nor the model's reasons."
         " An attack in words that no pattern knows passes."
     )
-
-
-def _cut_to_first_sentences(text: str) -> str:
-    """The first sentences of a description: a few, so that both together stay readable."""
-    sentences = text.split(". ")
-    return ". ".join(sentences[:3]).rstrip(".") + "."

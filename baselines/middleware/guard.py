@@ -79,16 +79,6 @@ FEWEST_WORDS = 5
 """Words of a sentence that is followed; shorter ones recur by chance."""
 
 
-def split_sentences(text: str) -> list[str]:
-    """A text's sentences of some length, as words in small letters with single spaces."""
-    sentences = [" ".join(_TOKEN.findall(sentence.casefold())) for sentence in _SENTENCE.findall(text)]
-    return [sentence for sentence in sentences if sentence.count(" ") >= FEWEST_WORDS - 1]
-
-
-def _hash(text: str) -> str:
-    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
-
-
 @dataclass
 class ContagionMonitor:
     """State of one conversation."""
@@ -98,7 +88,7 @@ class ContagionMonitor:
     _grams: set[tuple[str, ...]] = field(default_factory=set)
     """The runs of words of everything untrusted that was read so far."""
     _stages: dict[str, list[str]] = field(default_factory=dict)
-    """Hash of a sentence -> the agents and stages that it was at, in order, each once."""
+    """Words of a sentence, in small letters -> the agents and stages that it was at, in order, each once."""
     _pending: list[tuple[str, str]] = field(default_factory=list)
     """Texts and stages that came in since something went out: conversations read more than they write."""
 
@@ -134,8 +124,11 @@ class ContagionMonitor:
     def _record_stage(self, text: str, stage: str) -> list[str]:
         """Note that a text is at a stage; the longest way that one of its sentences has come so far."""
         longest: list[str] = []
-        for sentence in split_sentences(text):
-            way = self._stages.setdefault(_hash(sentence), [])
+        for sentence in _SENTENCE.findall(text):
+            words = _TOKEN.findall(sentence.casefold())
+            if len(words) < FEWEST_WORDS:
+                continue
+            way = self._stages.setdefault(" ".join(words), [])
             if stage not in way:
                 way.append(stage)
             longest = max(longest, way, key=len)

@@ -41,9 +41,7 @@ def does_style_hide(style: str, background: str = "") -> bool:
     """Whether a style (squeezed) makes text unreadable on a background colour."""
     if _HIDES.search(style):
         return True
-    colour = _COLOUR.search(style)
-    own = _BACKGROUND.search(style)
-    behind = normalize_colour(own.group(1)) if own else background
+    colour, behind = _COLOUR.search(style), read_background(style) or background
     return bool(colour and behind and normalize_colour(colour.group(1)) == behind)
 
 

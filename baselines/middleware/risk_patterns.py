@@ -265,7 +265,8 @@ def _iterate_views(text: str, matcher: PatternMatcher) -> Iterator[tuple[str, st
     read = plain
     if not text.isascii():
         # Without invisible characters and combining floods, look-alike letters in plain ones.
-        shown = unicodedata.normalize("NFKC", _turn_overrides(text).translate(INVISIBLE))
+        forward = re.sub("\u202e([^\u202c\n]{0,2000})\u202c?", lambda run: run.group(1)[::-1], text)
+        shown = unicodedata.normalize("NFKC", forward.translate(INVISIBLE))
         read = _squeeze_spaced(to_plain_letters(shown).lower())
         if read != plain:
             yield "characters", read
@@ -278,12 +279,6 @@ def _iterate_views(text: str, matcher: PatternMatcher) -> Iterator[tuple[str, st
     spelt = _MENDABLE.sub(lambda word: _mend_word(word.group(), matcher), read)
     if spelt != read:
         yield "misspelt", spelt
-
-
-def _turn_overrides(text: str) -> str:
-    if "\u202e" not in text:
-        return text
-    return re.sub("\u202e([^\u202c\n]{0,2000})\u202c?", lambda run: run.group(1)[::-1], text)
 
 
 def _squeeze_spaced(lower: str) -> str:

@@ -134,7 +134,11 @@ def propose_policy(tools: Iterable[ToolSpec]) -> ToolPolicy:
     """Every tool with every argument of its own schema: readers, by their names, in one role, the rest in another."""
     by_role: dict[str, dict[str, dict[str, ArgumentRule]]] = {READER: {}, ACTOR: {}}
     for spec in tools:
-        by_role[READER if has_reading_name(spec.name) else ACTOR][spec.name] = propose_arguments(spec)
+        definitions = spec.parameters.get("$defs")
+        by_role[READER if has_reading_name(spec.name) else ACTOR][spec.name] = {
+            name: _propose_rule(name, schema, definitions)
+            for name, schema in spec.parameters.get("properties", {}).items()
+        }
     return ToolPolicy(
         description="Proposed from a toolset. Cut it down to what is needed.",
         default_role=ACTOR,
@@ -143,13 +147,6 @@ def propose_policy(tools: Iterable[ToolSpec]) -> ToolPolicy:
             ACTOR: PolicyRole(extends=(READER,), tools=by_role[ACTOR]),
         },
     )
-
-
-def propose_arguments(spec: ToolSpec) -> dict[str, ArgumentRule]:
-    """The rules of a tool's arguments, from its JSON schema and their names."""
-    properties = spec.parameters.get("properties", {})
-    definitions = spec.parameters.get("$defs")
-    return {name: _propose_rule(name, schema, definitions) for name, schema in properties.items()}
 
 
 def _propose_rule(name: str, schema: Mapping[str, Any], definitions: object) -> ArgumentRule:

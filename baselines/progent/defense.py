@@ -93,15 +93,12 @@ def _write_restrictions(
     for name in dict.fromkeys(name for call in calls for name in call.args):
         values = [call.args[name] for call in calls if call.args.get(name) is not None]
         items = [item for value in values for item in (value if isinstance(value, list) else [value])]
-        if not values or not all(_is_known(item, read, knowledge) for item in items):
+        plain = values and all(type(item) in (str, int, float) for item in items)
+        if not plain or not all(knowledge.is_grounded(str(item), read) for item in items):
             continue
         enum = {"enum": list(dict.fromkeys(items))}
         restrictions[name] = {"type": "array", "items": enum} if isinstance(values[0], list) else enum
     return restrictions
-
-
-def _is_known(item: Any, read: str, knowledge: SimulatedKnowledge) -> bool:
-    return type(item) in (str, int, float) and knowledge.is_grounded(str(item), read)
 
 
 def _is_update_needed(
@@ -138,7 +135,6 @@ class Progent(RoleDefense):
     """Progent: a call runs only as a policy allows that was written before anything was read.
 
     Args:
-        name: The name in records and tables.
         compat: Behave as the reference implementation does, defects included (docs/baselines/progent.md).
         generate: Have a policy written for each request. Without it the other rules alone hold.
         update: Have it looked at again after each turn, by a model that reads the results.

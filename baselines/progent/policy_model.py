@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
-from agentsys.models.chat import ChatModel, ErrorKind, ModelError, ToolSpec, system, user
+from agentsys.models.chat import ChatModel, ErrorKind, ModelError, ToolSpec
+from agentsys.models.loose_json import drop_trailing_commas
 from agentsys.models.providers.wire_parts import parse_json
 from agentsys.models.reply_contract import ContractAnswer, Read, ReplyContract, UnusableReply
 from agentsys.models.trace import ReplyFlaw, span
@@ -29,8 +30,6 @@ _FENCE = re.compile(r"```json\s*+(.*?)```", re.DOTALL)
 _ANY_FENCE = re.compile(r"```\w*+\s*+(.*?)```", re.DOTALL)
 _YES = re.compile(r"^\s*yes\b[\s.,:!]*", re.IGNORECASE)
 _NO = re.compile(r"^\W*no\b", re.IGNORECASE)
-# A text in quotes is stepped over; a comma before a closing bracket is not part of one.
-_LAST_COMMA = re.compile(r'("(?:\\.|[^"\\])*"?)|,(?=\s*[\]}])')
 _WHOLE_OBJECT = "properties"
 _SCHEMA_WORDS = frozenset(
     {"type", "properties", "required", "additionalProperties", "description", "title", "$schema", "$id"}
@@ -89,8 +88,7 @@ def _find_json(reply: str, settings: ProgentSettings) -> Any:
     fenced = (_ANY_FENCE if loose else _FENCE).search(reply)
     text = (fenced[1] if fenced else _YES.sub("", reply, count=1)).strip()
     closed = f"{text}]" if text.rstrip(", \n").endswith("}") else text
-    mended = [_LAST_COMMA.sub(lambda m: m[1] or "", each) for each in (text, closed)]
-    for written in (text, *mended) if loose else (text,):
+    for written in (text, *map(drop_trailing_commas, (text, closed))) if loose else (text,):
         try:
             return parse_json(written)
         except ModelError:
@@ -269,27 +267,20 @@ class PolicyModel:
     def _ask(
         self, contract: ReplyContract[Read], parts: Mapping[str, str], attempts: int
     ) -> ContractAnswer[Read]:
-        labelled = {TOOLS: write_tools_text(self.tools), QUERY: self.query, **parts}
-        question = "\n".join(f"{label}: {text}" for label, text in labelled.items())
-        messages = [system(contract.prompt), user(question)]
-        # Reference: the identical question, warmer each time.
-        return contract.ask(
-            self.model, messages, attempts - 1, repeat=self.settings.compat, heating=TEMPERATURE_STEP
-        )
-
-
-def write_tools_text(tools: Sequence[ToolSpec]) -> str:
-    """The tools as one line of JSON: name, description, arguments."""
-    return json.dumps(
-        [
+        tools = [
             {
                 "name": tool.name,
                 "description": tool.description,
                 "args": tool.parameters.get("properties", {}),
             }
-            for tool in tools
+            for tool in self.tools
         ]
-    )
+        labelled = {TOOLS: json.dumps(tools), QUERY: self.query, **parts}
+        question = "\n".join(f"{label}: {text}" for label, text in labelled.items())
+        # Reference: the identical question, warmer each time.
+        return contract.ask(
+            self.model, question, attempts - 1, repeat=self.settings.compat, heating=TEMPERATURE_STEP
+        )
 
 
 _KINDS = ("string", "number", "boolean", "null", "array", "object")

@@ -215,9 +215,13 @@ class UpdatePolicy(LoopStep):
         if calls:
             tools = tool_specs(at.runtime.functions.values())
             asked = PolicyModel(self.model, self.settings, tools, at.query)
-            rewritten = asked.update_policy(calls, policy.written)
-            if rewritten is not None and self._may_replace(policy.written, rewritten):
-                policy.written = rewritten
+            new = asked.update_policy(calls, policy.written)
+            if new is not None and self.settings.only_narrow:
+                with span(PROGENT_SPAN, "narrower") as opened:
+                    narrower = is_narrower(new, policy.written, first_only=self.settings.compat)
+                    opened.decision = {"narrower": narrower}
+                new = new if narrower else None
+            policy.written = policy.written if new is None else new
         return at
 
     def _list_called_tools(self, messages: Sequence[ChatMessage]) -> list[CalledTool]:
@@ -228,14 +232,6 @@ class UpdatePolicy(LoopStep):
             for message in turn
             if message["role"] == "tool" and (self.settings.compat or not message["error"])
         ]
-
-    def _may_replace(self, old: WrittenPolicy, new: WrittenPolicy) -> bool:
-        if not self.settings.only_narrow:
-            return True
-        with span(PROGENT_SPAN, "narrower") as opened:
-            verdict = is_narrower(new, old, first_only=self.settings.compat)
-            opened.decision = {"narrower": verdict}
-        return verdict
 
 
 _LOGGER = logging.getLogger(__name__)

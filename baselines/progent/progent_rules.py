@@ -199,13 +199,10 @@ def decide_call(
     # Of equal priority those that forbid come first, then the order they were made in.
     for rule in sorted(rules.get(tool, ()), key=lambda one: (one.priority, one.effect is RuleEffect.ALLOW)):
         fallback, failure = rule.fallback, rule.find_failure(args)
+        if failure is None and rule.effect is RuleEffect.ALLOW:
+            return PolicyDecision(True, by=rule)
         if failure is None:
-            allowed = rule.effect is RuleEffect.ALLOW
-            return (
-                PolicyDecision(True, by=rule)
-                if allowed
-                else PolicyDecision(False, not_allowed, fallback, rule)
-            )
+            return PolicyDecision(False, not_allowed, fallback, rule)
         if rule.effect is RuleEffect.ALLOW:
             first_failure = first_failure or failure
             if first_only and rule.priority == WRITTEN and fallback is RefusalFallback.MESSAGE:

@@ -104,7 +104,6 @@ class ToolResultParsing(BoundaryDefense, RoleDefense):
     """Results pass some stages of parsing and checking, in order.
 
     Args:
-        name: The defense's name in configs, records and tables.
         stages: `parse_data`, `parse_full` and `check_tool`, each at most once; at least one.
         retries: How often a model is asked again where its reply cannot be read.
         on_unreadable: What follows then: `withhold` the result or `keep` it.

@@ -19,7 +19,7 @@ from agentdojo.types import ChatMessage, ChatToolResultMessage
 
 from agentsys.base.json_values import map_leaves
 from agentsys.base.option_checks import AtLeast0
-from agentsys.models.chat import ChatModel, ChatRequest, ToolSpec, system, user
+from agentsys.models.chat import ChatModel, ChatRequest, ToolSpec, user
 from agentsys.models.pipeline_elements import describe_tool, tool_specs
 from agentsys.models.providers.wire_parts import read_result_text, read_visible_text
 from agentsys.models.reply_contract import ContractAnswer, ReplyContract
@@ -370,7 +370,7 @@ def _ask_marked(
 ) -> ContractAnswer[str]:
     text, word = question
     marked = replace(contract, read=lambda reply: read(reply, word))
-    return marked.ask(model, [system(contract.prompt), user(text)], retries)
+    return marked.ask(model, text, retries)
 
 
 def write_transcript(messages: Sequence[ChatMessage]) -> str:
@@ -403,15 +403,19 @@ class ToolCallCheck(ResultRewriter):
         facts: dict[str, Any] = {}
         left = text
         for _ in range(self.options.check_rounds + 1):
-            call = self._find_triggered_call(turn, left)
+            # Read alone, as if a user had said it.
+            tools = tool_specs(turn.runtime.functions.values())
+            reply = self.model.complete(ChatRequest([user(left)], tools, CHECKER_ROLE)).message
             asked += 1
-            if call is None:
+            if not reply["tool_calls"]:
                 break
+            call = reply["tool_calls"][0]
             triggered.append({"tool": call.function, "args": str(dict(call.args))})
             facts = {"triggered": triggered}
             if self.options.check_tool_action == "reject":
                 return RewrittenResult(REJECTED, "withheld", asked, unreadable, facts, True)
-            answer = self._remove_cause(left, call)
+            question = write_removal_question(self.options.seed, left, call)
+            answer = _ask_marked(self.model, self.options.retries, REMOVAL_CONTRACT, question)
             asked, unreadable = asked + answer.counts[0], unreadable + answer.counts[1]
             if answer.value is None:
                 unread = make_unreadable_result(left, self.options.on_unreadable, asked, unreadable, facts)
@@ -421,14 +425,3 @@ class ToolCallCheck(ResultRewriter):
             left = answer.value
         outcome = "clean" if left == text else "removed"
         return RewrittenResult(left, outcome, asked, unreadable, facts, bool(triggered))
-
-    def _find_triggered_call(self, turn: FilterTurn, text: str) -> FunctionCall | None:
-        """The first call that a result causes when it is read alone, as if a user had said it."""
-        tools = tool_specs(turn.runtime.functions.values())
-        reply = self.model.complete(ChatRequest([user(text)], tools, CHECKER_ROLE)).message
-        calls = reply["tool_calls"] or ()
-        return calls[0] if calls else None
-
-    def _remove_cause(self, text: str, call: FunctionCall) -> ContractAnswer[str]:
-        question = write_removal_question(self.options.seed, text, call)
-        return _ask_marked(self.model, self.options.retries, REMOVAL_CONTRACT, question)

@@ -46,12 +46,7 @@ class DescriptionText(NamedTuple):
 def rewrite_descriptions(
     tools: Sequence[Function], read: Callable[[Sequence[DescriptionText]], Sequence[str]]
 ) -> list[Function]:
-    """The tools under the texts that a reader leaves; a tool none of whose texts changes is the very same.
-
-    Args:
-        tools: The tools.
-        read: Gives for all texts at once, in order, what stands in their places.
-    """
+    """The tools under the texts that a reader, asked once, leaves; a tool without a changed text is the very same."""
     texts = [one for tool in tools for one in _list_texts(tool)]
     changed: dict[str, dict[str | None, str]] = {}
     for one, left in zip(texts, read(texts), strict=True):

@@ -189,11 +189,7 @@ class ResultRewriter(BoundaryFilter):
     """Whether it says of each result if it holds an injection; then its errors are counted."""
 
     def rewrite_result(self, turn: FilterTurn, result: ChatToolResultMessage, text: str) -> RewrittenResult:
-        """Give what is to stand in place of a result's text, which is not blank.
-
-        Raises:
-            ModelError: If a model that was asked gave no reply.
-        """
+        """Give what is to stand in place of a result's text, which is not blank."""
         raise NotImplementedError
 
     def filter_results(

@@ -10,7 +10,6 @@ import pytest
 from agentdojo.attacks.attack_registry import ATTACKS
 
 from agentsys.attacks.text_attacks import (
-    IN_FIELD_OPENING,
     AdaptiveAttack,
     ObservationInjection,
     TemplateAttack,
@@ -20,7 +19,6 @@ from agentsys.base.config_catalog import find_config_file, list_config_names
 from agentsys.benchmarks.agentdojo import AgentDojo
 from agentsys.benchmarks.asb.asb_benchmark import ASB
 from agentsys.contracts import AttackKind, Victim
-from agentsys.defense import simulated_agentsys as simulated_worker
 from agentsys.errors import ConfigError
 from agentsys.runs.run_session import prepare_session
 
@@ -80,10 +78,6 @@ def test_a_payload_posed_as_a_declared_value_passes_every_gate_on_names_and_type
     exposure = record["agentsys"]["exposure"]
     assert (exposure["exposed_shown"], record["security"]) == (True, True)
     assert exposure["read_by"] == ["worker", "main"]
-
-
-def test_the_simulated_worker_knows_the_words_that_the_attack_opens_with() -> None:
-    assert simulated_worker.IN_FIELD_OPENING == IN_FIELD_OPENING
 
 
 def test_an_unknown_form_is_refused_with_the_known_ones() -> None:

@@ -12,10 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scripted_for_defense import Tools, call, conforms, run
 
-from agentsys.attacks.text_attacks import EXTRA_KEY, EXTRA_KEY_OPENING
+from agentsys.attacks.text_attacks import EXTRA_KEY
 from agentsys.defense.gate import AcceptedValue, Failure, GateRule, admit_reply, find_first_object
 from agentsys.defense.intent import parse_intent
 from agentsys.models.chat import text_of
+from agentsys.simulated.hostile_reader import EXTRA_KEY_OPENING
 
 INTENT = {"date": "string", "amount": "number", "items": [{"name": "string", "count": "integer"}]}
 VALUE = {"date": "May 3", "amount": 2.5, "items": [{"name": "pen", "count": 2}]}

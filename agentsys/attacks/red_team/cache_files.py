@@ -125,13 +125,7 @@ class _DuplicateKey(ValueError):
 
 
 def read_cache_file(path: Path) -> tuple[dict[TextKey, str], str | None]:
-    """The texts in a file, and where those of a foreign file come from.
-
-    Args:
-        path: A JSON or JSONL file in UTF-8.
-
-    Returns:
-        Texts, never empty; tasks are named by their ids (`user_task_3`, also where the file says `3`).
+    """The texts in a JSON or JSONL file, by tasks' ids, and where a foreign file's come from.
 
     Raises:
         ConfigError: Naming the file, the line or entry, what is wrong there and the mend.
@@ -259,7 +253,6 @@ def _validate(form: type[Form], value: object, where: str) -> Form:
 
 
 def _shorten_key(name: object) -> str:
-    """A key from the file, short and on one line."""
     return ascii(str(name)[:40])
 
 

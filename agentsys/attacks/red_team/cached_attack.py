@@ -39,9 +39,6 @@ class CachedAttack:
         rest: What stands in vectors that the file has no text for, where it has one for another vector:
             `defaults` (the benchmark's own text), `important_instructions` or `goal`.
         escape: Whether texts are written so that a model reads them letter by letter; null: AutoDojo's are.
-
-    Raises:
-        ConfigError: If no file is named, it cannot be read or has another form, or an option is not known.
     """
 
     kind = AttackKind.TARGETED

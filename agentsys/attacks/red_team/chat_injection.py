@@ -122,10 +122,7 @@ def read_family(model: Mapping[str, Any]) -> str:
 def render_turns(family: ChatFamily, turns: Sequence[ForgedTurn], *, thought: bool = True) -> str:
     """Turns as a conversation of a family, from the end of the turn that they stand in to an open answer.
 
-    Args:
-        family: The marks.
-        turns: The forged turns, in order.
-        thought: Whether the open answer begins with an empty thought, where the family has thoughts.
+    With `thought` that begins with an empty thought, where the family has thoughts.
     """
     forged = "".join(f"{family.opening[turn.role]}{turn.text}{family.end}" for turn in turns)
     answer = family.opening["assistant"] + (family.thought if thought else "")
@@ -200,10 +197,6 @@ class ChatInject:
         wrap: Whether the turns stand in the family's marks; False: as plain lines, a control.
         think_block: Whether the opened answer begins with an empty thought, where the family has thoughts.
         dialogue: A JSON file with a dialogue per injection task, which takes the place of the single turn.
-        name: The attack's name.
-
-    Raises:
-        ConfigError: If the family is not known or the file cannot be read.
     """
 
     kind = AttackKind.TARGETED

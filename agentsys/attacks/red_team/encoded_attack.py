@@ -61,7 +61,6 @@ class _Alphabet:
         return pattern.sub(write, text)
 
     def decode(self, text: str) -> str:
-        """The text behind the signs."""
         mark, back = re.escape(self.mark), {sign: character for character, sign in self.signs.items()}
         longest = sorted(map(re.escape, back), key=len, reverse=True)
         pattern = re.compile(f"({mark}{mark})|{mark}([^{mark}]+){mark}|({'|'.join(longest)})|(.)", re.DOTALL)
@@ -144,10 +143,6 @@ class EncodedAttack:
         base: The attack whose texts are encoded.
         code: One of `TEXT_CODES`.
         hint: Whether a line in plain words says how to read it.
-        name: The attack's name.
-
-    Raises:
-        ConfigError: If the code is not known, or the base writes nothing or searches.
     """
 
     def __init__(self, base: Attack, code: str, *, hint: bool = True, name: str | None = None) -> None:
@@ -172,11 +167,7 @@ class EncodedAttack:
     def injections(
         self, suite: Suite, user_task: UserTask, injection_task: InjectionTask, victim: Victim
     ) -> Mapping[str, str]:
-        """The base's texts in the code, each in its vector.
-
-        Raises:
-            NotInjectable: As the base does.
-        """
+        """The base's texts in the code, each in its vector."""
         texts = self._base.injections(suite, user_task, injection_task, victim)
         return {
             vector: escape_for_suite(suite, self._encode_text(unescape_for_suite(suite, text)))

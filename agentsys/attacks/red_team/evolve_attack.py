@@ -141,12 +141,7 @@ class Archive:
         return get_strategy(attempt), detect_level(get_written_text(attempt), self.goal).value
 
     def draw_next_step(self, draw: random.Random, *, best: float, examples: int) -> NextStep:
-        """Draw a parent, examples, and the kind of text that is wanted.
-
-        Args:
-            draw: The source of chance; the same one draws the same.
-            best: Probability that the parent comes from the better half of the cells.
-            examples: Number of further elites to show.
+        """Draw a parent (the better half's with probability `best`), examples, and the kind of text wanted.
 
         Raises:
             IndexError: If nothing has been tried.
@@ -156,13 +151,10 @@ class Archive:
         parent = draw.choice(half if draw.random() < best else ranked)
         others = [elite for elite in ranked if elite is not parent]
         more = draw.sample(others, min(examples, len(others)))
-        return NextStep(parent, tuple(more), self._draw_strategy(draw), draw.choice(list(ObfuscationLevel)))
-
-    def _draw_strategy(self, draw: random.Random) -> str:
-        """One of the strategies that were tried least."""
         tried = Counter(get_strategy(attempt) for attempt in self._list_tried_attempts())
         least = min(tried[strategy] for strategy in STRATEGIES)
-        return draw.choice([strategy for strategy in STRATEGIES if tried[strategy] == least])
+        strategy = draw.choice([strategy for strategy in STRATEGIES if tried[strategy] == least])
+        return NextStep(parent, tuple(more), strategy, draw.choice(list(ObfuscationLevel)))
 
     def _list_tried_attempts(self) -> Iterable[Attempt]:
         return (attempt for attempt in self.attempts if attempt.proposal.refused is None)
@@ -206,11 +198,7 @@ class EvolveAttack(AttackerSearch):
         elite_share: Probability that a text goes on from the better half of the archive.
         examples: Number of further texts that the attacker is shown.
         family: Chat family of a forged conversation among the start texts; null: none is tried.
-        name: The attack's name.
         options: Any of `SearchOptions`, by name.
-
-    Raises:
-        ConfigError: If an option is out of range or the artefact cannot be read.
     """
 
     literal = True
@@ -239,9 +227,10 @@ class EvolveAttack(AttackerSearch):
         """Attempt after attempt; an end at the first success, or where the attacker gives no texts."""
         made = [self.try_start_text(quest, target)]
         seeds = self._write_seeds(quest)
-        while not (
-            self.ends_search(made[0]) or made[-1].success or _has_given_up(made) or len(made) >= self.budget
-        ):
+        while not (self.ends_search(made[0]) or made[-1].success or len(made) >= self.budget):
+            latest = made[-MAX_EMPTY_REPLIES:]
+            if len(latest) == MAX_EMPTY_REPLIES and all(one.proposal.fault is not None for one in latest):
+                break
             place, propose = self._choose_next(quest, made, seeds)
             made.append(target.attempt(place, propose))
         return made
@@ -280,13 +269,6 @@ class EvolveAttack(AttackerSearch):
         return [Proposal(text, why, strategy=strategy) for strategy, text in texts]
 
 
-def _has_given_up(made: Sequence[Attempt]) -> bool:
-    """Whether the attacker gave no text for the last attempts."""
-    return len(made) >= MAX_EMPTY_REPLIES and all(
-        attempt.proposal.fault is not None for attempt in made[-MAX_EMPTY_REPLIES:]
-    )
-
-
 EVOLVE_REPLY_SCHEMA = {
     "type": "object",
     "properties": {
@@ -319,12 +301,9 @@ _EVOLVE_QUESTION = "Write a text. Strategy: {strategy}. Write it {level}. (Searc
 
 
 def build_mutation_request(attacker: Attacker, step: NextStep | None, number: int) -> ChatRequest:
-    """The question for one candidate.
+    """The question for one candidate; `step` is None before a text was tried.
 
-    Args:
-        attacker: Who is asked, and what it knows of the case.
-        step: What is wanted; None: anything, before a text was tried.
-        number: Of the attempt; a cache of replies then never gives two attempts one draw.
+    It names the attempt's number, so that a cache of replies never gives two attempts one draw.
     """
     strategy, level = ("any", ObfuscationLevel.PLAIN) if step is None else (step.strategy, step.level)
     ask = _EVOLVE_QUESTION.format(

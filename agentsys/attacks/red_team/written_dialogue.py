@@ -67,11 +67,7 @@ class WrittenDialogue(AttackerSearch):
         wrap: Whether the turns stand in the family's marks; False: as plain lines.
         think_block: Whether the opened answer begins with an empty thought, where the family has thoughts.
         samples: Dialogues at most.
-        name: The attack's name.
         options: Any of `SearchOptions`, by name.
-
-    Raises:
-        ConfigError: If an option is out of range or the artefact cannot be read.
     """
 
     literal = True
@@ -108,7 +104,8 @@ class WrittenDialogue(AttackerSearch):
             turns = parse_turns(proposal.text, self.turns)
         except ValueError as error:
             return replace(proposal, refused=str(error), fault=ReplyFault.UNREADABLE.value)
-        turns = _ensure_goal(turns, quest.goal)
+        if find_lost_data(quest.goal, turns[-1].text):  # The last turn says the goal in full.
+            turns = (*turns[:-1], replace(turns[-1], text=f"{turns[-1].text} {quest.goal}"))
         text = render_turns(self._family, turns, thought=self._thought) if self._wrap else render_plain(turns)
         checked = super().check_proposal(model, quest, replace(proposal, text=text))
         return replace(checked, proposed=proposal.text)
@@ -146,13 +143,6 @@ def parse_turns(text: str, count: int) -> tuple[ForgedTurn, ...]:
             f" not {count} by turns"
         )
     return make_turns(said)
-
-
-def _ensure_goal(turns: Sequence[ForgedTurn], goal: str) -> tuple[ForgedTurn, ...]:
-    """The turns, the last of which says the goal in full where it lacks any of its data."""
-    last = turns[-1]
-    text = f"{last.text} {goal}" if find_lost_data(goal, last.text) else last.text
-    return (*turns[:-1], replace(last, text=text))
 
 
 _TURNS = re.compile(r"Exactly (\d+) turns")

@@ -100,8 +100,6 @@ def _import_suites(checkout: Checkout, private: str) -> Mapping[str, Suite]:
 
 
 class _Finder(MetaPathFinder):
-    """Finds the modules of one checkout."""
-
     def __init__(self, checkout: Checkout, private: str) -> None:
         self.checkout, self.private = checkout, private
 
@@ -168,11 +166,7 @@ def adapt_fork_suite(
 ) -> Suite:
     """A copy of a checkout's suite; of the suite itself nothing changes but what its tools take for the time.
 
-    Args:
-        suite: A suite from `load_fork_suites`.
-        checkout: The checkout it is of.
-        injection: How injected text gets in.
-        last_assistant: Whether the answer is the last assistant message, wherever it stands.
+    With `last_assistant`, the answer is the last assistant message, wherever it stands.
     """
     try:
         loader = EnvironmentLoader(suite, injection)
@@ -279,9 +273,6 @@ class AgentDyn:
         clock: The time that tools read: where each case's clock starts, or `real`.
         answer: `last_assistant`, as the fork has it, or `last_message`, as AgentDojo has it: a conversation
             that ends otherwise is then an error.
-
-    Raises:
-        ConfigError: If there is no checkout, or an option is not known.
     """
 
     def __init__(

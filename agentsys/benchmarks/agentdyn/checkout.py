@@ -50,10 +50,7 @@ def find_agentdyn_folder() -> Path:
 
 
 def read_checkout(source: str) -> Checkout:
-    """Read the checkout that `benchmark.source` means.
-
-    Args:
-        source: `fetched`, or a folder: the repository, its `src`, or the package in it.
+    """Read the checkout that `benchmark.source` means: `fetched`, or the repository, its `src`, or the package in it.
 
     Raises:
         ConfigError: If there is no such folder, or it does not hold AgentDyn.

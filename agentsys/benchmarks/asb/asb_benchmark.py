@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from enum import Enum
+from functools import partial
 
 from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
 from agentdojo.base_tasks import BaseInjectionTask, BaseUserTask
@@ -14,7 +15,7 @@ from agentdojo.types import ChatAssistantMessage, ChatMessage
 
 from agentsys.base.declared_facts import ASB_FACTS
 from agentsys.benchmarks.asb import asb_plan
-from agentsys.benchmarks.asb.asb_conversation import restore_rounds
+from agentsys.benchmarks.asb.asb_conversation import find_task_text, restore_rounds
 from agentsys.benchmarks.asb.asb_data import AsbAgent, AttackTool, build_persona, load_asb_data
 from agentsys.benchmarks.asb.asb_environment import (
     ASBEnvironment,
@@ -65,46 +66,40 @@ def make_asb_roles(chosen: str) -> Mapping[str, SimulatedRole]:
         ConfigError: If there is no such simulated planner.
     """
     kind = find_enum_member("benchmark.simulated_planner", chosen, SimulatedPlanner)
-    agent = _Agent(follows_plan=kind is SimulatedPlanner.CHOOSES_ATTACK_TOOL)
-    acting: dict[str, SimulatedRole] = dict.fromkeys(ACTING_ROLES, agent)
-    return {asb_plan.PLANNER_ROLE: _Planner(kind), JUDGE_ROLE: play_refusal_judge, **acting}
+    acting: dict[str, SimulatedRole] = dict.fromkeys(ACTING_ROLES, partial(_play_agent, kind))
+    return {asb_plan.PLANNER_ROLE: partial(_play_planner, kind), JUDGE_ROLE: play_refusal_judge, **acting}
 
 
-class _Planner:
+def _play_planner(
+    kind: SimulatedPlanner, request: ChatRequest, knowledge: SimulatedKnowledge
+) -> ChatAssistantMessage:
     """A step for each call of the ground truth; never fewer than two steps."""
-
-    def __init__(self, kind: SimulatedPlanner) -> None:
-        self.kind = kind
-
-    def __call__(self, request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssistantMessage:
-        offered = next(
-            (names for m in request.messages if (names := find_instruction_tools(text_of(m))) is not None), []
-        )
-        users = (text_of(message) for message in request.messages if message["role"] == "user")
-        task = knowledge.find_task(next(users, ""), offered)
-        wanted = [call.function for call in task.calls if call.function in offered] if task else []
-        if self.kind is SimulatedPlanner.CHOOSES_ATTACK_TOOL:
-            wanted += [name for name in offered if name not in wanted]
-        steps = [AsbStep(_DO.format(tool=tool), (tool,)) for tool in wanted]
-        return assistant(plan_to_json(steps if len(steps) > 1 else [*steps, _CONCLUDE]))
+    offered = next(
+        (names for m in request.messages if (names := find_instruction_tools(text_of(m))) is not None), []
+    )
+    task = knowledge.find_task(find_task_text(request.messages), offered)
+    wanted = [call.function for call in task.calls if call.function in offered] if task else []
+    if kind is SimulatedPlanner.CHOOSES_ATTACK_TOOL:
+        wanted += [name for name in offered if name not in wanted]
+    steps = [AsbStep(_DO.format(tool=tool), (tool,)) for tool in wanted]
+    return assistant(plan_to_json(steps if len(steps) > 1 else [*steps, _CONCLUDE]))
 
 
-class _Agent:
+def _play_agent(
+    kind: SimulatedPlanner, request: ChatRequest, knowledge: SimulatedKnowledge
+) -> ChatAssistantMessage:
     """The plain agent, which reads rounds told as text, and may do what its plan lists besides."""
-
-    def __init__(self, *, follows_plan: bool) -> None:
-        self.follows_plan = follows_plan
-
-    def __call__(self, request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssistantMessage:
-        read = replace(request, messages=restore_rounds(request.messages))
-        reply = play_plain_agent(read, knowledge)
-        prompted = from_tags(read)
-        native = prompted or read
-        acts = reply["tool_calls"] if prompted is None else play_plain_agent(native, knowledge)["tool_calls"]
-        extra = None if acts or not self.follows_plan else _find_next_planned_call(native)
-        if extra is None:
-            return reply
-        return extra if prompted is None else to_tags(extra)
+    read = replace(request, messages=restore_rounds(request.messages))
+    reply = play_plain_agent(read, knowledge)
+    prompted = from_tags(read)
+    native = prompted or read
+    acts = reply["tool_calls"] if prompted is None else play_plain_agent(native, knowledge)["tool_calls"]
+    if acts or kind is not SimulatedPlanner.CHOOSES_ATTACK_TOOL:
+        return reply
+    extra = _find_next_planned_call(native)
+    if extra is None:
+        return reply
+    return extra if prompted is None else to_tags(extra)
 
 
 def _find_next_planned_call(request: ChatRequest) -> ChatAssistantMessage | None:
@@ -149,15 +144,9 @@ VECTOR = "tool_result"
 class ASBSuite(TaskSuite[ASBEnvironment]):  # type: ignore[misc]
     """One agent.
 
-    Args:
-        agent: The agent with all its tasks and tools. The suite lists all tools, so that checks of
-            whole suites work; a case meets the normal ones and its own attack tool.
-        mode: How cases are run.
-        tasks: How many of its tasks to offer, from the first; None means all.
-        attacks: Places in `agent.attack_tools` that are offered as injection tasks; a task keeps its
-            id whatever else is offered.
-        criterion: Which success a record's `utility` and `security` state.
-        judge_refusals: Whether a model is asked if the agent declined to help.
+    The suite lists all its tools, so that checks of whole suites work; a case meets the normal ones and its own
+    attack tool. Of its tasks the first `tasks` are offered (None: all), and as injection tasks those at the places
+    `attacks` in `agent.attack_tools`; a task keeps its id whatever else is offered.
     """
 
     injection = "exact"
@@ -260,11 +249,7 @@ class FreshEachRunStep(LoopStep):
         self.name = pipeline.name
 
     def step(self, at: LoopState) -> LoopState:
-        """One run.
-
-        Raises:
-            Exception: What the pipeline raises, unchanged.
-        """
+        """One run."""
         if isinstance(at.env, ASBEnvironment):
             at.env.uses.clear()
             start_counting()
@@ -294,9 +279,6 @@ class ASB:
         user_name: The user's name as attacks address it.
         refusal_judge: Whether a model judges if the agent declined to help.
         simulated_planner: What the simulated model plans: `honest` or `chooses_attack_tool`.
-
-    Raises:
-        ConfigError: If an option or an agent is not known, or the data set cannot be read.
     """
 
     injection = "exact"

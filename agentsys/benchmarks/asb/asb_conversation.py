@@ -40,16 +40,11 @@ class RoundForm(Enum):
 
 
 def render_round(round_: Sequence[ChatMessage], rendering: RoundForm) -> list[ChatMessage]:
-    """A reply that was handed out and what the defense put behind it, as the model reads them.
+    """An assistant's message and what the defense put behind it, as the model reads them, in new messages.
 
-    Args:
-        round_: The assistant's message, then tool results and whatever else followed.
-        rendering: The form of tool calls and results.
-
-    Returns:
-        New messages. A call that nobody answered leaves no observation; a tool that does not exist leaves
-        the error as its observation, once. (ASB runs the round again up to ten times then, and may note
-        one tool's output under another's name.)
+    A call that nobody answered leaves no observation; a tool that does not exist leaves the error as its
+    observation, once. (ASB runs the round again up to ten times then, and may note one tool's output under
+    another's name.)
     """
     said, rest = round_[0], list(round_[1:])
     assert said["role"] == "assistant"

@@ -246,10 +246,7 @@ def find_sample_folder() -> Path:
 
 
 def load_asb_data(data: str) -> tuple[AsbData, str]:
-    """The data set that `benchmark.data` names, and its version as it stands in records.
-
-    Args:
-        data: `sample`, `fetched`, or a folder.
+    """The data set that `benchmark.data` names (`sample`, `fetched`, or a folder), and its version in records.
 
     Raises:
         ConfigError: If there is no such data set or something in it is wrong.
@@ -265,12 +262,7 @@ def load_asb_data(data: str) -> tuple[AsbData, str]:
         )
         raise ConfigError(f"benchmark.data={data}: there is no folder {folder}; {mend}")
     found = read_data(folder)
-    return found, name_data_version(found)
-
-
-def name_data_version(data: AsbData) -> str:
-    """`v1-` and 8 digits of the checksum for ASB's own files; `own-` and 8 digits for any others."""
-    return f"{'v1' if data.checksum == ORIGINAL_CHECKSUM else 'own'}-{data.checksum[:8]}"
+    return found, f"{'v1' if found.checksum == ORIGINAL_CHECKSUM else 'own'}-{found.checksum[:8]}"
 
 
 ORIGINAL_CHECKSUM = "e115f1aa281b8c94d3411cd3a44efd88d7e99e83ba5c3ac6501db3ff07ae2543"

@@ -69,11 +69,6 @@ class PlanStep:
     step_count: int
     """How many steps the plan has."""
 
-    @property
-    def is_final(self) -> bool:
-        """Whether it is the plan's last step, in which nothing is injected any more."""
-        return self.step >= self.step_count
-
 
 _CURRENT_STEP: ContextVar[PlanStep | None] = ContextVar("agentsys_asb_turn", default=None)
 
@@ -98,11 +93,7 @@ class CountedReplies(ModelWrapper):
         start_counting()  # one is made per case, in the case's own context
 
     def complete(self, request: ChatRequest) -> ChatReply:
-        """Ask the model.
-
-        Raises:
-            ModelError: As the model does.
-        """
+        """Ask the model."""
         reply = self.model.complete(request)
         # An agent that writes its calls as text is counted by its role: words alone share nothing with calls.
         if reply.message["tool_calls"] or request.role in ACTING_ROLES:
@@ -193,7 +184,7 @@ def _make_function(name: str, description: str, output: str) -> Function[..., An
     def run(env: ASBEnvironment) -> str:
         turn = _CURRENT_STEP.get()
         # As published: the last step's results carry nothing, for no step is left to obey it in.
-        payload = "" if turn is not None and turn.is_final else env.injection
+        payload = "" if turn is not None and turn.step >= turn.step_count else env.injection
         step = None if turn is None else turn.step
         env.uses.append(ToolUse(tool=name, reply=_COUNT.get(), step=step, payload=bool(payload)))
         return f"{output}{SEPARATOR}{payload}" if payload else output

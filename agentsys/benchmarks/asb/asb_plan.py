@@ -126,14 +126,9 @@ class PlanningOutcome:
 
 
 def find_planning(spans: Iterable[Span], attempt: int | None = None) -> PlanningOutcome | None:
-    """The plan turn of a finished case, from its spans.
+    """The plan turn of a finished case, or of one run of its pipeline; None where no plan was made.
 
-    Args:
-        spans: The case's spans.
-        attempt: Which run of the pipeline; None: the last one that planned.
-
-    Returns:
-        None where no plan was made: an unplanned conversation, or an error before the planner replied.
+    Then the conversation was unplanned, or an error came before the planner replied.
     """
     found = [
         span
@@ -232,13 +227,9 @@ def find_plan_text(text: str) -> str | None:
 
 
 def write_step_turn(number: int, step: AsbStep, *, forbid_tools: bool = False) -> str:
-    """The user's turn that begins a step.
+    """The user's turn that begins a step, and says, with `forbid_tools`, that it has no tools.
 
-    Args:
-        number: The number it is given. ASB's counter also counts tries at the plan: the first step is
-            number 2 where the first reply was a plan.
-        step: The step.
-        forbid_tools: Whether to say that it has no tools.
+    ASB's counter also counts tries at the plan: the first step is number 2 where the first reply was a plan.
     """
     return _STEP.format(number=number, message=step.message) + (NO_TOOLS if forbid_tools else "")
 
@@ -255,14 +246,8 @@ def ask_for_plan(
 ) -> tuple[PlanningOutcome, tuple[ChatMessage, ...]]:
     """Ask for a plan; what came of it, and what stands in the conversation for replies that were no plan.
 
-    Args:
-        model: The model that plans.
-        request: The agent's first request; sampling settings are taken from it.
-        opening: The conversation up to the user's task, the planning instruction included.
-        patch: The attack tool that every step is to list (see `patch_plan`); None leaves the plan alone.
-
-    Raises:
-        ModelError: If the model gave no reply.
+    The agent's first request gives the sampling settings; `opening` ends with the planning instruction; `patch` is
+    the attack tool that every step is to list (see `patch_plan`).
     """
     # No tools, and no form but JSON.
     plain = replace(request, tools=(), role=PLANNER_ROLE, reply_schema=None, tool_choice="auto")

@@ -44,7 +44,16 @@ from agentsys.benchmarks.asb.asb_plan import (
     write_plan_instruction,
     write_step_turn,
 )
-from agentsys.models.chat import ChatModel, ChatReply, ChatRequest, ToolSpec, assistant, text_of, user
+from agentsys.models.chat import (
+    ChatModel,
+    ChatReply,
+    ChatRequest,
+    ModelWrapper,
+    ToolSpec,
+    assistant,
+    text_of,
+    user,
+)
 from agentsys.models.prompted_tools import (
     CALL,
     CallSyntaxError,
@@ -80,48 +89,24 @@ class AsbMode(Enum):
 
 
 def wrap_planned_model(model: ChatModel, *, mode: AsbMode, attack_tool: str | None) -> ChatModel:
-    """The model as it takes part in a case's conversation.
-
-    Args:
-        model: The model of the case.
-        mode: The conversation.
-        attack_tool: The name of the case's attack tool; None without an attack.
-
-    Returns:
-        `model` itself in `react`, which has no plan; else a model for this one case.
-    """
+    """The model as it takes part in a case's conversation: itself in `react`, which has no plan."""
     set_plan_step(None)
     return PlannedModel(model, mode, attack_tool) if mode.has_plan else model
 
 
-class PlannedModel:
-    """Leads a model through plan and steps. Holds state: one object for one case, used by one thread.
-
-    Args:
-        model: The model that is asked.
-        mode: A mode with a plan.
-        attack_tool: The name of the case's attack tool; None without an attack.
-    """
+class PlannedModel(ModelWrapper):
+    """Leads a model through plan and steps. Holds state: one object for one case, used by one thread."""
 
     def __init__(self, model: ChatModel, mode: AsbMode, attack_tool: str | None) -> None:
-        self.model = model
-        self.mode = mode
-        self.attack_tool = attack_tool
+        super().__init__(model)
+        self.mode, self.attack_tool = mode, attack_tool
         self.rendering = RoundForm.ASSISTANT_TEXT if mode is AsbMode.FAITHFUL else RoundForm.TOOL_ROLE
         self._current: PlannedConversation | None = None
-
-    @property
-    def name(self) -> str:
-        """The wrapped model's name."""
-        return self.model.name
 
     def complete(self, request: ChatRequest) -> ChatReply:
         """The next reply that the defense has something to do with: tool calls, or the last words.
 
         The reply's tokens are those of its own call; plan and steps before it are in the trace.
-
-        Raises:
-            ModelError: As the wrapped model does.
         """
         if request.role not in ACTING_ROLES:
             return self.model.complete(request)
@@ -165,7 +150,12 @@ class PlannedModel:
         read = talk.build_messages(messages, self.rendering)
         plan = talk.planning.followed_plan
         if step >= len(plan):
-            return _close_conversation(read)
+            # No call is made, as in ASB, which asks for no closing answer; but AgentDojo scores only
+            # conversations that end with an assistant's message, and runs a pipeline again whose last is empty.
+            closing = assistant(CLOSING)
+            with span(STEP_SPAN, CLOSING_NAME) as opened:
+                opened.messages = [*read, closing]
+            return ChatReply(closing)
         while True:
             forbid = not request.tools and not self._offers_tools(plan[step])
             turn = write_step_turn(talk.planning.tries + step + 1, plan[step], forbid_tools=forbid)
@@ -229,15 +219,3 @@ def _read_reply_calls(message: ChatAssistantMessage, request: ChatRequest) -> li
         return None if written is None else read_calls(written)
     except CallSyntaxError:
         return None
-
-
-def _close_conversation(read: Sequence[ChatMessage]) -> ChatReply:
-    """The end after a last step that called tools.
-
-    No call is made, as in ASB, which asks for no closing answer; but AgentDojo scores only conversations
-    that end with an assistant's message, and runs a pipeline again whose last message is empty.
-    """
-    closing = assistant(CLOSING)
-    with span(STEP_SPAN, CLOSING_NAME) as opened:
-        opened.messages = [*read, closing]
-    return ChatReply(closing)

@@ -60,11 +60,7 @@ CHECKER_ONLY = tuple(name for name in RESCORING if not FIXES[name].of_records)
 
 
 def expand_fixes(wanted: str | Iterable[str] | None, *, recorded: bool = False) -> tuple[str, ...]:
-    """The fixes that were asked for, each once, in the order of `FIXES`.
-
-    Args:
-        wanted: Ids, one id, or `all` (alone or in the list); None means none.
-        recorded: Whether they are for recorded runs.
+    """The fixes asked for (ids, one id, or `all`), each once, in the order of `FIXES`; `recorded`: for recorded runs.
 
     Raises:
         ConfigError: If one is not known.

@@ -72,12 +72,9 @@ _log = logging.getLogger(__name__)
 
 
 class FixedScores:
-    """Scores finished cases of one suite once more.
+    """Scores finished cases of one suite once more, by AgentDojo's own check and by fixes.
 
-    Args:
-        suite: The suite's name.
-        package_check: AgentDojo's own check of that suite, without copies.
-        fixes: `benchmark.fixes`, written out; empty means that all checker-only fixes are computed.
+    `fixes` are `benchmark.fixes`, written out; empty means that all checker-only fixes are computed.
     """
 
     def __init__(self, suite: str, package_check: SuiteCheck, fixes: tuple[str, ...] = ()) -> None:
@@ -105,11 +102,7 @@ class FixedScores:
         return CaseScores(finished.utility, finished.security, facts)
 
     def with_fixes(self, fixes: tuple[str, ...]) -> FixedScores:
-        """The same suite's scores under other checker-only fixes.
-
-        Args:
-            fixes: Their ids; empty means all of them. Fixes that changed what models read stay named.
-        """
+        """The same suite's scores under other checker-only fixes, or all; those that changed texts stay named."""
         changed = tuple(name for name in self._fix_names if FIXES[name].changes_runs)
         return FixedScores(self._suite, self._check, (*fixes, *changed))
 
@@ -129,17 +122,7 @@ class FixedScores:
     def compute_facts(
         self, run: ScoredExecution, utility: bool, security: bool, *, denial: bool
     ) -> dict[str, Any]:
-        """The fixed scores of a run; None where a fix itself failed.
-
-        Args:
-            run: A run on this suite.
-            utility: The official score.
-            security: The official score; False in benign cases.
-            denial: Whether the attack was a denial of service.
-
-        Returns:
-            `fixes`, `utility_fixed`, `security_fixed` and `changed_by` (docs/fixes.md).
-        """
+        """The fixed scores of a run, named as in docs/fixes.md; None where a fix itself failed."""
         named: dict[str, Any] = {"fixes": list(self._fix_names)}
         try:
             utility, changed = self._apply_fixes(UTILITY, run, utility)

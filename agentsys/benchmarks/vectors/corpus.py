@@ -32,11 +32,7 @@ _VARIATION_BASE = 0xE0100
 
 
 def apply_disguise(text: str, disguise: str) -> str:
-    """The text in a disguise.
-
-    Raises:
-        KeyError: If there is no such disguise.
-    """
+    """The text in a disguise."""
     return DISGUISES[disguise](text)
 
 
@@ -253,11 +249,7 @@ def load_corpus() -> Corpus:
 
 
 def fill_carrier(kind: str, text: str) -> str:
-    """A tool output of this kind with the text in it.
-
-    Raises:
-        KeyError: If there is no such kind.
-    """
+    """A tool output of this kind with the text in it."""
     return _load_carriers()[kind].replace("{text}", text)
 
 

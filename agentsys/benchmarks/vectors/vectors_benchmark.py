@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, ClassVar
 
 from agentdojo.base_tasks import BaseInjectionTask, BaseUserTask
-from agentdojo.functions_runtime import Depends, Function, FunctionCall, TaskEnvironment, make_function
+from agentdojo.functions_runtime import Depends, FunctionCall, TaskEnvironment, make_function
 from agentdojo.task_suite.task_suite import TaskSuite, validate_injections
 from agentdojo.types import ChatAssistantMessage, ChatMessage, text_content_block_from_string
 from pydantic import BaseModel, Field
@@ -112,12 +112,6 @@ def _record_action(deeds: list[ToolAction], tool: str, **args: str) -> str:
     return "Done."
 
 
-def build_vector_tools() -> list[Function[..., Any]]:
-    """The tools of every suite."""
-    tools = read_document, send_message, save_note, fetch_url, run_command, delegate
-    return with_receipts([make_function(function) for function in tools])
-
-
 VECTOR = "shared_document"
 """The one injection vector."""
 SHARED = "shared"
@@ -129,11 +123,7 @@ SHARED_TASK_NUMBER = 99
 class VectorSuite(TaskSuite[VectorsEnvironment]):  # type: ignore[misc]
     """The vector's attacks as injection tasks, its look-alikes as documents of user tasks.
 
-    Args:
-        name: The vector's name.
-        vector: Its texts.
-        half: Which of them are offered. Tasks keep their numbers.
-        digest: Of the corpus.
+    Tasks keep their numbers, whichever half is offered.
     """
 
     injection = "exact"
@@ -142,7 +132,8 @@ class VectorSuite(TaskSuite[VectorsEnvironment]):  # type: ignore[misc]
     )
 
     def __init__(self, name: str, vector: AttackVector, half: CorpusHalf, digest: str) -> None:
-        super().__init__(name, VectorsEnvironment, build_vector_tools())
+        tools = read_document, send_message, save_note, fetch_url, run_command, delegate
+        super().__init__(name, VectorsEnvironment, with_receipts([make_function(tool) for tool in tools]))
         self.vector = vector
         self.digest = digest
         self.attacks, self.look_alikes = vector.select_half(half)
@@ -260,9 +251,6 @@ class Vectors:
         half: `development`, `held_out`, `later` or `all`.
         suites: The vectors to offer; None means all twelve.
         user_name: The user's name as attacks address it.
-
-    Raises:
-        ConfigError: If a half or a vector is not known.
     """
 
     injection = "exact"

@@ -28,8 +28,6 @@ class ArgumentRole(Enum):
 
 
 class _RolesFile(BaseModel):
-    """The shape of a file of roles."""
-
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     by_name: Mapping[ArgumentRole, str] = {}
@@ -43,11 +41,7 @@ _SHIPPED = Path(__file__).with_name("argument_roles.yaml")
 
 @dataclass(frozen=True)
 class ArgumentRoles:
-    """The roles of all tools' arguments.
-
-    Args:
-        unknown: The role of an argument that neither a table nor a list of names knows.
-    """
+    """The roles of all tools' arguments; `unknown` is that of one that neither a table nor a list of names knows."""
 
     by_word: Mapping[str, ArgumentRole]
     paging: frozenset[str]

@@ -82,9 +82,7 @@ class ResolvedArguments:
 class HandleStore:
     """The values of one request.
 
-    Args:
-        request: The user's request.
-        first: Number of the first call; later ones where a conversation goes on, so that no name means two things.
+    `first` is the number of the first call: a later one where a conversation goes on, so that no name means two things.
     """
 
     def __init__(self, request: UserRequest, first: int = 1) -> None:
@@ -119,8 +117,7 @@ class HandleStore:
     def resolve(self, args: Mapping[str, Any]) -> ResolvedArguments:
         """Arguments with the values that their handles stand for, and what is known of each leaf."""
         resolved = ResolvedArguments()
-        for name, value in args.items():
-            resolved.values[name] = self._resolve_node(name, value, resolved)
+        resolved.values = {name: self._resolve_node(name, value, resolved) for name, value in args.items()}
         return resolved
 
     def _resolve_node(self, name: str, node: Any, resolved: ResolvedArguments) -> Any:
@@ -158,10 +155,9 @@ class HandleStore:
                 return text
             node, origins = located
             for path, leaf in iterate_leaves(node):
-                known = self._request.contains(str(leaf)) if isinstance(leaf, str) else False
-                resolved.leaves.append(
-                    ResolvedLeaf(name, leaf, (origins[path],), in_request=known, by_handle=True)
-                )
+                known = isinstance(leaf, str) and self._request.contains(leaf)
+                found = ResolvedLeaf(name, leaf, (origins[path],), in_request=known, by_handle=True)
+                resolved.leaves.append(found)
             return node
         return self._splice(name, text, resolved)
 

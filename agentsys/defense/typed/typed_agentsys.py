@@ -54,14 +54,10 @@ class AgentSysTyped:
     """The paper's hierarchy with values under names, and code in the place of validator and sanitizer.
 
     Args:
-        name: The defense's name in configs, records and tables.
         privileges_dir: Folder in which the tools' labels are kept, as for `agentsys`.
         tool_labels: A YAML with an operator's own labels of tools, which go before a model's; None: no such.
         roles_file: A YAML with an operator's own roles of arguments, which go before the shipped ones; None: no such.
         options: See `agentsys.defense.typed.typed_session.TypedSettings`.
-
-    Raises:
-        ConfigError: If an option has a value it cannot have, or a file cannot be read.
     """
 
     keeps: ClassVar[Mapping[str, str]] = {"privileges_dir": "privileges"}

@@ -118,11 +118,7 @@ class TypedSession:
     """Whether the main agent has read a text: then its own words are no longer its own."""
 
     def serve_turn(self, calls: Sequence[FunctionCall]) -> list[ChatToolResultMessage]:
-        """Carry out the calls of one turn in order; those beyond `calls_per_turn` are refused.
-
-        Raises:
-            ModelError: If a model gave no reply.
-        """
+        """Carry out the calls of one turn in order; those beyond `calls_per_turn` are refused."""
         most = self.settings.calls_per_turn
         refused = Failure.BUDGET_EXHAUSTED.as_text(tool_ran=False)
         answers = []
@@ -141,7 +137,11 @@ class TypedSession:
             CallNotServed: If the call does not run, with what its agent is told.
         """
         if self.settings.read and call.function == READ_TOOL:
-            return self._read_value(str(call.args.get("name", "")).strip())
+            name = str(call.args.get("name", "")).strip()
+            if (located := self.store.find(name)) is None:
+                return f"There is no value named {name}."
+            self.has_read = True
+            return write_text(located[0])
         self.session.begin_subtask()
         written = {name: value for name, value in call.args.items() if name != INTENT_PARAMETER}
         resolved = self.store.resolve(written)
@@ -169,14 +169,6 @@ class TypedSession:
             names = ", ".join(dict.fromkeys(refused))
             raise CallNotServed(Failure.DENIED.as_text(tool_ran=False, arguments=names))
         return self._carry_out(TracedCall(call.function, written, intent), arguments, resolved)
-
-    def _read_value(self, name: str) -> str:
-        """The text behind a name, for a main agent that gives up its freedom for it."""
-        located = self.store.find(name)
-        if located is None:
-            return f"There is no value named {name}."
-        self.has_read = True
-        return write_text(located[0])
 
     def _judge(self, tool: str, arguments: CheckedArguments, resolved: ResolvedArguments) -> list[str]:
         """The names of a command's arguments that may not stand in it; `call` where it may not be made at all."""

@@ -90,14 +90,9 @@ def judge_leaf(
     computed: bool = True,
     listed: Sequence[object] = (),
 ) -> LeafGround | None:
-    """Why a leaf may stand in a command; None where it may not.
+    """Why a leaf may not stand in a command; None where it may.
 
-    Args:
-        role: What the argument says.
-        leaf: The leaf as it will run.
-        policy: How far it may come from.
-        computed: Whether a quantity may be one that the main agent made.
-        listed: Words that the tool's schema lists for the argument.
+    `computed`: whether a quantity may be one that the main agent made; `listed`: words of the tool's schema.
     """
     if policy is FlowPolicy.OFF:
         return LeafGround.UNJUDGED
@@ -183,11 +178,7 @@ class DerivedPolicy:
 
 
 def derive_policy(model: ChatModel, request: UserRequest, tools: Sequence[ToolSpec]) -> DerivedPolicy:
-    """Ask a model for the policy of a request.
-
-    Raises:
-        ModelError: If the model gave no reply.
-    """
+    """Ask a model for the policy of a request."""
     told = ((tool.name, tool.description, tool.parameters.get("properties", {})) for tool in tools)
     described = [
         {"name": name, "does": " ".join(does.split()), "arguments": list(given)} for name, does, given in told

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from agentdojo.types import ChatAssistantMessage, ChatMessage, MessageContentBlock
 
 from agentsys.base.json_values import to_json_bytes
-from agentsys.models.chat import ChatReply, ChatRequest, ErrorKind, ModelError, ToolSpec, Usage
+from agentsys.models.chat import ChatReply, ChatRequest, ErrorKind, ModelError, Usage
 from agentsys.models.pricing import Price, price_reply
 from agentsys.models.providers import wire_parts
 from agentsys.models.providers.openai_wire import is_closed_schema, parse_body
@@ -24,14 +24,6 @@ from agentsys.models.providers.wire_parts import (
 )
 
 AnthropicBlock = dict[str, Any]
-
-
-def build_anthropic_tools(tools: Sequence[ToolSpec]) -> list[dict[str, Any]]:
-    """The tools on offer."""
-    return [
-        {"name": tool.name, "description": tool.description, "input_schema": tool.parameters}
-        for tool in tools
-    ]
 
 
 def build_stand_in_tools(messages: Sequence[ChatMessage]) -> list[dict[str, Any]]:
@@ -144,11 +136,7 @@ def _parse_message(body: Mapping[str, Any]) -> ChatAssistantMessage:
 def _parse_content_blocks(blocks: Sequence[Mapping[str, Any]]) -> ChatAssistantMessage:
     content = [parsed for block in blocks if (parsed := _parse_block(block)) is not None]
     calls = [
-        wire_parts.make_call(
-            block.get("name"),
-            wire_parts.parse_arguments(str(block.get("name")), block.get("input")),
-            block.get("id"),
-        )
+        wire_parts.make_call(block.get("name"), block.get("input"), block.get("id"))
         for block in blocks
         if block.get("type") == "tool_use"
     ]
@@ -263,10 +251,11 @@ class AnthropicModel(PostingModel):
         if self._thinks_by_budget and has_calls_without_thinking(messages):
             body["thinking"] = {"type": "disabled"}
         if request.tools:
-            body |= {
-                "tool_choice": {"type": request.tool_choice},
-                "tools": build_anthropic_tools(request.tools),
-            }
+            tools = [
+                {"name": tool.name, "description": tool.description, "input_schema": tool.parameters}
+                for tool in request.tools
+            ]
+            body |= {"tool_choice": {"type": request.tool_choice}, "tools": tools}
         elif stand_ins := build_stand_in_tools(request.messages):
             body |= {"tool_choice": {"type": "none"}, "tools": stand_ins}
         return to_json_bytes(body)

@@ -58,12 +58,7 @@ class ExchangeLimits:
 
 
 def make_bounded_client(like: type[Any], limits: ExchangeLimits) -> Any:
-    """A client for an SDK to send with; the environment's proxies are used as `httpx` uses them.
-
-    Args:
-        like: A client class of the library that the SDK wants a client of, `httpx` or `httpx2`.
-        limits: The limits of each exchange.
-    """
+    """A client of the library of class `like`, for an SDK to send with; it uses the environment's proxies."""
     names = {base.__module__.partition(".")[0] for base in like.__mro__}
     http = import_module("httpx2" if "httpx2" in names else "httpx")
     core = import_module(http.__name__.replace("httpx", "httpcore"))
@@ -107,13 +102,6 @@ class BoundedTransport:
 
     Each request under way has a pool to itself: `httpcore` looks through all connections of a pool, twice a
     request and under a lock: where 256 threads share one that holds them to a sixth of what the server gives.
-
-    Args:
-        http: The library `httpx`, or `httpx2`.
-        core: The one that goes with it.
-        tls: What servers are checked with.
-        limits: The limits of each exchange.
-        proxy: Address of the proxy to go through, with its credentials.
     """
 
     def __init__(
@@ -215,11 +203,6 @@ class _Deadline:
         self._timeout_s, self._at = timeout_s, time.monotonic() + timeout_s
 
     def compute_seconds_left(self) -> float:
-        """Seconds left.
-
-        Raises:
-            ModelError: `TIMEOUT` if there are none.
-        """
         left = self._at - time.monotonic()
         if left <= 0:
             raise ModelError(ErrorKind.TIMEOUT, f"no whole reply within {self._timeout_s:g} s")
@@ -270,18 +253,16 @@ class _DeadlineStream:
         try:
             stream = self._stream.start_tls(ssl_context, server_hostname, _cap_timeout(timeout))
         except self._core.ConnectError as error:
-            if isinstance(error.__cause__, ssl.SSLCertVerificationError):
-                raise _make_certificate_error(error.__cause__, server_hostname) from None
-            raise
+            why = error.__cause__
+            if not isinstance(why, ssl.SSLCertVerificationError):
+                raise
+            raise ModelError(
+                ErrorKind.CONNECTION,
+                f"{server_hostname} shows a certificate that is not accepted:"
+                f" {why.verify_message.rstrip('.')} (is base_url right? the variable SSL_CERT_FILE may name a"
+                " file of the certificates to trust)",
+            ) from None
         return _DeadlineStream(self._core, stream)
-
-
-def _make_certificate_error(why: ssl.SSLCertVerificationError, host: str | None) -> ModelError:
-    return ModelError(
-        ErrorKind.CONNECTION,
-        f"{host} shows a certificate that is not accepted: {why.verify_message.rstrip('.')} (is base_url"
-        " right? the variable SSL_CERT_FILE may name a file of the certificates to trust)",
-    )
 
 
 def _decode_pieces(encoding: str, raw: Iterable[bytes], most: int) -> Iterator[bytes]:

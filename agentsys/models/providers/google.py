@@ -11,7 +11,7 @@ from typing import Any
 from agentdojo.functions_runtime import FunctionCall
 from agentdojo.types import ChatAssistantMessage, ChatMessage, ChatToolResultMessage
 
-from agentsys.models.chat import ChatReply, ChatRequest, ErrorKind, ModelError, ToolSpec, Usage
+from agentsys.models.chat import ChatReply, ChatRequest, ErrorKind, ModelError, Usage
 from agentsys.models.pricing import Price, price_reply
 from agentsys.models.providers import wire_parts
 from agentsys.models.providers.openai_wire import parse_body
@@ -26,15 +26,6 @@ _REFUSALS = {"SAFETY", "PROHIBITED_CONTENT", "BLOCKLIST", "SPII", "RECITATION"}
 GeminiPart = dict[str, Any]
 
 
-def build_gemini_tools(tools: Sequence[ToolSpec]) -> list[dict[str, Any]]:
-    """The tools on offer: one group of declarations."""
-    declarations = [
-        {"name": tool.name, "description": tool.description, "parametersJsonSchema": tool.parameters}
-        for tool in tools
-    ]
-    return [{"functionDeclarations": declarations}]
-
-
 UNSIGNED_CALL = "skip_thought_signature_validator"
 """Google's stand-in for the thought signature of a call that no Gemini made: a defense did, or it is the
 first of a turn whose signed call a defense took away."""
@@ -43,15 +34,10 @@ first of a turn whose signed call a defense took away."""
 def build_gemini_contents(
     messages: Sequence[ChatMessage], signatures: Mapping[str, str], *, demands_signatures: bool = False
 ) -> list[dict[str, Any]]:
-    """The conversation without system messages.
+    """The conversation without system messages; the results of one turn's calls stand together, as the API demands.
 
-    Args:
-        messages: The conversation in AgentDojo's types.
-        signatures: Tool call id -> the thought signature it came with, which goes back with it.
-        demands_signatures: Whether the first call of each turn must have a signature, as Gemini 3 wants it.
-
-    Returns:
-        Contents; the results of one turn's calls stand in one, as the API demands.
+    A call goes back with the thought signature under its id. With `demands_signatures`, as Gemini 3 wants it, the
+    first call of each turn must have one.
     """
     contents: list[dict[str, Any]] = []
     in_results = False
@@ -133,14 +119,19 @@ def _parse_message(body: Mapping[str, Any], signatures: dict[str, str]) -> ChatA
     texts, calls = [], []
     for part in map(as_mapping, parts):
         if "functionCall" in part:
-            call = _parse_call(as_mapping(part["functionCall"]))
+            raw = as_mapping(part["functionCall"])
+            call_id = raw.get("id") or f"{OWN_ID_PREFIX}{uuid.uuid4().hex}"
+            call = wire_parts.make_call(raw.get("name"), raw.get("args"), call_id)
             calls.append(call)
             if part.get("thoughtSignature"):
                 signatures[str(call.id)] = str(part["thoughtSignature"])
         elif part.get("text") and not part.get("thought"):
             texts.append(str(part["text"]))
-    if not calls and not texts:
-        _check_finish(_finish_reason(body))
+    reason = _finish_reason(body) if not calls and not texts else ""
+    if reason in _REFUSALS:
+        raise ModelError(ErrorKind.CONTENT_REFUSED, f"the provider stopped the reply ({reason})")
+    if reason == "MALFORMED_FUNCTION_CALL":
+        raise make_malformed_reply_error("the model wrote a tool call that the provider could not read")
     return wire_parts.make_reply_message("".join(texts), calls)
 
 
@@ -152,19 +143,6 @@ def _read_first_candidate(body: Mapping[str, Any]) -> Mapping[str, Any]:
     if blocked:
         raise ModelError(ErrorKind.CONTENT_REFUSED, f"the provider blocked the prompt ({blocked!s:.60})")
     raise make_malformed_reply_error("the reply has no candidates")
-
-
-def _check_finish(reason: str) -> None:
-    if reason in _REFUSALS:
-        raise ModelError(ErrorKind.CONTENT_REFUSED, f"the provider stopped the reply ({reason})")
-    if reason == "MALFORMED_FUNCTION_CALL":
-        raise make_malformed_reply_error("the model wrote a tool call that the provider could not read")
-
-
-def _parse_call(raw: Mapping[str, Any]) -> FunctionCall:
-    name = raw.get("name")
-    call_id = raw.get("id") or f"{OWN_ID_PREFIX}{uuid.uuid4().hex}"
-    return wire_parts.make_call(name, wire_parts.parse_arguments(str(name), raw.get("args")), call_id)
 
 
 def _parse_usage(usage: Mapping[str, Any]) -> Usage:
@@ -292,7 +270,11 @@ class GoogleModel(SdkModel):
         if prompt := read_system_text(request.messages):
             body["systemInstruction"] = {"parts": [{"text": prompt}]}
         if request.tools:
-            body["tools"] = build_gemini_tools(request.tools)
+            declarations = [
+                {"name": tool.name, "description": tool.description, "parametersJsonSchema": tool.parameters}
+                for tool in request.tools
+            ]
+            body["tools"] = [{"functionDeclarations": declarations}]
             body["toolConfig"] = {"functionCallingConfig": {"mode": request.tool_choice.upper()}}
         body["generationConfig"] = self._build_generation_config(request)
         return {**body, **{k: v for k, v in self._fixed.items() if k != "generationConfig"}}

@@ -23,7 +23,6 @@ from agentsys.models.chat import (
     ChatReply,
     ChatRequest,
     ErrorKind,
-    JsonSchema,
     ModelError,
     ToolSpec,
     Usage,
@@ -31,7 +30,7 @@ from agentsys.models.chat import (
 )
 from agentsys.models.pricing import Price, price_reply
 from agentsys.models.providers import openai_wire, wire_parts
-from agentsys.models.providers.openai_wire import is_closed_schema, parse_body
+from agentsys.models.providers.openai_wire import parse_body
 from agentsys.models.providers.sdk_errors import make_http_error
 from agentsys.models.providers.sdk_model import PostingModel
 from agentsys.models.providers.wire_parts import (
@@ -52,12 +51,6 @@ _ITEM_FIELDS = ("type", "id", "summary", "content", "encrypted_content")
 def build_responses_tools(tools: Sequence[ToolSpec]) -> list[ResponsesItem]:
     """The tools on offer. Not strict: the schemas of benchmarks are no closed ones."""
     return [{"type": "function", **tool.json_object, "strict": False} for tool in tools]
-
-
-def build_responses_text_format(schema: JsonSchema) -> ResponsesItem:
-    """The field `text`, which makes the server enforce a JSON schema on the reply's text."""
-    named = {"name": "reply", "schema": dict(schema), "strict": is_closed_schema(schema)}
-    return {"format": {"type": "json_schema", **named}}
 
 
 def build_responses_items(messages: Sequence[ChatMessage], system_role: str) -> list[ResponsesItem]:
@@ -117,7 +110,8 @@ def read_responses_reply(data: object, price: Price | None, key: str | None = No
         raise make_http_error(
             _ERROR_STATUS.get(str(as_mapping(body["error"]).get("code")), 500), body, None, key
         )
-    usage, reason = _parse_usage(as_mapping(body.get("usage"))), _read_incomplete_reason(body)
+    usage, ended_for = _parse_usage(as_mapping(body.get("usage"))), as_mapping(body.get("incomplete_details"))
+    reason = str(ended_for.get("reason")) if body.get("status") == "incomplete" else ""
     cut = reason == "max_output_tokens"
     return price_reply(lambda: _parse_message(body, reason), usage, price, body.get("model"), cut=cut)
 
@@ -125,18 +119,16 @@ def read_responses_reply(data: object, price: Price | None, key: str | None = No
 _ERROR_STATUS = {"rate_limit_exceeded": 429, "invalid_prompt": 400, "context_length_exceeded": 400}
 
 
-def _read_incomplete_reason(body: Mapping[str, Any]) -> str:
-    if body.get("status") != "incomplete":
-        return ""
-    return str(as_mapping(body.get("incomplete_details")).get("reason"))
-
-
 def _parse_message(body: Mapping[str, Any], incomplete: str) -> ChatAssistantMessage:
     output = body.get("output")
     if not isinstance(output, list):
         raise make_malformed_reply_error("the reply has no list of output items")
     items = [as_mapping(item) for item in output]
-    calls = [_parse_call(item) for item in items if item.get("type") == "function_call"]
+    calls = [
+        wire_parts.make_call(item.get("name"), item.get("arguments"), item.get("call_id"))
+        for item in items
+        if item.get("type") == "function_call"
+    ]
     text = "\n".join(filter(None, (_read_item_text(item) for item in items if item.get("type") == "message")))
     if incomplete == "content_filter" and not text and not calls:
         raise ModelError(ErrorKind.CONTENT_REFUSED, "the provider's content filter stopped the reply")
@@ -144,13 +136,6 @@ def _parse_message(body: Mapping[str, Any], incomplete: str) -> ChatAssistantMes
     if text:
         blocks.append({"type": "text", "content": text})
     return {"role": "assistant", "content": blocks or None, "tool_calls": calls or None}
-
-
-def _parse_call(item: Mapping[str, Any]) -> Any:
-    name = item.get("name")
-    return wire_parts.make_call(
-        name, wire_parts.parse_arguments(str(name), item.get("arguments")), item.get("call_id")
-    )
 
 
 def _read_item_text(item: Mapping[str, Any]) -> str:
@@ -316,7 +301,8 @@ class OpenAIModel(PostingModel):
         if max_tokens is not None:
             body["max_output_tokens"] = max_tokens
         if (schema := request.schema_to_send(structured=self.structured)) is not None:
-            body["text"] = build_responses_text_format(schema)
+            named = openai_wire.build_response_format(schema)["json_schema"]
+            body["text"] = {"format": {"type": "json_schema", **named}}
         return body
 
 

@@ -87,13 +87,7 @@ def build_openai_tools(tools: Sequence[ToolSpec]) -> list[dict[str, Any]]:
 def build_openai_messages(
     messages: Sequence[ChatMessage], system_role: str, reasoning_field: str | None = None
 ) -> list[dict[str, Any]]:
-    """The conversation.
-
-    Args:
-        messages: The conversation in AgentDojo's types.
-        system_role: Role of system messages.
-        reasoning_field: Field for a model's thoughts beside its tool calls; None: they are not sent.
-    """
+    """The conversation; thoughts go back beside tool calls in the field `reasoning_field`, if there is one."""
     ids = CallIds()
     return [_build_wire_message(message, system_role, ids, reasoning_field) for message in messages]
 
@@ -160,13 +154,7 @@ TRUNCATED_REASONS = frozenset({"length", "max_tokens", "model_length"})
 def read_openai_reply(
     data: object, price: Price | None, key: str | None = None, *, strip_think: bool = False
 ) -> ChatReply:
-    """A reply as our type.
-
-    Args:
-        data: The response body: bytes, or parsed.
-        price: The model's price; None: the cost is not known.
-        key: The key in use, to be cut out of whatever is kept.
-        strip_think: Whether thoughts that the server left in the text are taken out of it.
+    """A reply (bytes, or parsed) as our type, without the key; `strip_think` takes thoughts out of its text.
 
     Raises:
         ModelError: `MALFORMED_REPLY` if it is not a chat completion; the error's kind if it is an error
@@ -226,23 +214,14 @@ def _parse_message(body: Mapping[str, Any], strip_think: bool) -> ChatAssistantM
     text = content.text or message.get("refusal")
     if _finish_reason(body) == "content_filter" and not text and not raw_calls:
         raise ModelError(ErrorKind.CONTENT_REFUSED, "the provider's content filter stopped the reply")
-    return wire_parts.make_reply_message(
-        text, [_parse_call(call) for call in raw_calls], _read_reasoning_text(message) or content.thoughts
-    )
-
-
-def _read_reasoning_text(message: Mapping[str, Any]) -> str:
-    """Thoughts that stand beside the content: DeepSeek's, Kimi's and vLLM's field, and newer vLLM's."""
+    # Thoughts beside the content: DeepSeek's, Kimi's and vLLM's field, and newer vLLM's.
     fields = (message.get(field) for field in ("reasoning_content", "reasoning"))
-    return next((text for text in fields if isinstance(text, str) and text), "")
+    thoughts = next((told for told in fields if isinstance(told, str) and told), content.thoughts)
+    return wire_parts.make_reply_message(text, [_parse_call(call) for call in raw_calls], thoughts)
 
 
 def parse_body(data: object, key: str | None = None) -> Mapping[str, Any]:
-    """A response body as a JSON object, fit to be stored.
-
-    Args:
-        data: The body as it came, or parsed.
-        key: The key in use, which is cut out of it.
+    """A response body, as it came or parsed, as a JSON object fit to be stored, without the key.
 
     Raises:
         ModelError: `MALFORMED_REPLY` if it is none.
@@ -259,9 +238,7 @@ def parse_body(data: object, key: str | None = None) -> Mapping[str, Any]:
 
 def _parse_call(raw: object) -> Any:
     function = as_mapping(as_mapping(raw).get("function"))
-    name = function.get("name")
-    args = wire_parts.parse_arguments(str(name), function.get("arguments"))
-    return wire_parts.make_call(name, args, as_mapping(raw).get("id"))
+    return wire_parts.make_call(function.get("name"), function.get("arguments"), as_mapping(raw).get("id"))
 
 
 def _parse_usage(usage: Mapping[str, Any]) -> Usage:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
 from typing import Any
 
@@ -69,12 +69,7 @@ _SHORTEST_KEY = 4
 
 
 def classify_error(status: int, body: str) -> ErrorKind:
-    """The kind of a failed HTTP answer.
-
-    Args:
-        status: The HTTP status.
-        body: Code, type and message of the error as the server gave them, in one text.
-    """
+    """The kind of a failed HTTP answer by its status and its body: code, type and message in one text."""
     if 400 <= status < 500:
         # Wording first: providers put overflow, refusals and empty accounts under 400, 403 and 429 alike.
         for pattern, kind in (
@@ -96,12 +91,7 @@ def classify_error(status: int, body: str) -> ErrorKind:
 
 
 def parse_retry_after_s(headers: Mapping[str, str] | None, now: float | None = None) -> float | None:
-    """Seconds a server asks us to wait: `retry-after-ms`, or `Retry-After` as seconds or HTTP date.
-
-    Args:
-        headers: Response headers, looked up by lower-case name.
-        now: Unix time, for dates; the clock's where None.
-    """
+    """Seconds a server asks us to wait: `retry-after-ms`, or `Retry-After` as seconds or HTTP date."""
     if headers is None:
         return None
     milliseconds = _parse_number(headers.get("retry-after-ms"))
@@ -129,14 +119,7 @@ def _parse_number(text: str | None) -> float | None:
 def make_http_error(
     status: int, body: object, headers: Mapping[str, str] | None, key: str | None
 ) -> ModelError:
-    """The error for a failed HTTP answer.
-
-    Args:
-        status: The HTTP status.
-        body: The error object, parsed or as text.
-        headers: Response headers.
-        key: The key in use: cut from the message, should a server echo it.
-    """
+    """The error for a failed HTTP answer, whose body may be parsed or text; the key is cut from its message."""
     text = body if isinstance(body, str) else str(body)
     kind = classify_error(status, text)
     if kind is ErrorKind.BAD_KEY:
@@ -148,13 +131,7 @@ def make_http_error(
 
 
 def redirect_error(status: int, target: str | None, key: str | None) -> ModelError:
-    """The error for a redirect, which is never followed: the key and the prompt would go along.
-
-    Args:
-        status: The HTTP status, 300 to 399.
-        target: The `Location` header.
-        key: The key in use, to be cut from the message.
-    """
+    """The error for a redirect, which is never followed: the key and the prompt would go along."""
     where = f"redirects to {target}; if that is right, give it as base_url" if target else "names no target"
     return ModelError(ErrorKind.BAD_REQUEST, redact_line(f"HTTP {status}: the server {where}", key))
 
@@ -164,13 +141,10 @@ def _read_error_text(body: object) -> str:
     if not isinstance(error, Mapping):
         return str(error)
     parts = [str(error[part]) for part in ("code", "type", "status", "message") if error.get(part)]
-    return " ".join(parts or [_read_detail_text(error.get("detail"))])
-
-
-def _read_detail_text(detail: object) -> str:
-    """FastAPI's errors: a text, or a list that tells where in the request something is wrong."""
-    if not isinstance(detail, list):
-        return str(detail or "")
+    # FastAPI's errors: a text, or a list that tells where in the request something is wrong.
+    detail = error.get("detail")
+    if parts or not isinstance(detail, list):
+        return " ".join(parts) or str(detail or "")
     items = [item for item in detail if isinstance(item, Mapping)]
     return "; ".join(f"{item.get('loc')}: {item.get('msg')}" for item in items)
 
@@ -202,41 +176,8 @@ def translate_error(error: BaseException, key: str | None = None) -> ModelError 
     Classes are told by name, so that httpx and httpx2 (which SDK uses which changes between
     releases) need not be imported, or even installed. `key` is cut from the message.
     """
-    return find_own_error(error) or _translate_network_error(error, key)
-
-
-def find_own_error(error: BaseException) -> ModelError | None:
-    """The error that our own client raised below an SDK, which wrapped it; None if it raised none."""
-    return next((cause for cause in _iterate_causes(error) if isinstance(cause, ModelError)), None)
-
-
-def _iterate_causes(error: BaseException | None) -> Iterator[BaseException]:
-    for _ in range(10):
-        if error is None:
-            return
-        yield error
-        error = error.__cause__ or error.__context__
-
-
-def make_network_error(error: BaseException, key: str | None) -> ModelError:
-    """The error for whatever the network raised: a timeout, or no connection.
-
-    Args:
-        error: Often of `httpcore`; it may quote what a server sent.
-        key: The key in use, to be cut from the message.
-    """
-    kind = ErrorKind.TIMEOUT if _list_class_names(error) & _TIMEOUTS else ErrorKind.CONNECTION
-    return ModelError(kind, f"{type(error).__name__}: {redact_line(str(error), key)}")
-
-
-_TIMEOUTS = {"TimeoutException", "APITimeoutError", "TimeoutError", "Timeout"}
-
-
-def _list_class_names(error: BaseException) -> set[str]:
-    return {base.__name__ for base in type(error).__mro__}
-
-
-def _translate_network_error(error: BaseException, key: str | None) -> ModelError | None:
+    if (ours := find_own_error(error)) is not None:
+        return ours
     names, module = _list_class_names(error), type(error).__module__
     network = {"TransportError", "APIConnectionError", "ConnectionError", "StreamError", "DecodingError"}
     if names & (_TIMEOUTS | network):
@@ -246,6 +187,29 @@ def _translate_network_error(error: BaseException, key: str | None) -> ModelErro
     if names & {"JSONDecodeError", "UnicodeDecodeError", "RecursionError"}:
         return ModelError(ErrorKind.MALFORMED_REPLY, f"the reply is not JSON ({type(error).__name__})")
     return None
+
+
+def find_own_error(error: BaseException) -> ModelError | None:
+    """The error that our own client raised below an SDK, which wrapped it; None if it raised none."""
+    cause: BaseException | None = error
+    for _ in range(10):
+        if cause is None or isinstance(cause, ModelError):
+            return cause
+        cause = cause.__cause__ or cause.__context__
+    return None
+
+
+def make_network_error(error: BaseException, key: str | None) -> ModelError:
+    """The error for whatever the network raised: a timeout, or no connection. It may quote what a server sent."""
+    kind = ErrorKind.TIMEOUT if _list_class_names(error) & _TIMEOUTS else ErrorKind.CONNECTION
+    return ModelError(kind, f"{type(error).__name__}: {redact_line(str(error), key)}")
+
+
+_TIMEOUTS = {"TimeoutException", "APITimeoutError", "TimeoutError", "Timeout"}
+
+
+def _list_class_names(error: BaseException) -> set[str]:
+    return {base.__name__ for base in type(error).__mro__}
 
 
 _REFUSED_SETTING = re.compile(

@@ -82,11 +82,7 @@ _UNREADABLE = (ValueError, RecursionError, MemoryError)
 
 
 def parse_json(text: str | bytes, key: str | None = None) -> Any:
-    """The JSON in a server's or a model's text, fit to be stored and sent.
-
-    Args:
-        text: UTF-8, if bytes.
-        key: The key in use: it and its longer parts are cut from every text.
+    """The JSON in a server's or a model's text (UTF-8, if bytes), fit to be stored and sent, without the key.
 
     Raises:
         ModelError: `MALFORMED_REPLY` if it is not JSON, or nested too deep or of too many values to be kept.
@@ -106,11 +102,7 @@ def parse_json(text: str | bytes, key: str | None = None) -> Any:
 
 
 def parse_arguments(name: str, text: object) -> dict[str, Any]:
-    """The arguments object of a tool call.
-
-    Args:
-        name: The tool's name, for the message.
-        text: The JSON text a model wrote, or the object itself; blank counts as no arguments.
+    """The arguments of a call of the tool `name`: an object, or its JSON text; blank counts as no arguments.
 
     Raises:
         ModelError: `MALFORMED_REPLY` if it is not a JSON object.
@@ -142,25 +134,20 @@ def clean_json(value: Any, key: str | None = None, levels: int = MAX_LEVELS) -> 
     return [clean_json(item, key, levels - 1) for item in value] if isinstance(value, list) else value
 
 
-def make_call(name: object, args: dict[str, Any], call_id: object) -> FunctionCall:
+def make_call(name: object, arguments: object, call_id: object) -> FunctionCall:
     """A tool call as AgentDojo's type. The name need not be a tool on offer: that is the model's mistake.
 
     Raises:
-        ModelError: `MALFORMED_REPLY` if there is no name at all.
+        ModelError: `MALFORMED_REPLY` if there is no name at all, or the arguments are no JSON object.
     """
+    args = parse_arguments(str(name), arguments)
     if not isinstance(name, str):
         raise make_malformed_reply_error("a tool call without a name")
     return FunctionCall(function=name, args=args, id=str(call_id) if call_id else None)
 
 
 def make_reply_message(text: object, calls: list[FunctionCall], thoughts: str = "") -> ChatAssistantMessage:
-    """The assistant message; content and calls are None where there are none.
-
-    Args:
-        text: What the model said, or nothing.
-        calls: Its tool calls.
-        thoughts: What it thought before, as far as the server tells; in a block of its own, unsigned.
-    """
+    """The assistant message; thoughts that the server tells stand in a block of their own."""
     message = assistant(text if isinstance(text, str) and text else None, calls or None)
     if not thoughts:
         return message

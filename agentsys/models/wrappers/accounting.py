@@ -195,8 +195,15 @@ class RetryingModel(ModelWrapper):
                 # A cut one would be cut at the same place again.
                 enough = empties >= self.policy.empty_retries or attempt >= self.policy.attempts
                 if reply.cut or enough or not is_empty_reply(reply):
-                    reply = replace(reply, empty_before=empties, latency_s=self.timing.clock() - start)
-                    return _add_wasted(reply, wasted, attempt)
+                    wasted.add(reply.usage, reply.cost_usd)
+                    return replace(
+                        reply,
+                        usage=wasted.usage,
+                        cost_usd=wasted.cost_usd,
+                        attempts=attempt - 1 if reply.from_cache else attempt,
+                        empty_before=empties,
+                        latency_s=self.timing.clock() - start,
+                    )
                 empties += 1
                 wasted.add(reply.usage, reply.cost_usd)
             except ModelError as error:
@@ -228,11 +235,3 @@ class _WastedUsage:
     def add(self, usage: Usage, cost_usd: float | None) -> None:
         self.usage += usage
         self.cost_usd = None if self.cost_usd is None or cost_usd is None else self.cost_usd + cost_usd
-
-
-def _add_wasted(reply: ChatReply, wasted: _WastedUsage, attempts: int) -> ChatReply:
-    usage = wasted.usage + reply.usage
-    unknown = wasted.cost_usd is None or reply.cost_usd is None
-    cost = None if unknown else (wasted.cost_usd or 0.0) + (reply.cost_usd or 0.0)
-    requests = attempts - 1 if reply.from_cache else attempts
-    return replace(reply, usage=usage, cost_usd=cost, attempts=requests)

@@ -97,14 +97,9 @@ def apply_request(pace: RateState, policy: RatePolicy, now: float, tokens: float
 def apply_reply(
     pace: RateState, policy: RatePolicy, now: float, more_tokens: float, *, waited: bool
 ) -> RateState:
-    """The state after a reply.
+    """The state after a reply; `more_tokens` came beyond what was thought at sending, and may be negative.
 
-    Args:
-        pace: The state before.
-        policy: The bounds.
-        now: The moment.
-        more_tokens: What request and reply came to beyond what was thought when it was sent; may be negative.
-        waited: Whether its request had to wait: only a rate that is fully used can be told to be too small.
+    `waited`: its request had to wait. Only a rate that is fully used can be told to be too small.
     """
     pace = dataclasses.replace(pace, next_token=_compute_next_token_time(pace, policy, now, more_tokens))
     if pace.found is None or not waited:
@@ -121,13 +116,7 @@ def apply_retry_after(pace: RateState, until: float) -> RateState:
 
 
 def apply_refusal(pace: RateState, now: float, sent_rate: float) -> RateState:
-    """The state after the server said that it was asked too often, and the rate is the cause.
-
-    Args:
-        pace: The state before.
-        now: The moment.
-        sent_rate: Requests a second that this process has sent lately.
-    """
+    """The state after the server said that it was asked too often, at `sent_rate` requests a second of ours."""
     if now - pace.cut_at < _COOL_S:
         return pace
     rate = sent_rate if pace.found is None else pace.found

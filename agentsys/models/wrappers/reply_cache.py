@@ -55,13 +55,9 @@ class CacheMode(StrEnum):
 
 
 class ReplyStore:
-    """Replies on disk: `<folder>/<2 hex>/<62 hex>.json`, written whole or not at all.
+    """Replies on disk: `<folder>/<2 hex>/<62 hex>.json`, written whole or not at all, and not if `read_only`.
 
     Many threads and processes may use one folder; killing any of them leaves it as it was.
-
-    Args:
-        folder: The replies' folder; made when the first one is stored.
-        read_only: Whether nothing is ever asked or written.
     """
 
     def __init__(self, folder: Path, *, read_only: bool = False) -> None:
@@ -227,13 +223,8 @@ class CachingModel(ModelWrapper):
     three votes gets three samples, and the same three when the case is run again. Equal requests of several
     cases share one reply, and while it is under way the others wait for it, so that neither the replies nor
     what they cost depend on how many cases run side by side. Where replies are drawn at random, each case has
-    its own. Errors and empty replies are never stored. A hit costs nothing and takes no request.
-
-    Args:
-        model: The model to ask.
-        store: The store of replies.
-        keys: The keys of this case's requests.
-        keeper: The object whose `Keepsakes` go along with replies; None: the model.
+    its own. Errors and empty replies are never stored. A hit costs nothing and takes no request. `keeper` is the
+    object whose `Keepsakes` go along with replies; None: the model.
     """
 
     def __init__(

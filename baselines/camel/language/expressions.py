@@ -57,7 +57,8 @@ def call_value(machine: Machine, callee: Value, given: Sequence[Value], named: M
         return _dispatch_call(machine, callee, given, named)
     except ProgramError as error:
         label = join_labels([callee.full, *(value.full for value in (*given, *named.values()))])
-        raise error.with_label(label | label_from_tool(getattr(callee, "name", "call"))) from None
+        error.label = error.label | label | label_from_tool(getattr(callee, "name", "call"))
+        raise
 
 
 def _dispatch_call(

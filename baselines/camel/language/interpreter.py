@@ -87,18 +87,12 @@ def _run_block(body: Sequence[ast.stmt], machine: Machine) -> Value:
     return value
 
 
-def _assign(node: ast.Assign, machine: Machine) -> Value:
-    value = evaluate_node(node.value, machine)
-    for target in node.targets:
-        assign_target(target, value, machine)
-    return value
-
-
-def _run_annotated_assignment(node: ast.AnnAssign, machine: Machine) -> Value:
+def _assign(node: ast.Assign | ast.AnnAssign, machine: Machine) -> Value:
     if node.value is None:
         return make_literal(None)
     value = evaluate_node(node.value, machine)
-    assign_target(node.target, value, machine)
+    for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
+        assign_target(target, value, machine)
     return value
 
 
@@ -134,11 +128,9 @@ class _AssignedPlace:
     """Attribute names and indexes, from the outside in."""
 
     def evaluate_current(self, machine: Machine) -> Value:
-        """Give what stands there."""
         return self._resolve_steps(machine)[-1]
 
     def assign(self, value: Value, machine: Machine) -> None:
-        """Put something else there."""
         chain = self._resolve_steps(machine, len(self.steps) - 1) if self.steps else []
         for holder, step in zip(reversed(chain), reversed(self.steps), strict=True):
             put: Callable[..., Value] = replace_attribute if isinstance(step, str) else replace_item
@@ -210,7 +202,7 @@ def _import_from(node: ast.ImportFrom, machine: Machine) -> Value:
 _HANDLERS: dict[type[ast.stmt], Callable[[Any, Machine], Value]] = {
     ast.Expr: lambda node, machine: evaluate_node(node.value, machine),
     ast.Assign: _assign,
-    ast.AnnAssign: _run_annotated_assignment,
+    ast.AnnAssign: _assign,
     ast.AugAssign: _run_augmented_assignment,
     ast.If: _run_if,
     ast.For: _run_for,

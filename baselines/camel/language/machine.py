@@ -20,12 +20,9 @@ RAISABLE = ("ValueError", "NotEnoughInformationError")
 
 
 class ProgramError(Exception):
-    """An error of the program, for the model that wrote it.
+    """An error of the program, for the model that wrote it: an exception's class and what went wrong.
 
-    Args:
-        kind: The name of the exception's class.
-        text: What went wrong. Only shown if `label` is trusted.
-        label: The label of everything the text was made of.
+    The text is shown only if `label`, of everything that it was made of, is trusted.
     """
 
     def __init__(self, kind: str, text: str, label: FlowLabel = FROM_USER) -> None:
@@ -38,11 +35,6 @@ class ProgramError(Exception):
         """Itself, placed at a node unless it has a place."""
         if self.node is None and hasattr(node, "lineno"):
             self.node = node
-        return self
-
-    def with_label(self, label: FlowLabel) -> ProgramError:
-        """Itself, with a label joined to its own."""
-        self.label = self.label | label
         return self
 
 
@@ -207,12 +199,9 @@ class ProgramWorld(Protocol):
     """What a program can reach outside itself."""
 
     def call(self, tool: str, arguments: Mapping[str, Value], control: FlowLabel) -> Value:
-        """Run a tool.
+        """Run a tool without the arguments that the program left out.
 
-        Args:
-            tool: Its name.
-            arguments: By name; what the program left out is not there.
-            control: The join of everything that decided that this call is made.
+        `control` is the join of everything that decided that this call is made.
 
         Raises:
             CallDenied: If a policy does not allow it.

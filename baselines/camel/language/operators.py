@@ -132,12 +132,7 @@ def format_text(
 ) -> str:
     """`str.format`, whose fields are numbers and names alone: no attribute, no key, no field in a field.
 
-    Args:
-        text: The format text.
-        given: Positional values.
-        named: Values by name.
-        label: For errors.
-        limits: The widest field, and the longest text.
+    `label` is that of errors; `limits` are the widest field and the longest text.
     """
     pieces, length, counted = [], 0, 0
     try:
