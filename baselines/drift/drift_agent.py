@@ -34,10 +34,10 @@ from baselines.drift.drift_plan import (
     PermissionCache,
     PlanProgress,
     ToolPermission,
-    write_calls_as_text,
     make_drift_plan,
     write_args_as_text,
     write_calls_as_data,
+    write_calls_as_text,
 )
 from baselines.drift.drift_validator import VALIDATOR_SPAN, Validator, align_checklist, format_checklist
 from baselines.drift.injection_isolator import isolate_results
