@@ -219,12 +219,13 @@ def overall_differences(cells: ScoredCells, errors: ErrorRule = ErrorRule.REPORT
     Without what takes long: intervals are nan.
     """
     rows: list[DifferenceRow] = []
+    # A baseline's alone are kept: what is kept of 50,000 cases is looked through by every garbage collection.
     tests, keyed = _Tests(SIGN_DRAWS, brief=True), cache(lambda cell: key_cases(cells[cell], errors))
     for cell in sorted(cells, key=lambda cell: (*_field_order(cell._replace(defense="")), cell.defense)):
         base = cell._replace(defense=NO_DEFENSE)
         if base in cells and cell != base:
             contest = Contest(Axis.DEFENSE, cell._replace(defense=""), NO_DEFENSE, cell.defense)
-            pairing = pair_up(keyed(base), keyed(cell))
+            pairing = pair_up(keyed(base), key_cases(cells[cell], errors))
             verdict = _judge_together(cells.evidence[base], cells.evidence[cell])
             for outcome in _outcomes(contest, pairing, COMPARED_METRICS, ()):
                 rows += (_judge_row(row, verdict) for row in _rows(contest, pairing, outcome, tests))
@@ -301,11 +302,12 @@ class _Tests:
         """The columns of a row that a test fills."""
         key = (found.shares, *map(_describe_grid, found.grids))
         if key not in self._made:
-            interval = Interval(math.nan, math.nan) if self.brief else difference_interval(found)
+            interval, least = Interval(math.nan, math.nan), math.nan
+            if not self.brief:
+                interval, least = difference_interval(found), smallest_detectable(found)
             bounds = {"ci_low": percent(interval.low), "ci_high": percent(interval.high)}
-            detectable = percent(smallest_detectable(found))
             p = p_value(found)
-            self._made[key] = {**bounds, "p": p, "p_holm": p, "smallest_detectable": detectable}
+            self._made[key] = {**bounds, "p": p, "p_holm": p, "smallest_detectable": percent(least)}
         return self._made[key]
 
 
