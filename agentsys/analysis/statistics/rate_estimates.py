@@ -81,13 +81,17 @@ class _SuiteTotals:
         hits, cases = (self.resampler.totals(grid, self.counted) for grid in grids)
         return hits, cases
 
+    @cached_property
+    def rate(self) -> Estimate:
+        return _pool([self])
+
 
 def rate_levels(
     suites: Mapping[str, Tally], side: Side, resampler: Resampler, *, pooled: bool = True
 ) -> dict[str, Estimate]:
     """The rate of each suite, then `overall`, then, if wanted, `pooled`."""
     parts = _total_suites(suites.values(), side, resampler)
-    rates = {name: _pool([part]) for name, part in zip(suites, parts, strict=True)}
+    rates = {name: part.rate for name, part in zip(suites, parts, strict=True)}
     overall = _average(parts, list(rates.values()))
     return {**rates, OVERALL: overall, **({POOLED: _pool(parts)} if pooled else {})}
 
@@ -103,7 +107,7 @@ def mean_rate(suites: Iterable[Tally], side: Side, resampler: Resampler) -> Esti
     Equals the paper's Table 2 on the published gpt-4o-mini runs.
     """
     parts = _total_suites(suites, side, resampler)
-    return _average(parts, [_pool([part]) for part in parts])
+    return _average(parts, [part.rate for part in parts])
 
 
 def _total_suites(suites: Iterable[Tally], side: Side, resampler: Resampler) -> list[_SuiteTotals]:
