@@ -257,15 +257,18 @@ def _mark_silent_errors(cases: Sequence[CaseRow], places: Sequence[RunFolders]) 
     def run(case: CaseRow, place: RunFolders) -> tuple[str, ...]:
         return place.logdir, case.benchmark, case.version, case.model, case.defense
 
-    pairs = [*zip(cases, places, strict=True)]
+    marked = list(cases)
     silent = [
-        not (case.foreign or case.status != "error" or case.model_ids or case.simulated) for case in cases
+        at
+        for at, case in enumerate(cases)
+        if case.status == "error" and not (case.foreign or case.model_ids or case.simulated)
     ]
-    replied = {run(*pair): pair[0].simulated for pair in pairs if pair[0].model_ids} if any(silent) else {}
-    return [
-        replace(case, simulated=True) if open_ and replied.get(run(case, place), False) else case
-        for (case, place), open_ in zip(pairs, silent, strict=True)
-    ]
+    pairs = zip(cases, places, strict=True) if silent else ()
+    replied = {run(*pair): pair[0].simulated for pair in pairs if pair[0].model_ids}
+    for at in silent:
+        if replied.get(run(cases[at], places[at]), False):
+            marked[at] = replace(cases[at], simulated=True)
+    return marked
 
 
 _ModelKey = tuple[str, str, str, bool]

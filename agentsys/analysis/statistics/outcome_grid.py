@@ -426,20 +426,10 @@ def _rest_with_gaps(influence: FloatArray, cases: FloatArray) -> tuple[FloatArra
     """Weighted least squares of the cells' means on both kinds of task, in units of influence."""
     users, injections = np.nonzero(cases)
     weights = np.sqrt(cases[users, injections])
-    basis = _basis_of_effects(cases.shape, cases.tobytes())
-    target = influence[users, injections] / weights
-    rest: FloatArray = (target - basis @ (basis.T @ target)) * weights
-    return rest, basis.shape[0] - basis.shape[1]
-
-
-@lru_cache(maxsize=256)
-def _basis_of_effects(shape: tuple[int, int], cases: bytes) -> FloatArray:
-    """Orthonormal columns that span the effects of both kinds of task, on the cells that have a case."""
-    counts = np.frombuffer(cases).reshape(shape)
-    users, injections = np.nonzero(counts)
-    weights = np.sqrt(counts[users, injections])
-    design = np.zeros((len(users), sum(shape)))
+    design = np.zeros((len(users), sum(cases.shape)))
     design[np.arange(len(users)), users] = weights
-    design[np.arange(len(users)), shape[0] + injections] = weights
-    left, values, _ = np.linalg.svd(design, full_matrices=False)
-    return left[:, values > values[0] * len(users) * np.finfo(np.float64).eps]
+    design[np.arange(len(users)), cases.shape[0] + injections] = weights
+    target = influence[users, injections] / weights
+    solution, _, rank, _ = np.linalg.lstsq(design, target)
+    rest: FloatArray = (target - design @ solution) * weights
+    return rest, len(users) - int(rank)

@@ -135,6 +135,7 @@ class _Column:
         if not self.holds_names and not any(cell.detail for cell in self.cells):
             self.heading = "\n".join(line.rjust(whole) for line in self.heading.split("\n"))
             for text in self.texts:
+                text.rstrip()
                 text.pad_left(whole - text.cell_len)
         self.least = min(whole, _NARROWEST) if self.wraps else whole
         """Columns of the console that it needs."""
