@@ -17,11 +17,9 @@ from agentsys.analysis.tables.table_writers import (
     Output,
     OutputFormat,
     render_output,
-    with_shown_names,
 )
 from agentsys.cli.terminal import escape_controls
 from agentsys.models.secrets import without_credentials
-from agentsys.records.names_file import STORED_NAMES, DisplayNames
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -45,18 +43,14 @@ PluginPathOption = Annotated[
 ]
 
 
-def write_output(
-    output: Output, form: OutputFormat, out: Path | None = None, shown: DisplayNames = STORED_NAMES
-) -> None:
+def write_output(output: Output, form: OutputFormat, out: Path | None = None) -> None:
     """Write a result.
 
     Args:
         output: What to write.
         form: How to write it.
         out: File to write to, in a folder that is made if it is not there; None for standard output.
-        shown: What its tables call defenses and models.
     """
-    output = with_shown_names(output, shown)
     if out is not None:
         out.parent.mkdir(parents=True, exist_ok=True)
         out.write_bytes(render_output(output, form))

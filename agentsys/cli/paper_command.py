@@ -17,7 +17,6 @@ from agentsys.cli.cli_output import FormatOption, OutOption, write_output
 from agentsys.cli.stored_runs import ErrorsOption, NamesOption, print_unfinished, read_stored_runs
 from agentsys.errors import ConfigError, unknown_name
 from agentsys.records.case_reader import LoadedCases
-from agentsys.records.names_file import RunNames
 
 FoldersArgument = Annotated[
     list[Path], typer.Argument(metavar="DIR...", help="Folders of runs, ours or published ones.")
@@ -57,7 +56,7 @@ def table_command(
     variants = variants_of(reading.cases, fixed=fixed, tag=by)
     logdir = _suggest_logdir(folders, reading)
     document = make_paper_document(filled, reading, errors, variants=variants, logdir=logdir)
-    write_output(make_paper_output(filled, document), form, out, RunNames(names).display_names)
+    write_output(make_paper_output(filled, document), form, out)
 
 
 def _suggest_logdir(folders: Sequence[Path], reading: LoadedCases) -> str:
@@ -96,9 +95,6 @@ def figure_command(
     defenses = defense.split(",") if defense else ()
     reading = read_stored_runs(folders, names, whole_names=True)
     print_unfinished(reading)
-    chosen, shown = FIGURES[name], RunNames(names).display_names
-    drawn = make_figure(
-        chosen, reading.cases, errors, model=model, defenses=defenses, bare=plain, shown=shown
-    )
+    drawn = make_figure(FIGURES[name], reading.cases, errors, model=model, defenses=defenses, bare=plain)
     for path in save_figure(drawn, out):
         print(path)

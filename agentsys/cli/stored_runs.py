@@ -33,7 +33,7 @@ NamesOption = Annotated[
     typer.Option(
         "--names",
         metavar="FILE",
-        help="YAML: whose runs other people's folders are, and what tables and figures call things.",
+        help="YAML: whose runs other people's folders are.",
     ),
 ]
 """The option of every command that reads folders; a command's parameter has None as its default."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args, get_type_hints
@@ -20,9 +20,7 @@ from agentsys.analysis.tables.table_document import (
     latex_cell,
     markdown_cell,
     plain,
-    rename_in_document,
 )
-from agentsys.records.names_file import DisplayNames
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -68,15 +66,6 @@ class Output:
     data: Any = None
     """What JSON holds where that is more than a list of the records: values that JSON knows, names as they
     were found."""
-
-
-def with_shown_names(output: Output, shown: DisplayNames) -> Output:
-    """Put a result's tables under the names shown; its records, for other programs, keep the stored ones."""
-    names = {name: shown.defense_name(name) for name in shown.defenses}
-    names |= {name: shown.model_name(name) for name in shown.models}
-    if not names:
-        return output
-    return replace(output, document=rename_in_document(output.document, names))
 
 
 def records_of(kind: type, rows: Iterable[Any]) -> LongForm:
