@@ -36,11 +36,7 @@ class Unavailable(ConfigError):
 
 
 class StopRequested(KeyboardInterrupt):
-    """The system asks the process to end (SIGTERM, SIGHUP): meant as a first Ctrl-C, never as a second one.
-
-    Args:
-        number: The signal's.
-    """
+    """The system asks the process to end (SIGTERM, SIGHUP): meant as a first Ctrl-C, never as a second one."""
 
     def __init__(self, number: int) -> None:
         super().__init__()
@@ -94,11 +90,6 @@ _MOST_LISTED = 24
 def unknown_name(kind: str, name: str, known: Collection[str]) -> str:
     """Message for a name that does not exist: the nearest known ones, then all of them, or where these are listed.
 
-    Args:
-        kind: What the name was meant to be, e.g. `"defense"`.
-        name: The name as the user wrote it.
-        known: Every name that would have worked.
-
     Returns:
         One line, ready for `ConfigError`.
     """
@@ -127,12 +118,6 @@ def find_missing_packages(packages: Sequence[str]) -> list[str]:
 
 
 def not_installed_error(who: str, packages: Sequence[str], extra: str) -> Unavailable:
-    """What to raise where an extra's packages are missing.
-
-    Args:
-        who: What needs them, e.g. `Model 'litellm'`.
-        packages: The missing ones.
-        extra: The extra that brings them.
-    """
+    """What to raise where an extra's packages are missing."""
     text = f"{who} needs {' and '.join(packages)}, not installed here: {install_command(extra)}"
     return Unavailable(text, needs=f"{DISTRIBUTION}[{extra}]")

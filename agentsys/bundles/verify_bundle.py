@@ -220,11 +220,6 @@ class _ProgressPrinter(Listener):
 def verify_bundle(file: Path, *, workers: int = 4, trust_code: bool = False) -> Verification:
     """Run a bundle's cases again from its own replies, and compare.
 
-    Args:
-        file: The bundle.
-        workers: Cases under way at once.
-        trust_code: Whether source files in the bundle may be executed.
-
     Raises:
         ConfigError: If the file is no bundle, is refused, or this machine lacks something it needs.
     """

@@ -44,13 +44,7 @@ PluginPathOption = Annotated[
 
 
 def write_output(output: Output, form: OutputFormat, out: Path | None = None) -> None:
-    """Write a result.
-
-    Args:
-        output: What to write.
-        form: How to write it.
-        out: File to write to, in a folder that is made if it is not there; None for standard output.
-    """
+    """Write a result."""
     if out is not None:
         out.parent.mkdir(parents=True, exist_ok=True)
         out.write_bytes(render_output(output, form))

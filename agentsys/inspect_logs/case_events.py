@@ -158,12 +158,7 @@ class CaseEvents:
         self._children: dict[object, list[Mapping[str, Any]]] = {}
 
     def add_run(self, spans: StoredSpans, messages: object) -> None:
-        """Everything the agents did.
-
-        Args:
-            spans: The spans of a record of ours; none for other people's.
-            messages: The acting agent's stored messages.
-        """
+        """Everything the agents did."""
         known = {span.get("id") for span in spans}
         for span in spans:
             parent = span.get("parent_id")

@@ -70,12 +70,7 @@ class SpanTotals:
 
 
 def sum_spans(spans: Sequence[Any], lines: PayloadLines) -> SpanTotals:
-    """Look through the spans of a record.
-
-    Args:
-        spans: The spans of a `StoredBlock`: plain data whose form was checked.
-        lines: The payload's lines to look for in workers' contexts; empty in benign cases.
-    """
+    """Look through the spans of a record."""
     calls: Counter[str] = Counter()
     decisions: Counter[str] = Counter()
     rounds, chars, known, refused = 0, 0, True, 0

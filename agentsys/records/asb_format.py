@@ -151,9 +151,6 @@ def load_planned_tools(results: Path) -> frozenset[str] | None:
     Names are compared whole, never as parts: many names of attack tools contain one another. A plan's
     line does not say whose it is, but no two cases share an attack tool.
 
-    Args:
-        results: The CSV file; its log has the same name and ends in `.log`.
-
     Returns:
         None without a log, or where it prints no plan.
     """

@@ -162,14 +162,7 @@ def _prefix_length(root: str) -> int:
 
 
 def _list_folder(folder: str, below: str, found: Listing, before_ns: int) -> Sequence[str]:
-    """Enters a folder's files, unless it was visited before, and gives the names of its subfolders, sorted.
-
-    Args:
-        folder: Its path, with a slash at the end.
-        below: The same from the root on.
-        found: What was found so far.
-        before_ns: Time before which a folder must have changed to be kept in the index.
-    """
+    """Enter the files of a folder (a path that ends in `/`) not visited before; the names of its subfolders, sorted."""
     status = os.stat(folder)  # noqa: PTH116  `folder` is a str already
     identity, changed_ns = (status.st_dev, status.st_ino), status.st_mtime_ns
     if identity in found.folders:
@@ -233,12 +226,7 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
 
 
 def load_index(listing: Listing, files: Sequence[str] | None = None) -> list[FileContent]:
-    """What a folder's files hold; those that are not in its index are read, and added to it.
-
-    Args:
-        listing: The whole of a folder: an index is kept for it.
-        files: Those of its files that are wanted; None: all.
-    """
+    """What a folder's files hold; those that are not in its index are read, and added to it."""
     started_ns = time.time_ns()
     everything = listing.files
     files = everything if files is None else files

@@ -115,10 +115,6 @@ def parse_pipeline_name(name: str) -> PublishedName:
 def resolve_pipeline_name(folder: str, stored: PublishedName) -> PublishedName:
     """Settle what folder and file say together: where they disagree, the folder decides.
 
-    Args:
-        folder: The pipeline folder's name.
-        stored: Model and defense by the file's own fields.
-
     Returns:
         A folder whose name ends in no known defense says nothing about the defense: the file's stays. A
         model's name that the folder merely spells as a path allows stays as the file has it.

@@ -92,16 +92,8 @@ def run_on_threads(
 
     A first KeyboardInterrupt stops starting cases and waits for those under way; a second one is
     let through, unless it is a `StopRequested`. An error that every further case would meet stops the
-    run the same way, and so does a budget; one that every further case of its cell would meet gives up
-    that cell.
-
-    Args:
-        jobs: The cases to run.
-        workers: Cases under way at once.
-        store: Where records go.
-        claims: Of this run, in the same folder.
-        listener: Is told of each record, in the calling thread.
-        meter: What the run spends and may spend; None: it has no budget.
+    run the same way, and so does a budget (a meter of None sets none); one that every further case of its cell
+    would meet gives up that cell. The listener is told of each record in the calling thread.
     """
     state = _ThreadRun(RunTally(jobs, listener, meter), store, claims)
     # Not a `with` block: leaving one waits for cases under way, and who presses Ctrl-C twice does not.
@@ -217,14 +209,6 @@ def run_on_nodes(
     meter: Meter | None,
 ) -> RunOutcome:
     """Run every job on the nodes of a cluster; for the rest as `run_on_threads` does.
-
-    Args:
-        work: The command; called once on each node.
-        jobs: The cases that it runs.
-        executor: Says which cluster it is, and how many cases are under way on a node.
-        store: Where records go.
-        listener: Is told of each record, in the calling thread.
-        meter: What the run spends and may spend; None: it has no budget.
 
     Raises:
         ConfigError: If there is no cluster at the address.

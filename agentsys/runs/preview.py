@@ -120,11 +120,7 @@ def count_queries(jobs: Sequence[Job]) -> int:
 
 
 def estimate_attacker_usage(jobs: Sequence[Job]) -> list[tuple[int, str, RoleUsage]]:
-    """(searches, role, usage of one whole search) of the attacker behind some cases of one suite.
-
-    Args:
-        jobs: Cases over the simulated model, which also plays the attacker.
-    """
+    """(searches, role, usage of one whole search) of the attacker behind some cases of one suite."""
     first = find_first_of_searches(jobs)
     for job in first:
         try:
@@ -173,14 +169,7 @@ def write_attack_texts(
     injection_task: str,
     config_dirs: Sequence[Path] = (),
 ) -> tuple[list[AttackText], Sequence[str]]:
-    """The texts for one pair of tasks, and where they come from, a line each: nothing where the attack wrote them.
-
-    Args:
-        overrides: Hydra overrides that choose attack, benchmark and model (for the victim's name).
-        suite_name: The suite.
-        user_task: A user task's id, or its number.
-        injection_task: An injection task's id, or its number.
-        config_dirs: The user's own config folders.
+    """The texts for a pair of tasks (ids or numbers), and a line on each's source: none where the attack wrote it.
 
     Raises:
         ConfigError: If a name is unknown, the attack writes nothing, or the task cannot be injected.

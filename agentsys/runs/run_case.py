@@ -72,14 +72,7 @@ class AttackFailed(Exception):
 
 
 class SearchFailed(Exception):
-    """An attempt of the search for a case's text ended in an error, and so does the case.
-
-    Args:
-        kind: The attempt's error kind.
-        message: The attempt's error.
-        ends_run: Whether every further case would fail alike.
-        ends_cell: Whether every further case of its cell would.
-    """
+    """An attempt of the search for a case's text ended in an error, and so does the case."""
 
     def __init__(self, kind: str, message: str, *, ends_run: bool, ends_cell: bool = False) -> None:
         super().__init__(message)
@@ -240,13 +233,7 @@ def _choose_runtime(
 
 
 def run_foreign_code(work: Callable[[], _Made], failure: type[Exception], *let_by: type[Exception]) -> _Made:
-    """Do what the code of a defense or an attack does.
-
-    Args:
-        work: Calls it.
-        failure: Raised in place of what such code may not raise.
-        let_by: What it may raise besides errors of a model and of the user's.
-    """
+    """Do what the code of a defense or an attack does."""
     passes: tuple[type[Exception], ...] = (ModelError, ModelCodeFailed, ConfigError, *let_by)
     try:
         return work()
@@ -325,11 +312,6 @@ class ObservedPipeline(BasePipelineElement):  # type: ignore[misc]
     the previous run left it; each run is an attempt with a root span of kind `run`. Where the user says
     more than the task, an attempt is the whole conversation: the pipeline is run once for every turn of
     the user, with the turn as its query and all messages so far.
-
-    Args:
-        pipeline: The defense's pipeline.
-        tracer: The case's trace.
-        user: Makes the user of one attempt; None: the user says the task and nothing else.
     """
 
     def __init__(

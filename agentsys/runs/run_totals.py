@@ -141,13 +141,7 @@ class CaseEnd:
 
 
 class RunTally:
-    """The run under way. Used from one thread.
-
-    Args:
-        jobs: The cases to run, in order; asked for one by one.
-        listener: Is told of each record.
-        meter: What the run spends and may spend; None: it has no budget.
-    """
+    """The run under way. Used from one thread."""
 
     def __init__(self, jobs: Iterable[Job], listener: Listener, meter: Meter | None = None) -> None:
         self.listener, self._meter = listener, meter or Meter()

@@ -54,9 +54,6 @@ class StoreError(ConfigError):
 class Store:
     """The log folder of some runs.
 
-    Args:
-        root: The folder; made if it is not there.
-
     Raises:
         StoreError: If it cannot be made or written.
         ConfigError: If it holds records in shards, and these cannot be turned into files.

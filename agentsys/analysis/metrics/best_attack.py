@@ -54,11 +54,6 @@ def best_attack(
 ) -> BestAttack | None:
     """Find the best of the attacks on one defense.
 
-    Args:
-        cases: Of one model and defense, under attacks that have a goal of their own.
-        resampler: Draws the tasks.
-        rule: What errored cases count as.
-
     Returns:
         None where no two attacks have cases in common, or these have one injection task.
     """
@@ -146,13 +141,7 @@ def least_repeats(counted: Mapping[str, Tally]) -> int:
 
 
 def at_least_once(counted: Mapping[str, Tally], side: Side, k: int, resampler: Resampler) -> Number:
-    """Overall share of cases in which the outcome occurs in one of k tries or more (pass@k).
-
-    Args:
-        counted: Suite -> cases of one model, defense and attack (or benign).
-        side: Which outcome.
-        k: Tries; at most `least_repeats(counted)`.
-        resampler: Draws the tasks.
+    """Overall share of cases in which the outcome occurs in one of k tries or more (pass@k); k is at most `least_repeats`.
 
     Source: M. Chen et al., "Evaluating Large Language Models Trained on Code", arXiv 2107.03374, 2021: the
     mean over all ways to choose k of a case's tries.

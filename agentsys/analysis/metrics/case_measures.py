@@ -112,10 +112,6 @@ def usage_per_role(measure: str, cases: Iterable[CaseRow]) -> dict[str, Mean]:
     """Role -> use per case, sorted by role.
 
     A case in which a role was never asked counts as 0 for it, so that the roles add up to the mean of all.
-
-    Args:
-        measure: One of `OF_ROLES`.
-        cases: Cases; those that do not say what they used, or for dollars what some role cost, are left out.
     """
     used = [found for case in cases if (found := OF_ROLES[measure](case)) is not None]
     sums = Counter[str]()

@@ -130,12 +130,6 @@ def choose_sides(
 ) -> ChosenSides:
     """Read folders and choose what to compare in them.
 
-    Args:
-        folders: As the user gave them.
-        by: What the user asked for; None: what the folders differ in.
-        baseline: The side to compare with, if the user named one: what it is decides what is compared.
-        read: Reads some folders together.
-
     Raises:
         ConfigError: If runs are to be compared and a folder lies in another one, or defenses and two
             folders hold the same cases: one of the two files would be left out.

@@ -298,14 +298,7 @@ def make_metric_rows(
     *,
     brief: bool = False,
 ) -> Iterator[MetricRow]:
-    """Rows of one metric of one cell.
-
-    Args:
-        cell: Which cell.
-        metric: Which metric.
-        found: Level (a suite, `overall`, `pooled`) -> rate or difference.
-        brief: Whether intervals are left out of all levels but `overall`.
-    """
+    """Rows of one metric of one cell."""
     for suite, estimate in found.items():
         number = number_of(estimate, whole=suite == OVERALL or not brief)
         yield MetricRow(*cell, suite, metric, **number._asdict())
@@ -317,13 +310,7 @@ def percent(proportion: float) -> float:
 
 
 def number_of(found: Estimate | Difference, upper: float = UPPER, *, whole: bool = True) -> Number:
-    """A proportion, or a difference of two, -> percent (percentage points) with the interval.
-
-    Args:
-        found: The proportion or difference.
-        upper: Quantile of the upper bound of a proportion.
-        whole: Whether the interval is wanted, which takes far longer than the rest.
-    """
+    """A proportion, or a difference of two, -> percent (percentage points); the interval takes far longer than the rest."""
     interval = Interval(math.nan, math.nan)
     if whole:
         interval = (

@@ -178,13 +178,7 @@ def _read_attempts(folder: Path, skipped: list[SkippedFile]) -> tuple[list[_Atte
 
 
 def _search_of(attempts: Sequence[_Attempt], final: SearchFacts | None, *, lost: bool) -> Search:
-    """A search from its attempts in order.
-
-    Args:
-        attempts: All of the search, at least one.
-        final: What the last attempt, or the case's finished record, says of the search; None: no end.
-        lost: Whether an attempt could not be read; one that is not there counts likewise.
-    """
+    """A search from its attempts in order."""
     facts, blocks = [fact for fact, _ in attempts], [block for _, block in attempts]
     found = next((fact.number for fact, block in attempts if _has_succeeded(fact, block)), None)
     runs = [0 if fact.refused is not None else fact.tried_on for fact in facts]

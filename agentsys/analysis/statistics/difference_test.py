@@ -44,11 +44,7 @@ POWER = 0.8
 
 
 def p_value(difference: Difference, at: float = 0.0) -> float:
-    """The two-sided p-value of a difference.
-
-    Args:
-        difference: Of two defenses on the same cases.
-        at: The true difference that is put to the test.
+    """The two-sided p-value of a difference, where the true one is `at`.
 
     Returns:
         1 where the observed difference is that one; nan where there is nothing to flip.

@@ -152,11 +152,7 @@ class FlipReference:
     """Whether the flips are all there are, the observed one included."""
 
     def p(self, at: float) -> float:
-        """Share of flips whose difference is, in its own standard errors, at least the observed one.
-
-        Args:
-            at: The true difference that is put to the test.
-        """
+        """Share of flips at least as far from `at`, in their own standard errors, as the observed difference."""
         total, observed, flipped = np.zeros(len(self.suites[0].signs)), 0.0, np.zeros(1)
         for suite, weight in zip(self.suites, self.weights, strict=True):
             cells = weight * (suite.change - at * suite.cases)
@@ -314,14 +310,7 @@ def compare_pairs(pairs: Iterable[Pair], side: Side, draws: SignDraws) -> dict[s
 def difference_levels(
     before: Mapping[str, Tally], after: Mapping[str, Tally], side: Side, draws: SignDraws
 ) -> dict[str, Difference]:
-    """The same of counted cases; nothing of a level is worked out before it is asked for.
-
-    Args:
-        before: Suite -> cases under the baseline.
-        after: Likewise, the same cases under the defense.
-        side: Which outcome.
-        draws: Draws the signs of tasks.
-    """
+    """The same of counted cases; nothing of a level is worked out before it is asked for."""
     grids = {suite: PairedGrid(before[suite], found, side, draws) for suite, found in after.items()}
     by_suite = {suite: mean_difference([grid]) for suite, grid in grids.items()}
     every = list(grids.values())

@@ -253,11 +253,7 @@ def generator_of(*key: str) -> np.random.Generator:
 
 
 def percentile_interval(draws: FloatArray) -> Interval:
-    """The central 95% of the replicates that are defined; nan if none is.
-
-    Args:
-        draws: Shape (replicates,).
-    """
+    """The central 95% of the replicates that are defined; nan if none is."""
     defined = draws[~np.isnan(draws)]
     if not len(defined):
         return Interval(np.nan, np.nan)
@@ -397,12 +393,7 @@ def _df(variance: float, uncertainty: float) -> float:
 
 
 def _cell_variance(influence: FloatArray, cases: FloatArray) -> tuple[float, float]:
-    """Variance of the cells around additive effects of both kinds of task, and its degrees of freedom.
-
-    Args:
-        influence: Shape (U, I).
-        cases: Shape (U, I); tasks without a case play no part.
-    """
+    """Variance of the cells around additive effects of both kinds of task, and its degrees of freedom."""
     run = cases.any(axis=1)
     if not run.all():
         influence, cases = influence[run], cases[run]

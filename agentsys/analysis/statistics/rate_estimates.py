@@ -193,11 +193,7 @@ class StandardError(NamedTuple):
 
 
 def standard_error(estimate: Estimate) -> StandardError:
-    """The standard deviation of the replicates, corrected.
-
-    Args:
-        estimate: A rate or a product of rates.
-    """
+    """The standard deviation of the replicates, corrected."""
     missing = np.isnan(estimate.draws)
     drawn = estimate.draws[~missing] if missing.any() else estimate.draws  # as a rule a copy is spared
     if not len(drawn) or math.isnan(estimate.value):
@@ -210,12 +206,7 @@ def standard_error(estimate: Estimate) -> StandardError:
 
 
 def t_quantile(share: float, df: float) -> float:
-    """Quantile of Student's t.
-
-    Args:
-        share: Between 0 and 1.
-        df: Degrees of freedom, positive, not necessarily whole.
-    """
+    """Quantile of Student's t."""
     return float(scipy.special.stdtrit(df, share))
 
 
@@ -223,10 +214,6 @@ def proportion_interval(estimate: Estimate, upper: float = UPPER) -> Interval:
     """Interval of a proportion: Student's t on the logit scale, so that it ends within 0 and 1.
 
     Where all cases came out alike, see `lone_bound`. nan where there is nothing to resample.
-
-    Args:
-        estimate: The proportion.
-        upper: Where the upper bound stands among the t distribution's quantiles: 97.5% in a 95% interval.
     """
     error = standard_error(estimate)
     if math.isnan(error.value):

@@ -34,13 +34,7 @@ def measure_reading(
 ) -> Report:
     """Measure everything that was read, for other programs: without what only people are told beside it.
 
-    Args:
-        reading: What was read, from `read_cases`.
-        errors: What errored cases count as.
-        own: Further metrics, of the user's own.
-        replicates: Number of bootstrap replicates.
-        cells: The cells of what was read, where they are made already.
-        brief: See `rates.measure`; what benchmarks measure besides is then left out.
+    A brief report (see `rates.measure`) is without what benchmarks measure besides, too.
     """
     cells = rates.scored_cells(reading.cases if cells is None else cells)
     rows = rates.measure(cells, errors, own=own, replicates=replicates, brief=brief)
@@ -199,11 +193,6 @@ class Variants:
 
 def variants_of(cases: Sequence[CaseRow], *, fixed: bool = False, tag: str | None = None) -> Variants:
     """The variants that were asked for; without either, the cases as they are.
-
-    Args:
-        cases: Cases in any order.
-        fixed: Whether fixed scores stand beside the official ones.
-        tag: A tag's name, to split by.
 
     Raises:
         ConfigError: If no case holds fixed scores, or there is no such tag.

@@ -217,14 +217,7 @@ def screen_of_reading(
     *,
     own: Sequence[Metric] = (),
 ) -> Document:
-    """Measure what was read and show it, without the numbers and notes that a screen has no room for.
-
-    Args:
-        reading: From `read_cases`, with names as tables show them.
-        width: Columns of the screen.
-        errors: What errored cases count as.
-        own: Further metrics, of the user's own.
-    """
+    """Measure what was read and show it, without the numbers and notes that a screen has no room for."""
     cells = rates.scored_cells(reading.cases)
     found = measure_reading(reading, errors, own=own, cells=cells, brief=True)
     found = replace(found, notes=report_notes(found, reading, cells, errors))

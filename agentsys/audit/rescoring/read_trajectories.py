@@ -355,10 +355,6 @@ class RecordFiles:
 def find_records(paths: Iterable[str | os.PathLike[str]], names: RunNames | None = None) -> RecordFiles:
     """Every record under some paths, named and counted as `agentsys results` does.
 
-    Args:
-        paths: Log, pipeline or suite folders or single files, in any mixture; overlaps are read once.
-        names: The user's word on other people's folders.
-
     Raises:
         ConfigError: If a path does not exist, or a file of names is not one.
     """

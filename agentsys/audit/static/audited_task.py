@@ -29,11 +29,7 @@ class GroundTruthFailed(Exception):
 
 
 class CallPlayer:
-    """Plays calls on one suite's environments. Keeps nothing that a later call could change.
-
-    Args:
-        suite: A suite as a benchmark gives it: environments load fast, checks see copies.
-    """
+    """Plays calls on one suite's environments. Keeps nothing that a later call could change."""
 
     def __init__(self, suite: Suite) -> None:
         self.suite = suite

@@ -199,10 +199,6 @@ WORTH_A_PROCESS = 60
 def audit_benchmark(build: BuildBenchmark, *, workers: int = 2) -> StaticAudit:
     """Audit a benchmark without a model.
 
-    Args:
-        build: Makes the benchmark, here and in each process.
-        workers: Processes; a small benchmark, or one worker, is audited in this one.
-
     Raises:
         ConfigError: If the benchmark cannot be made.
     """
