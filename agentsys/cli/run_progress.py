@@ -288,7 +288,6 @@ def _make_labeller(cells: Iterable[CellLabels]) -> Callable[[CellLabels], str]:
 
 
 def _display_rank(cell: CellTotals) -> int:
-    """Under way, not begun, done."""
     return 2 if cell.done >= cell.planned else 0 if cell.done else 1
 
 
@@ -301,7 +300,6 @@ def _format_rates(name: CellLabels, cell: CellTotals) -> str:
 
 
 def _format_waiting(meter: Meter | None) -> str:
-    """Retries so far, and who waits for one now; nothing where there were none."""
     if meter is None or not (meter.retries or meter.waiting):
         return ""
     return f", {format_count(meter.retries, 'retry', 'retries')}, {meter.waiting} waiting"

@@ -124,7 +124,6 @@ def _convert_call(call: Mapping[str, Any], place: str) -> ToolCall:
 
 
 def _join_text(content: object) -> str:
-    """The text of a message's blocks; a plain string (AgentDojo's old form) is one."""
     if content is None:
         return ""
     blocks: Sequence[object] = content if isinstance(content, list) else [content]
@@ -187,7 +186,6 @@ class CaseEvents:
             self._add_agent("main_agent", {**span, "messages": span.get("messages") or messages})
 
     def _add_span(self, span: Mapping[str, Any]) -> None:
-        """A span of any kind."""
         kind, decision = name(span.get("kind"), "span"), mapping(span.get("decision"))
         inner = self._children.get(span.get("id"), [])
         if kind in (_RAN, _REFUSED):

@@ -274,6 +274,5 @@ def export_logs(cases: Iterable[CaseRow], folder: Path) -> WrittenLogs:
 
 
 def _load_config(case: CaseRow) -> Mapping[str, Any] | None:
-    """The resolved config of a case of ours."""
     path = None if case.config_hash is None else find_config(case.source, case.config_hash)
     return None if path is None else read_stored_json(str(path)) or None

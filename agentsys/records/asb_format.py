@@ -113,7 +113,6 @@ def _offered_tools(prompt: str) -> tuple[str, ...]:
 
 
 def _json_after(text: str, mark: str) -> Sequence[Any]:
-    """The JSON list that follows a mark; empty if there is none."""
     _, found, rest = text.partition(mark)
     try:
         value, _ = json.JSONDecoder().raw_decode(rest) if found else ([], 0)
@@ -235,8 +234,6 @@ def _allow_long_fields() -> Iterator[None]:
 
 @dataclass
 class _AsbRun:
-    """Facts of one results file: what its place says of all its rows, and the cases met so far."""
-
     model: str
     defense: str
     method: str

@@ -157,7 +157,6 @@ def list_files(root: Path) -> Listing:
 
 
 def _prefix_length(root: str) -> int:
-    """Characters of a path under a root that are the root's."""
     return len(os.path.join(root, ""))  # noqa: PTH118
 
 

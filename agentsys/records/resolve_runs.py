@@ -224,7 +224,6 @@ def _format_victim(victim: PublishedName) -> str:
 def _infer_versions(
     cases: Sequence[CaseRow], places: Sequence[RunFolders], notes: list[str]
 ) -> list[CaseRow]:
-    """Cases without a version under the one that the tasks of their folder prove."""
     unsaid = [case.foreign and case.version == UNRECORDED and case.benchmark == _AGENTDOJO for case in cases]
     proven = {
         place.pipeline: None

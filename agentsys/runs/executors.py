@@ -119,8 +119,6 @@ def run_on_threads(
 
 
 class _ThreadRun:
-    """The run under way: what is running in which thread."""
-
     def __init__(self, tally: RunTally, store: Store, claims: Claims) -> None:
         self.tally, self.store, self.claims = tally, store, claims
         self.running: dict[Future[CaseEnd | None], Job] = {}
@@ -237,8 +235,6 @@ def _join_cluster(address: str | None) -> Iterator[Any]:
 
 
 class _NodeWatch:
-    """The nodes at work, and what they have stored so far."""
-
     def __init__(
         self,
         ray: Any,
@@ -316,7 +312,6 @@ class _NodeWatch:
 
     @property
     def _running(self) -> int:
-        """Cases under way, at most."""
         return min(self._workers * len(self._waiting), self._stored.count(0))
 
     def _interrupt(self, number: int) -> None:

@@ -343,7 +343,6 @@ def stale_message(job: Job, old_hash: str, store: Store) -> str:
 
 
 def _shared_record_message(first: Job, second: Job) -> str:
-    """One line: two cells of a sweep differ in something that no record's name tells."""
     one, other = first.cell.settings, second.cell.settings
     what = _describe_differences(one.identity, other.identity, "in one", "in the other")
     mend = "run them one after the other, each with a logdir=... of its own"

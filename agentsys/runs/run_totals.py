@@ -285,6 +285,5 @@ class RunTally:
 
 
 def _bug_location(record: CaseRecord) -> tuple[str | None, str]:
-    """What tells one bug from another: the error kind, and the line of code that raised."""
     lines = [line for line in (record.traceback or "").splitlines() if line.lstrip().startswith("File ")]
     return record.error_kind, lines[-1] if lines else ""

@@ -185,7 +185,6 @@ class Store:
         return by_registered_names(found) if isinstance(found, dict) else None
 
     def _version(self, key: str) -> tuple[int, int, int] | None:
-        """Mark of one writing of a record's file."""
         try:
             found = (self.root / key).stat()
         except OSError:

@@ -120,7 +120,6 @@ class Selection:
 
     @cached_property
     def _verdicts(self) -> dict[RunLine, CellVerdict]:
-        """Line -> the verdicts of its cells, joined."""
         cells = judge_lines(self.lines)
         of_lines = {line: {MeasuredCell.of(case) for case in line.cases} for line in self.lines}
         return {

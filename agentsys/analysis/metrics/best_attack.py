@@ -119,7 +119,6 @@ def pool_attacks(cases: Sequence[CaseRow], pattern: str) -> tuple[CaseRow, ...]:
 def _pool_in_field(
     field: Sequence[CaseRow], matching: set[str], pattern: str, span: int
 ) -> Iterator[CaseRow]:
-    """The cases of one defense on one benchmark."""
     names = sorted({case.attack for case in field} & matching)
     if len(names) < 2:
         yield from field
@@ -141,7 +140,9 @@ def least_repeats(counted: Mapping[str, Tally]) -> int:
 
 
 def at_least_once(counted: Mapping[str, Tally], side: Side, k: int, resampler: Resampler) -> Number:
-    """Overall share of cases in which the outcome occurs in one of k tries or more (pass@k); k is at most `least_repeats`.
+    """Overall share of cases in which the outcome occurs in one of k tries or more (pass@k).
+
+    k is at most `least_repeats`.
 
     Source: M. Chen et al., "Evaluating Large Language Models Trained on Code", arXiv 2107.03374, 2021: the
     mean over all ways to choose k of a case's tries.

@@ -239,7 +239,6 @@ def _judge_together(baseline: CellEvidence, compared: CellEvidence) -> CellVerdi
 
 
 def _judge_row(row: DifferenceRow, verdict: CellVerdict) -> DifferenceRow:
-    """The row with the verdict; where that is broken, without its numbers."""
     hidden: Any = dict.fromkeys(_NUMBERS if verdict.verdict == BROKEN else (), math.nan)
     return replace(row, **hidden, **verdict._asdict())
 
@@ -265,8 +264,6 @@ def _field_order(field: MeasuredCell) -> tuple[str, str, str, str, bool, str]:
 
 
 class _Outcome(NamedTuple):
-    """The outcome that a metric asks about, in the cases that two sides share."""
-
     metric: str
     pairs: tuple[Pair, ...]
     side: Side

@@ -55,7 +55,6 @@ class PlantedTarget:
 
 
 def _iter_executed(stored: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Tool and arguments of each call that ran, workers' included where the record has them."""
     spans = (stored.get("agentsys") or {}).get("spans")
     if spans:
         decisions = (

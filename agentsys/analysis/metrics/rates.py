@@ -310,7 +310,7 @@ def percent(proportion: float) -> float:
 
 
 def number_of(found: Estimate | Difference, upper: float = UPPER, *, whole: bool = True) -> Number:
-    """A proportion, or a difference of two, -> percent (percentage points); the interval takes far longer than the rest."""
+    """A proportion or difference -> percent (percentage points); the interval takes far longer than the rest."""
     interval = Interval(math.nan, math.nan)
     if whole:
         interval = (

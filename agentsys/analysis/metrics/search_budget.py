@@ -145,7 +145,6 @@ def read_searches(paths: Iterable[str | os.PathLike[str]]) -> StoredSearches:
 
 
 def _attempt_folders(root: Path) -> Iterator[Path]:
-    """Folders of attempts, sorted; hidden ones are passed over."""
     if not root.is_dir():
         raise ConfigError(
             f"No folder '{root}'. Give the log folder of a run: agentsys results DIR --by budget"
@@ -161,7 +160,6 @@ _Attempt = tuple[AttemptFacts, StoredBlock]
 
 
 def _read_attempts(folder: Path, skipped: list[SkippedFile]) -> tuple[list[_Attempt], bool]:
-    """The attempts in a folder in order, and whether one could not be read."""
     attempts: dict[int, _Attempt] = {}
     bad = len(skipped)
     for path in sorted(folder.glob("*.json")):
@@ -232,7 +230,6 @@ def _spending(attempts: Iterable[StoredBlock], *, of_attacker: bool) -> SearchSp
 
 
 def _read_end(folder: Path, skipped: list[SkippedFile]) -> SearchFacts | None:
-    """Read what the finished record of the case beside the folder says of the search."""
     path = folder.with_name(f"{folder.name.removesuffix(ATTEMPTS)}.json")
     if not path.is_file():
         return None
@@ -357,7 +354,6 @@ def _cell_rows(
 
 
 def _count_omissions(part: Sequence[Search]) -> tuple[int, int, int]:
-    """Searches that errored, were interrupted, and had no text."""
     none = sum(search.none is not None for search in part)
     return sum(search.errored for search in part), sum(search.is_open for search in part), none
 

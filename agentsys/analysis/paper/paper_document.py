@@ -162,7 +162,6 @@ def _write_ours(cell: PaperCell, row: PaperRow) -> GridCell:
 
 
 def _count_cases(row: PaperRow) -> GridCell:
-    """Count the cases behind the row, benign and attacked ones apart, and how many errored."""
     measured = [(cell.spot, cell.ours) for cell in row.cells if cell.spot and cell.ours]
     counts, errors = [], 0
     for numbers in group_by(measured, lambda pair: pair[0].attack).values():
@@ -298,7 +297,6 @@ def _note_left_out(filled: FilledTable, reading: LoadedCases) -> Iterator[str]:
 
 
 def _list_kinds(filled: FilledTable, cases: Iterable[CaseRow]) -> str:
-    """List the cells behind the cases that a table leaves out, the largest first."""
     inside = {(line.model, line.defense, case.attack) for line in filled.lines for case in line.cases}
     kinds: Counter[str] = Counter()
     for case in cases:

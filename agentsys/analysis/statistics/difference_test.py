@@ -125,8 +125,6 @@ def _last_accepted(difference: Difference, side: int, *, significant: bool) -> f
 
 
 class _Rate(NamedTuple):
-    """A rate under one of the two defenses."""
-
     value: float
     moments: Moments
     interval: Interval

@@ -243,7 +243,6 @@ def few_task_notes(found: Comparison) -> Iterator[str]:
 
 
 def _significant(found: Comparison, contest: Contest, pairs: Sequence[Pair]) -> Iterator[DifferenceRow]:
-    """The overall rows of one contest, on all its cases, in which p is below 0.05."""
     ours = MeasuredCell.of(pairs[0].defense) if pairs else None
     for row in found.rows:
         cell = MeasuredCell(row.benchmark, row.version, row.model, row.defense, row.attack)
@@ -253,7 +252,6 @@ def _significant(found: Comparison, contest: Contest, pairs: Sequence[Pair]) -> 
 
 
 def _data(found: Comparison, records: LongForm) -> dict[str, Any]:
-    """Collect what JSON holds: the differences, every flip and the counts."""
     pairings = [
         {
             **contest.field._asdict(),
@@ -281,7 +279,6 @@ _FlipKind = tuple[Contest, str, bool]
 
 
 def _flip_grid(groups: Mapping[_FlipKind, Sequence[CaseFlip]], limit: int | None, found: Comparison) -> Grid:
-    """All flips in one table: how many of a kind there are, and the first of them."""
     rows, breaks, several = [], set(), False
     fields = [(of.field.model, of.field.defense, of.field.attack) for of, _, _ in groups]
     # Where the sides met, as far as it is not the same in all; what is benign is told by its metric.

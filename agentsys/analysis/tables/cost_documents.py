@@ -103,7 +103,6 @@ _Cells = Mapping[tuple[str, ...], Mapping[str, MeasureRow]]
 
 
 def _measure_grid(heading: str, columns: Mapping[str, str], found: _Cells) -> Grid:
-    """One line per cell, with its verdict below its defense."""
     rows = []
     for (model, defense, *others), of in found.items():
         one = next(iter(of.values()))
@@ -113,7 +112,6 @@ def _measure_grid(heading: str, columns: Mapping[str, str], found: _Cells) -> Gr
 
 
 def _guard_grid(found: _Cells) -> Grid:
-    """One line per cell and guard."""
     lines: defaultdict[tuple[str, ...], dict[str, MeasureRow]] = defaultdict(dict)
     for cell, of in found.items():
         for name, row in of.items():
@@ -125,7 +123,6 @@ def _guard_grid(found: _Cells) -> Grid:
 
 
 def _gate_grid(found: _Cells) -> Grid:
-    """One line per cell, filter and outcome, with the calls by tool."""
     calls: defaultdict[tuple[str, ...], dict[str, int]] = defaultdict(dict)
     for cell, of in found.items():
         for name, row in of.items():

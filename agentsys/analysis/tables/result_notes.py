@@ -104,7 +104,6 @@ def _notes_on_replies(lines: _Lines) -> Iterator[str]:
 
 
 def _count_by_suite(met: Sequence[CaseRow], cases: Sequence[CaseRow]) -> str:
-    """E.g. `banking 3 of 144, slack 1 of 105 cases`."""
     some, all_of = Counter(case.suite for case in met), Counter(case.suite for case in cases)
     listed = ", ".join(f"{suite} {count} of {all_of[suite]}" for suite, count in sorted(some.items()))
     return f"{listed} cases"
@@ -358,7 +357,6 @@ def _notes_on_case_notes(cases: Sequence[CaseRow]) -> Iterator[str]:
 
 
 def _name_cells(cases: Iterable[CaseRow]) -> str:
-    """List the models and defenses of some cases."""
     return join_names(f"{case.table_model} / {case.defense}" for case in cases)
 
 

@@ -118,7 +118,6 @@ def findings(
 
 
 def _is_believed(row: DifferenceRow, verdicts: rates.Verdicts) -> bool:
-    """Whether both cells are valid, among all that are shown and beside each other."""
     cell = rates.MeasuredCell(row.benchmark, row.version, row.model, row.defense, row.attack)
     both = (verdicts[cell], verdicts[cell._replace(defense=NO_DEFENSE)])
     return row.verdict == VALID and all(one.verdict == VALID for one in both)
@@ -177,7 +176,6 @@ def _describe(name: str, same: Sequence[DifferenceRow | None]) -> str:
 
 
 def _is_unchanged(row: DifferenceRow) -> bool:
-    """Whether every case that both have came out alike."""
     return row.gained == row.lost == 0
 
 
@@ -254,7 +252,6 @@ def _fold_note(note: str, width: int) -> str:
 
 
 def _sheet_grid(sheet: Sheet, relative: Mapping[rates.MeasuredCell, float]) -> Grid:
-    """One line for each defense and attack."""
     order = list(dict.fromkeys(line.attack for line in sheet.lines))
     lines = sorted(sheet.lines, key=lambda line: order.index(line.attack))
     metrics = [m for m in sheet.titles if any((m, OVERALL) in line.numbers for line in lines)]

@@ -204,7 +204,6 @@ _FITS = 9
 
 
 def _latex_table(grid: Grid, caption: str, notes: Sequence[str]) -> Iterator[str]:
-    """Write the lines of one float."""
     is_wide = len(grid.header) > _FITS
     yield from (r"\begin{table}", r"\centering", rf"\caption{{{caption}}}")
     if is_wide:

@@ -119,8 +119,6 @@ class GridTables:
 
 
 class _Column:
-    """A column of a grid as a terminal shows it."""
-
     def __init__(self, grid: Grid, place: int, *, tight: bool = False) -> None:
         self.made_of = grid, place
         self.cells = [row[place] for row in grid.rows]

@@ -236,7 +236,6 @@ def _task_order(task: str) -> tuple[int, str]:
 
 
 def _audit_portion(build: BuildBenchmark, tasks: Sequence[SuiteTaskId]) -> AuditRows:
-    """Audit some tasks in a process of their own."""
     return _audit_tasks(build(), tasks)
 
 
