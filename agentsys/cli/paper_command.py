@@ -11,7 +11,6 @@ import typer
 from agentsys.analysis.paper.paper_document import make_paper_document, make_paper_output
 from agentsys.analysis.paper.paper_tables import TABLES, fill_table
 from agentsys.analysis.statistics.outcome_grid import ErrorRule
-from agentsys.analysis.tables.results_report import variants_of
 from agentsys.analysis.tables.table_writers import OutputFormat
 from agentsys.cli.cli_output import FormatOption, OutOption, write_output
 from agentsys.cli.stored_runs import ErrorsOption, NamesOption, print_unfinished, read_stored_runs
@@ -29,12 +28,6 @@ def table_command(
     form: FormatOption = OutputFormat.TABLE,
     out: OutOption = None,
     errors: ErrorsOption = ErrorRule.REPORT,
-    fixed: Annotated[
-        bool, typer.Option("--fixed", help="Below the table, the same one with scores under repaired checks.")
-    ] = False,
-    by: Annotated[
-        str | None, typer.Option(metavar="TAG", help="Below the table, the cases with and without this tag.")
-    ] = None,
     mine: Annotated[
         bool, typer.Option("--mine", help="Only rows that ran, without the paper's others.")
     ] = False,
@@ -44,18 +37,12 @@ def table_command(
     chosen = TABLES.get(int(number)) if number.isdecimal() else None
     if chosen is None:
         raise ConfigError(unknown_name("table", number, [str(known) for known in TABLES]))
-    if (fixed or by is not None) and form.for_programs:
-        raise ConfigError(
-            f"--fixed and --by cannot be written as {form.value} here;"
-            " give another --format, or use agentsys results DIR --fixed --format csv."
-        )
     reading = read_stored_runs(folders, names, whole_names=form.for_programs)
     if form.for_programs:
         print_unfinished(reading)
     filled = fill_table(chosen, reading.cases, errors, mine=mine)
-    variants = variants_of(reading.cases, fixed=fixed, tag=by)
     logdir = _suggest_logdir(folders, reading)
-    document = make_paper_document(filled, reading, errors, variants=variants, logdir=logdir)
+    document = make_paper_document(filled, reading, errors, logdir=logdir)
     write_output(make_paper_output(filled, document), form, out)
 
 

@@ -1,7 +1,4 @@
-"""A table of the paper ready to be written: its grid, the notes below it, and what would fill its gaps.
-
-Further grids below it show variants: fixed scores, cases with a tag.
-"""
+"""A table of the paper ready to be written: its grid, the notes below it, and what would fill its gaps."""
 
 from __future__ import annotations
 
@@ -12,7 +9,6 @@ from dataclasses import dataclass
 
 from agentsys.analysis.metrics.cell_verdict import BROKEN, verdict_notes
 from agentsys.analysis.metrics.rates import TARGETED_ASR, Percent
-from agentsys.analysis.metrics.task_tags import SCORE_FIXED
 from agentsys.analysis.paper.paper_tables import (
     ATTACK,
     PER_CASE,
@@ -22,12 +18,11 @@ from agentsys.analysis.paper.paper_tables import (
     PaperCell,
     PaperRow,
     count_chosen_rounds,
-    fill_table,
 )
 from agentsys.analysis.statistics.outcome_grid import CONFIDENCE, ErrorRule
 from agentsys.analysis.statistics.rate_estimates import OVERALL
 from agentsys.analysis.tables.result_notes import SIMULATED_NOTE, honesty_notes, replay_notes
-from agentsys.analysis.tables.results_report import Variants, errored_notes
+from agentsys.analysis.tables.results_report import errored_notes
 from agentsys.analysis.tables.table_document import Document, Grid, GridCell, cells, interval_text, value_text
 from agentsys.analysis.tables.table_writers import Output, records_of
 from agentsys.base.grouping import format_count, group_by
@@ -95,24 +90,12 @@ def make_paper_document(
     reading: LoadedCases,
     errors: ErrorRule = ErrorRule.REPORT,
     *,
-    variants: Variants | None = None,
     logdir: str = "results/runs/paper",
     replicates: int = 2000,
 ) -> Document:
-    """Make the table, its notes, and the commands that would fill what is empty in a log folder.
-
-    Variants (fixed scores, cases with a tag) have a grid each below the table.
-    """
-    table = filled.table
-    heading = f"Table {table.number}. {table.title}"
-    sections = [(heading, [_make_grid(filled)])]
-    for variant in variants.listed if variants else ():
-        if variant.marks:
-            under = f" under {', '.join(variants.fixes)}" if variants and SCORE_FIXED in variant.marks else ""
-            grid = _make_grid(fill_table(table, variant.cases, errors))
-            sections.append((f"{heading}: {', '.join(variant.marks)}{under}", [grid]))
+    """Make the table, its notes, and the commands that would fill what is empty in a log folder."""
+    sections = [(f"Table {filled.table.number}. {filled.table.title}", [_make_grid(filled)])]
     notes = [
-        *(variants.notes if variants else ()),
         *verdict_notes(list_table_records(filled)),
         *write_paper_notes(filled, reading, errors, replicates),
     ]

@@ -99,7 +99,7 @@ class FlippedSums:
     """Shape likewise."""
 
     @cached_property
-    def _of_change(self) -> tuple[FloatArray, FloatArray, FloatArray]:
+    def _of_change(self) -> tuple[Signs, FloatArray, FloatArray]:
         """Sums by the other kind of task, shape (tasks, flips); their total and their square, shape (flips,)."""
         sums, total = self._flip(self.change)
         return sums, total, _dot(sums, sums)

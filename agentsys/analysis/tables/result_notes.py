@@ -280,9 +280,6 @@ def _list_exposure_facts(
         yield f"{len(unseen)} succeeded though the payload was never shown to the model ({listed})", None
     if succeeded and aims and any(case.injection_task_id for case in cases):
         yield "utility where the attack failed", attack_success.utility_where_safe(cases, rule)
-    if split := attack_success.workspace_split(cases, rule):
-        old, added = (f"{number_text(part.value)} (n {part.n})" for part in split)
-        yield f"workspace ASR on injection tasks 0-5 {old}, on those added in v1.2 {added}", None
 
 
 def _name(defense: str, attack: str) -> str:

@@ -187,8 +187,6 @@ class Variants:
     """In the order of the lines of one defense."""
     notes: tuple[str, ...]
     """What has to be said of them."""
-    fixes: tuple[str, ...] = ()
-    """What fixed scores were made under; empty where none are shown."""
 
 
 def variants_of(cases: Sequence[CaseRow], *, fixed: bool = False, tag: str | None = None) -> Variants:
@@ -198,7 +196,6 @@ def variants_of(cases: Sequence[CaseRow], *, fixed: bool = False, tag: str | Non
         ConfigError: If no case holds fixed scores, or there is no such tag.
     """
     listed, notes = [Variant((), tuple(cases))], []
-    fixes: tuple[str, ...] = ()
     if tag is not None:
         found = split_by_tag(cases, load_tag(tag))
         listed = [Variant((tag,), found.cases_with), Variant((f"not {tag}",), found.cases_without)]
@@ -213,13 +210,12 @@ def variants_of(cases: Sequence[CaseRow], *, fixed: bool = False, tag: str | Non
                 " others: agentsys rescore DIR --version V --out NEW, then agentsys results NEW --fixed."
             )
         notes = [*scored.notes, *notes]
-        fixes = tuple(dict.fromkeys(name for one in scored.fixes for name in one))
         listed = [
             both
             for one in listed
             for both in (one, Variant((*one.marks, SCORE_FIXED), with_fixed_scores(one.cases).cases))
         ]
-    return Variants(tuple(listed), tuple(notes), fixes)
+    return Variants(tuple(listed), tuple(notes))
 
 
 def variant_report(

@@ -185,13 +185,6 @@ def stored(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_table_of_the_paper_has_a_second_one_of_fixed_scores(tmp_path: Path) -> None:
-    shown = command_output("table", "2", stored(tmp_path), "--fixed", "--format", "markdown")
-    first, second = shown.split(r"fixed under utility\_arguments, any\_match")
-    line = "| gpt-4o-mini | agentsys | {}"
-    assert line.format("100.00") in first and line.format("50.00") in second
-
-
 def test_official_numbers_do_not_depend_on_fixed_ones(tmp_path: Path) -> None:
     reading = read_cases([stored(tmp_path)])
     with_fixed = variant_report(reading, variants_of(reading.cases, fixed=True), replicates=50).rows
