@@ -171,11 +171,11 @@ class Denial:
 
 
 def paired_denials(
-    cases: Iterable[CaseRow] | ScoredCells, rule: ErrorRule = ErrorRule.REPORT, *, replicates: int = 2000
+    cases: Iterable[CaseRow] | ScoredCells, rule: ErrorRule = ErrorRule.REPORT
 ) -> list[Denial]:
     """Every denial of service whose defense has benign cases, too."""
     cells = scored_cells(cases)
-    resampler = Resampler(replicates)
+    resampler = Resampler()
     found = [
         _denial(cell, cells.get(cell._replace(attack=NO_ATTACK), []), cells[cell], resampler, rule)
         for cell in sorted(cells, key=MeasuredCell.order)

@@ -222,10 +222,10 @@ _GUARD_EVENTS = {
 """Measure -> the kind of verdict that it counts, and the others that it is a share of."""
 
 
-def guard_measures(cases: Sequence[CaseRow], *, replicates: int = 2000) -> Iterator[tuple[str, Number]]:
+def guard_measures(cases: Sequence[CaseRow]) -> Iterator[tuple[str, Number]]:
     """Every measure, in percent, of every guard that judged results in cases without an error."""
     counted = [case for case in cases if case.status == "ok" and case.guards]
-    resampler = Resampler(replicates)
+    resampler = Resampler()
     for guard in sorted({guard for case in counted for guard in case.guards}):
         verdicts = [(case, case.guards[guard]) for case in counted if guard in case.guards]
         for name, (hit, *others) in _GUARD_EVENTS.items():
@@ -294,7 +294,7 @@ def metric_of(name: str, fact: DeclaredFact) -> str:
     return fact.metric or name
 
 
-def fact_rows(cases: Iterable[CaseRow] | ScoredCells, *, replicates: int = 2000) -> list[MetricRow]:
+def fact_rows(cases: Iterable[CaseRow] | ScoredCells) -> list[MetricRow]:
     """The rates of measured facts, in the long form; cases that hold none of the facts are passed over.
 
     Errored cases are left out of all but the metrics whose name says that they failed.
@@ -306,7 +306,7 @@ def fact_rows(cases: Iterable[CaseRow] | ScoredCells, *, replicates: int = 2000)
     scored = scored_cells(cases)
     if not any(case.measured for case in scored.cases):
         return []
-    resampler = Resampler(replicates)
+    resampler = Resampler()
     cells = {cell: found for cell, found in scored.items() if any(map(_has_facts, found))}
     rows: list[MetricRow] = []
     for cell in sorted(cells, key=MeasuredCell.order):

@@ -297,21 +297,17 @@ class BudgetRow(CellRow):
     """Searches whose attacker gave no text: in no rate."""
 
 
-def budget_rows(
-    searches: Iterable[Search], budgets: Sequence[int] | None = None, *, replicates: int = 2000
-) -> list[BudgetRow]:
+def budget_rows(searches: Iterable[Search], budgets: Sequence[int] | None = None) -> list[BudgetRow]:
     """The long form.
 
     Args:
         searches: Searches in any order.
         budgets: Which to tabulate, up to each cell's own; by default 1, 2, 5, 10, 20, ... and the cells' own.
-        replicates: Number of bootstrap replicates. Injection tasks are drawn, and user tasks
-            where a search was made on several; see `agentsys.analysis.statistics.outcome_grid`.
 
     Returns:
         Rows sorted by cell (`none` before other defenses), then suite with `overall` last.
     """
-    resampler = Resampler(replicates)
+    resampler = Resampler()
     cells = group_by(
         searches,
         lambda one: MeasuredCell(

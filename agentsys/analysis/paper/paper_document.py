@@ -19,7 +19,7 @@ from agentsys.analysis.paper.paper_tables import (
     PaperRow,
     count_chosen_rounds,
 )
-from agentsys.analysis.statistics.outcome_grid import CONFIDENCE, ErrorRule
+from agentsys.analysis.statistics.outcome_grid import CONFIDENCE, REPLICATES, ErrorRule
 from agentsys.analysis.statistics.rate_estimates import OVERALL
 from agentsys.analysis.tables.result_notes import SIMULATED_NOTE, honesty_notes, replay_notes
 from agentsys.analysis.tables.results_report import errored_notes
@@ -91,13 +91,12 @@ def make_paper_document(
     errors: ErrorRule = ErrorRule.REPORT,
     *,
     logdir: str = "results/runs/paper",
-    replicates: int = 2000,
 ) -> Document:
     """Make the table, its notes, and the commands that would fill what is empty in a log folder."""
     sections = [(f"Table {filled.table.number}. {filled.table.title}", [_make_grid(filled)])]
     notes = [
         *verdict_notes(list_table_records(filled)),
-        *write_paper_notes(filled, reading, errors, replicates),
+        *write_paper_notes(filled, reading, errors),
     ]
     return Document(sections, notes, list_filling_commands(filled, logdir))
 
@@ -179,9 +178,7 @@ _WHY_BELOW = (
 """(the attack that should be at least as strong, the other, a reason why it may not be)."""
 
 
-def write_paper_notes(
-    filled: FilledTable, reading: LoadedCases, errors: ErrorRule, replicates: int
-) -> list[str]:
+def write_paper_notes(filled: FilledTable, reading: LoadedCases, errors: ErrorRule) -> list[str]:
     """Write the notes of one table, in order of importance."""
     cases = [case for line in filled.lines for case in line.cases]
     simulated = any(line.simulated for line in filled.lines)
@@ -189,7 +186,7 @@ def write_paper_notes(
     models = dict.fromkeys((line.short, line.model) for line in filled.lines)
     return [
         f"Ours in percent, beside the value the paper prints; {CONFIDENCE:.0f}% intervals: user tasks and "
-        f"injection tasks resampled, {replicates} times. {_explain_numbers(filled)}",
+        f"injection tasks resampled, {REPLICATES} times. {_explain_numbers(filled)}",
         *describe_unfinished(reading.unfinished),
         *([f"{SIMULATED} {SIMULATED_NOTE}"] if simulated else []),
         *replay_notes(cases),

@@ -30,6 +30,8 @@ from agentsys.records.case_row import CaseRow
 FloatArray = npt.NDArray[np.float64]
 CONFIDENCE = 95.0
 """Percent."""
+REPLICATES = 2000
+"""Times that tasks are drawn anew."""
 _AGENTDOJO_GOES_ON_AFTER = frozenset({"context_length", "server_error", "overloaded"})
 """Kinds of error after which AgentDojo stores a score; any other ends its whole run."""
 
@@ -193,7 +195,7 @@ class Resampler:
     of the same user tasks move together, as they must in the defense quality.
     """
 
-    replicates: int = 2000
+    replicates: int = REPLICATES
     seed: int = 0
     _totals: dict[Hashable, FloatArray] = field(default_factory=dict, repr=False)
     made: dict[Hashable, Any] = field(default_factory=dict, repr=False)

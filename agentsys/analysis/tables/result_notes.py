@@ -38,10 +38,10 @@ _Counts = Mapping[_Line, Mapping[str, Tally]]
 
 
 def honesty_notes(
-    cases: Iterable[CaseRow] | ScoredCells, rule: ErrorRule = ErrorRule.REPORT, *, replicates: int = 2000
+    cases: Iterable[CaseRow] | ScoredCells, rule: ErrorRule = ErrorRule.REPORT
 ) -> Iterator[str]:
     """All footnotes on some cases, of which injection tasks run as user tasks are left out."""
-    signs, resampler = SignDraws(), Resampler(replicates)
+    signs, resampler = SignDraws(), Resampler()
     cells = scored_cells(cases)
     ordered = sorted(cells, key=lambda cell: (*cell[:3], cell.defense != NO_DEFENSE, *cell[3:]))
     sheets = group_by(ordered, lambda cell: cell[:3])

@@ -12,7 +12,7 @@ from agentsys.analysis.metrics.case_measures import fact_rows
 from agentsys.analysis.metrics.cell_verdict import verdict_notes
 from agentsys.analysis.metrics.own_metric import Metric
 from agentsys.analysis.metrics.task_tags import SCORE_FIXED, load_tag, split_by_tag, with_fixed_scores
-from agentsys.analysis.statistics.outcome_grid import CONFIDENCE, ErrorRule, outcome_of
+from agentsys.analysis.statistics.outcome_grid import CONFIDENCE, REPLICATES, ErrorRule, outcome_of
 from agentsys.analysis.statistics.rate_estimates import OVERALL
 from agentsys.analysis.tables.result_notes import SIMULATED_NOTE, honesty_notes, replay_notes
 from agentsys.analysis.tables.results_document import Report, fact_notes, group_facts, sheets
@@ -28,7 +28,6 @@ def measure_reading(
     errors: ErrorRule = ErrorRule.REPORT,
     *,
     own: Sequence[Metric] = (),
-    replicates: int = 2000,
     cells: rates.ScoredCells | None = None,
     brief: bool = False,
 ) -> Report:
@@ -37,16 +36,16 @@ def measure_reading(
     A brief report (see `rates.measure`) is without what benchmarks measure besides, too.
     """
     cells = rates.scored_cells(reading.cases if cells is None else cells)
-    rows = rates.measure(cells, errors, own=own, replicates=replicates, brief=brief)
+    rows = rates.measure(cells, errors, own=own, brief=brief)
     titles = rates.METRIC_TITLES | {metric.name: metric.title for metric in own}
     if any(row.metric == rates.NET_RESILIENCE for row in rows):
         titles |= {rates.NET_RESILIENCE: rates.NRP_TITLE}
     if brief:
         return Report(rows, titles=titles, is_brief=True)
-    denials = paired_denials(cells, errors, replicates=replicates)
+    denials = paired_denials(cells, errors)
     return Report(
         rows,
-        measured=rates.apply_verdicts(fact_rows(cells, replicates=replicates), cells.verdicts),
+        measured=rates.apply_verdicts(fact_rows(cells), cells.verdicts),
         denials=[replace(one, rows=tuple(rates.apply_verdicts(one.rows, cells.verdicts))) for one in denials],
         titles=titles,
     )
@@ -57,15 +56,14 @@ def build_report(
     errors: ErrorRule = ErrorRule.REPORT,
     *,
     own: Sequence[Metric] = (),
-    replicates: int = 2000,
 ) -> Report:
     """The `numbers` of everything that was read, and everything a reader must know beside them."""
     cells = rates.scored_cells(reading.cases)
-    found = measure_reading(reading, errors, own=own, replicates=replicates, cells=cells)
+    found = measure_reading(reading, errors, own=own, cells=cells)
     return replace(
         found,
         unexposed=unexposed_share(reading.cases),
-        notes=tuple(report_notes(found, reading, cells, errors, replicates=replicates)),
+        notes=tuple(report_notes(found, reading, cells, errors)),
         facts=group_facts(reading.cases),
     )
 
@@ -75,8 +73,6 @@ def report_notes(
     reading: LoadedCases,
     cells: rates.ScoredCells,
     errors: ErrorRule = ErrorRule.REPORT,
-    *,
-    replicates: int = 2000,
 ) -> Iterator[str]:
     """All footnotes, the most important first; each is made when it is asked for: a screen shows a few of them."""
     yield from describe_unfinished(reading.unfinished)
@@ -91,13 +87,13 @@ def report_notes(
             suites = [suite for suite in sheet.suites if (metric, suite) in line.numbers]
             if suites and suites != sheet.suites:
                 yield f"{line.name}: overall covers {', '.join(suites)} only."
-    yield from honesty_notes(cells, errors, replicates=replicates)
+    yield from honesty_notes(cells, errors)
     if found.is_brief:
-        found = measure_reading(reading, errors, replicates=replicates, cells=cells)
+        found = measure_reading(reading, errors, cells=cells)
     yield from fact_notes(found.measured, reading.cases)
     yield from denial_notes(found.denials)
     yield (
-        f"{CONFIDENCE:.0f}% intervals: user tasks and injection tasks resampled, {replicates} times. "
+        f"{CONFIDENCE:.0f}% intervals: user tasks and injection tasks resampled, {REPLICATES} times. "
         "Overall: unweighted mean of the suites."
     )
     if any(row.suite == OVERALL and row.value in (0, 100) for row in found.rows):
@@ -224,20 +220,19 @@ def variant_report(
     errors: ErrorRule = ErrorRule.REPORT,
     *,
     own: Sequence[Metric] = (),
-    replicates: int = 2000,
 ) -> Report:
     """A report whose lines are the variants of each defense, one below the other.
 
     Its footnotes speak of all cases and of official scores.
     """
-    whole = build_report(reading, errors, own=own, replicates=replicates)
+    whole = build_report(reading, errors, own=own)
     # Rows of one defense stand together, the defenses in the order of the whole report.
     by_defense: dict[tuple[str, ...], list[rates.MetricRow]] = {
         cell: [] for cell in map(_defense_of, whole.rows)
     }
     unexposed = {}
     for variant in variants.listed:
-        for row in rates.measure(variant.cases, errors, own=own, replicates=replicates):
+        for row in rates.measure(variant.cases, errors, own=own):
             by_defense[_defense_of(row)].append(replace(row, defense=variant.name(row.defense)))
         for cell, share in unexposed_share(variant.cases).items():
             unexposed[cell._replace(defense=variant.name(cell.defense))] = share

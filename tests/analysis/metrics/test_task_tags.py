@@ -83,7 +83,7 @@ def test_an_unknown_tag_names_the_known_ones() -> None:
 
 def test_the_two_lines_of_a_defense_add_up_to_its_cases() -> None:
     cases = [row(user_task_id=f"user_task_{n}", utility=n % 2 == 0) for n in range(4)]
-    found = variant_report(LoadedCases(tuple(cases)), variants_of(cases, tag="action_open"), replicates=50)
+    found = variant_report(LoadedCases(tuple(cases)), variants_of(cases, tag="action_open"))
     counts = {
         one.defense: one.n
         for one in found.rows
@@ -129,9 +129,7 @@ def overall(rows: list[MetricRow]) -> dict[tuple[str, str], float]:
 
 
 def test_lines_of_fixed_scores_stand_below_the_official_ones() -> None:
-    found = variant_report(
-        LoadedCases(tuple(cases())), variants_of(cases(), fixed=True), ErrorRule.REPORT, replicates=50
-    )
+    found = variant_report(LoadedCases(tuple(cases())), variants_of(cases(), fixed=True), ErrorRule.REPORT)
     values = overall(found.rows)
     assert values["agentsys", "benign_utility"] == 100.0
     assert values["agentsys (fixed)", "benign_utility"] == 50.0
@@ -187,7 +185,7 @@ def stored(tmp_path: Path) -> Path:
 
 def test_official_numbers_do_not_depend_on_fixed_ones(tmp_path: Path) -> None:
     reading = read_cases([stored(tmp_path)])
-    with_fixed = variant_report(reading, variants_of(reading.cases, fixed=True), replicates=50).rows
+    with_fixed = variant_report(reading, variants_of(reading.cases, fixed=True)).rows
     bare = LoadedCases(tuple(replace(case, measured={}) for case in reading.cases))
-    alone = variant_report(bare, variants_of(bare.cases), replicates=50).rows
+    alone = variant_report(bare, variants_of(bare.cases)).rows
     assert [one for one in with_fixed if one.defense == "agentsys"] == alone
