@@ -12,7 +12,7 @@ import io
 import math
 import os
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from contextlib import redirect_stdout
 from dataclasses import asdict, dataclass, fields, replace
 from datetime import datetime
@@ -199,13 +199,6 @@ def audit_traces(
     if not (attacked or benign or skipped):
         where = ", ".join(f"'{root}'" for root in roots)
         raise ConfigError(f"No stored cases in {where}. Give a folder of runs: runs=FOLDER")
-    found = _build_trace_audit(attacked, benign, skipped)
-    return replace(found, version=version, notes=stored.notes)
-
-
-def _build_trace_audit(
-    attacked: Sequence[Trace], benign: Sequence[Trace], skipped: Sequence[SkippedRecord]
-) -> TraceAudit:
     counted = {"recorded": itemgetter("recorded"), "rescored": itemgetter("rescored")}
     users = [trace for trace in benign if not trace["alone"]]
     alone = [trace for trace in benign if trace["alone"]]
@@ -213,7 +206,7 @@ def _build_trace_audit(
     errored = [trace for trace in attacked if trace["errored"]]
     destroyed = [trace for trace in attacked if trace["destroyed"] and not trace["errored"]]
     return TraceAudit(
-        version=None,
+        version=version,
         pipelines=tuple(sorted({trace["pipeline"] for trace in (*attacked, *benign)})),
         attacked=len(attacked),
         benign=len(users),
@@ -239,6 +232,7 @@ def _build_trace_audit(
                 key=lambda row: (row.suite, len(row.user_task_id), row.user_task_id),
             )
         ),
+        notes=stored.notes,
     )
 
 

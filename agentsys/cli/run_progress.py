@@ -241,7 +241,8 @@ class LiveProgress(_CountingListener):
 
     def _render_bars(self) -> Table:
         """A line per cell: those under way first, then those that wait, then those that are done."""
-        cells = sorted(self._totals.cells.items(), key=lambda item: _display_rank(item[1]))
+        done = {name: cell.done >= cell.planned for name, cell in self._totals.cells.items()}
+        cells = sorted(self._totals.cells.items(), key=lambda item: (done[item[0]], not item[1].done))
         label = _make_labeller(self._totals.cells)
         rows = [
             (cell, f"{cell.done}/{cell.planned}", escape_to_line(label(name)), _format_rates(name, cell))
@@ -285,10 +286,6 @@ def _make_labeller(cells: Iterable[CellLabels]) -> Callable[[CellLabels], str]:
         return " / ".join(part for part in parts if part)
 
     return label
-
-
-def _display_rank(cell: CellTotals) -> int:
-    return 2 if cell.done >= cell.planned else 0 if cell.done else 1
 
 
 def _format_rates(name: CellLabels, cell: CellTotals) -> str:

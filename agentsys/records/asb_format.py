@@ -70,7 +70,8 @@ def parse_transcript(text: str) -> AsbTranscript:
     return AsbTranscript(
         task=contents[2] if len(contents) > 2 else "",
         offered_tools=_offered_tools(contents[1] if len(contents) > 1 else ""),
-        rounds=tuple(_called_tools(content) for content in acted),
+        # Only the part before the results counts: the rest is text that tools returned.
+        rounds=tuple(tuple(_CALLED.findall(content.partition(_OBSERVATION)[0])) for content in acted),
         payloads=sum(payloads),
         steps=len(_json_after(contents[3] if len(contents) > 3 else "", _PLAN)),
         has_failed_request=_has_failed_request(messages),
@@ -99,11 +100,6 @@ def _read_literal(text: str) -> Any:
 def _content(message: Mapping[str, Any]) -> str:
     content = message.get("content")
     return content if isinstance(content, str) else ""
-
-
-def _called_tools(content: str) -> tuple[str, ...]:
-    """Tools of one round. Only the part before the results counts: the rest is text that tools returned."""
-    return tuple(_CALLED.findall(content.partition(_OBSERVATION)[0]))
 
 
 def _offered_tools(prompt: str) -> tuple[str, ...]:

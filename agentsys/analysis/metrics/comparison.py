@@ -322,7 +322,9 @@ def _rows(contest: Contest, pairing: Pairing, outcome: _Outcome, tests: _Tests) 
         for suite, found in levels.items():
             if tests.brief and suite != OVERALL:
                 continue
-            gained, lost = (_in_suite(some, suite) for some in changed)
+            gained, lost = (
+                [pair for pair in some if suite in (OVERALL, POOLED, pair.baseline.suite)] for some in changed
+            )
             differing = [*gained, *lost]
             user_tasks = {(pair.baseline.suite, pair.baseline.user_task_id) for pair in differing}
             yield DifferenceRow(
@@ -346,10 +348,6 @@ def _rows(contest: Contest, pairing: Pairing, outcome: _Outcome, tests: _Tests) 
                 only_compared=pairing.only_defense,
                 **tests.test(found),
             )
-
-
-def _in_suite(pairs: Iterable[Pair], suite: str) -> list[Pair]:
-    return [pair for pair in pairs if suite in (OVERALL, POOLED, pair.baseline.suite)]
 
 
 def injection_task_of(pair: Pair) -> tuple[str, str] | None:
