@@ -103,7 +103,7 @@ def _expand_sweeps(
         for value in values:
             _check_choice(key, value, choices)
     axes = [[f"{key}={value}" for value in values] for key, values in {**open_axes, **swept}.items()]
-    return [[*(o.input_line or "" for o in fixed), *extra] for extra in itertools.product(*axes)]
+    return [[*(o.input_line or "" for o in fixed), *extra] for extra in _combinations(axes)]
 
 
 @dataclass(frozen=True)
@@ -151,6 +151,10 @@ def _parse_overrides(overrides: Sequence[str]) -> list[Override]:
 
 
 _KEY_VALUE = "Write key=value, e.g. defense=agentsys limit_per_suite=10."
+
+
+def _combinations(axes: Sequence[Sequence[str]]) -> list[list[str]]:
+    return [list(choice) for choice in itertools.product(*axes)]
 
 
 def _expand_sweep(override: Override, choices: Mapping[str, Sequence[str]]) -> list[str]:

@@ -107,7 +107,7 @@ def test_table_4_says_what_was_searched_and_where_an_attack_is_below_a_weaker_on
         for attack, hit in (("adaptive", True), ("pair_aware-transfer-full", False))
     ]
     filled = _filled(4, rows)
-    told = " ".join(write_paper_notes(filled, LoadedCases(tuple(rows)), ErrorRule.REPORT, 50))
+    told = " ".join(write_paper_notes(filled, LoadedCases(tuple(rows)), ErrorRule.REPORT))
     assert "pair is pair_aware-transfer-full" in told
     assert "pair (0.00) is below adaptive (100.00). Its text was chosen on some user tasks" in told
 

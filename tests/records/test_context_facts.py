@@ -114,7 +114,10 @@ def test_spans_give_calls_verdicts_and_what_workers_were_given() -> None:
 
 
 def test_what_a_worker_was_given_is_unknown_where_its_span_does_not_say() -> None:
-    assert sum_spans([{"kind": "worker", "messages": [], "decision": {}}], ())["untrusted_tokens_workers"] is None
+    assert (
+        sum_spans([{"kind": "worker", "messages": [], "decision": {}}], ())["untrusted_tokens_workers"]
+        is None
+    )
 
 
 def test_tokens_are_characters_by_a_fixed_rate() -> None:

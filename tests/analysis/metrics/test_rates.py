@@ -63,7 +63,7 @@ def test_both_rates_of_a_quality_draw_the_same_tasks_whichever_cases_are_there(
         for suite in benign_suites
         for u in range(benign_tasks)
     ]
-    sampler, both = Resampler(200), [suite for suite in benign_suites if suite != "travel"]
+    sampler, both = Resampler(), [suite for suite in benign_suites if suite != "travel"]
     frames = {suite: tuple(f"user_task_{u}" for u in range(max(4, benign_tasks))) for suite in both}
     counted = tally_suites(benign, ErrorRule.REPORT)
     solved = {suite: widen_tally(counted[suite], frames[suite]) for suite in both}

@@ -89,7 +89,7 @@ def test_every_table_has_these_notes() -> None:
     for found in (
         build_report(LoadedCases(cases)).notes,
         compare_output(compare_sides(cases), 0).document.notes,
-        write_paper_notes(table, LoadedCases(cases), ErrorRule.REPORT, 10),
+        write_paper_notes(table, LoadedCases(cases), ErrorRule.REPORT),
     ):
         assert any("these runs had different data" in note for note in found)
 
