@@ -154,7 +154,7 @@ def _without_constants(columns: list[_Column]) -> tuple[list[_Column], str]:
     if len(columns[0].cells) < 2:
         return columns, ""
     constant = [column for column in constant if column is not names[-1] or names != constant[: len(names)]]
-    told = ", ".join(f"{column.heading} {column.cells[0].in_one}" for column in constant)
+    told = ", ".join(f"{column.heading.strip()} {column.cells[0].in_one}" for column in constant)
     left = [column for column in columns if column not in constant]
     return left, f"In every row: {told}." if told else ""
 
