@@ -57,11 +57,6 @@ def require_known_name(kind: str, name: str, known: Collection[str]) -> str:
 def choose_suites(what: str, suites: Sequence[str] | str | None, known: Collection[str]) -> tuple[str, ...]:
     """The suites that `benchmark.suites` chooses, in the order in which they are known.
 
-    Args:
-        what: Kind of suite, for the message; its first word is what such a suite is called.
-        suites: Some names, or one; None means all.
-        known: All names.
-
     Raises:
         ConfigError: If a name is not known, or none is left.
     """

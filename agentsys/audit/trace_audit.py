@@ -166,13 +166,7 @@ def _convert_plain_data(value: Any) -> Any:
 def audit_traces(
     paths: Iterable[str | os.PathLike[str]], version: str | None = None, names: RunNames | None = None
 ) -> TraceAudit:
-    """Look through stored runs.
-
-    Args:
-        paths: Folders or files of AgentDojo, of DRIFT or of ours.
-        version: The benchmark's version that benign records are scored with again; None takes the one each
-            names.
-        names: The user's word on other people's folders.
+    """Look through stored runs; benign records are scored again with a version, by default the one each names.
 
     Raises:
         ConfigError: If a path or the version does not exist, there is no record, or a benign one names no

@@ -72,10 +72,6 @@ def drop_own_words(lines: PayloadLines, own: Iterable[str]) -> PayloadLines:
 
     An attack may quote the user's request. Its lines that the user wrote are met in every case, attacked or
     not, and say nothing about the injection.
-
-    Args:
-        lines: From `find_payload_lines`.
-        own: What the user and the system message say before any tool has run.
     """
     squeezed = [squeeze(text) for text in own]
     return tuple(forms for forms in lines if not any(form in text for text in squeezed for form in forms))

@@ -187,10 +187,6 @@ class BundleReader:
 
         Data files are written all the same: without them no case that depends on them could be compared.
 
-        Args:
-            folder: The folder; it must be empty.
-            places: Folder of the bundle -> folder below `folder` that it goes to.
-
         Returns:
             The members that were changed or are missing.
 

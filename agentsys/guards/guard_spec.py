@@ -178,10 +178,6 @@ _OF_THE_INSTALLER = {"INSTALLER", "REQUESTED", "RECORD"}
 def install_guard(spec: GuardSpec, wheels: Path | None = None) -> None:
     """Make a guard's environment; nothing is done where it stands.
 
-    Args:
-        spec: The guard.
-        wheels: Folder to take packages from, and from nowhere else; None: the package index.
-
     Raises:
         ConfigError: If it cannot be installed.
     """

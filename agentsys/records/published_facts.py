@@ -19,13 +19,7 @@ FALLBACK_VERSION = "v1"
 
 
 def find_ground_truth_length(version: str, suite: str, user_task_id: str) -> int | None:
-    """Calls in the ground truth of one of AgentDojo's user tasks.
-
-    Args:
-        version: The benchmark's version as recorded (`v1.2 or later` is taken for v1.2), or anything else for
-            `FALLBACK_VERSION`.
-        suite: The suite's name.
-        user_task_id: The user task's id.
+    """Calls in the ground truth of one of AgentDojo's user tasks; of an unknown version `FALLBACK_VERSION`'s.
 
     Returns:
         None for tasks that AgentDojo does not have (those of forks, injection tasks run alone).

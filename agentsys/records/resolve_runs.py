@@ -40,13 +40,7 @@ class RunFolders(NamedTuple):
 
 @lru_cache(maxsize=100_000)
 def find_run_folders(folder: str, suite: str, user_task_id: str) -> RunFolders:
-    """Find the two folders of a case.
-
-    Args:
-        folder: The one that its file is in.
-        suite: The suite by the file; the layout is AgentDojo's where the folders say so too.
-        user_task_id: The user task by the file, likewise.
-    """
+    """Find the two folders of a case by its file's folder, if suite and user task stand there as in AgentDojo's."""
     # <home>/<pipeline>/<suite>/<user task>/<attack>
     above, *last = folder.rsplit("/", 3)
     if len(last) < 3 or not above or not _DOT_NAMES.isdisjoint(last):

@@ -71,12 +71,7 @@ def can_cost_more(jobs: Sequence[Job], usd: float) -> bool:
 
 
 def estimate_costs(jobs: Sequence[Job], cards: Mapping[str, ModelCard]) -> dict[CellLabels, CostEstimate]:
-    """Tokens and cost of every cell among `jobs`.
-
-    Args:
-        jobs: Cases over the simulated model (a session prepared as a rehearsal), in the plan's order.
-        cards: Model name -> card, for the models that play single roles.
-    """
+    """Tokens and cost of every cell among `jobs`."""
     by_cell = group_by(jobs, lambda job: job.labels)
     return {
         labels: _estimate_cell([*group_by(some, lambda job: job.case.suite).values()], cards)

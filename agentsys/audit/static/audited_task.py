@@ -127,12 +127,8 @@ class AuditedTask:
     def accepts(self, calls: Sequence[FunctionCall], *, strict: bool = True) -> bool | None:
         """Whether the task passes after these calls and the ground truth's answer.
 
-        Args:
-            calls: Calls to play in order, from where the task begins.
-            strict: Whether a call that ends in an error makes the question void.
-
         Returns:
-            None if `strict` and a call ended in an error.
+            None if `strict` and a call ended in an error, which makes the question void.
         """
         try:
             played = self.stage.play(self.start, calls, self.task.GROUND_TRUTH_OUTPUT, strict=strict)
