@@ -7,7 +7,7 @@ import shlex
 import sys
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TextIO
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -59,15 +59,14 @@ def write_output(output: Output, form: OutputFormat, out: Path | None = None) ->
         sys.stdout.write(render_output(output, form).decode())
 
 
-def print_line(line: str, file: TextIO | None = None, hang: str = "") -> None:
+def print_line(line: str, hang: str = "") -> None:
     """Print a line for people, broken between words where it is wider than the screen.
 
     Args:
         line: What to say. Whatever in it we did not write does nothing to a terminal.
-        file: Where to; None: standard output.
         hang: What a line begins with that goes on with the one above.
     """
-    print(between_words(escape_controls(line), terminal_width(), hang), file=file or sys.stdout)
+    print(between_words(escape_controls(line), terminal_width(), hang))
 
 
 def print_to_console(console: Console, line: str, hang: str = "") -> None:

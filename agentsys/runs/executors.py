@@ -106,7 +106,7 @@ def run_on_threads(
                     state.start_cases(pool, workers)
                     if not (state.running or state.tally.has_waiting):
                         break
-                    state.collect_ended(timeout_s=1.0)
+                    state.collect_ended()
                 except StopRequested as asked:
                     state.tally.interrupt(asked.number, len(state.running))
                 except KeyboardInterrupt:
@@ -151,10 +151,10 @@ class _ThreadRun:
             future = pool.submit(run, run_and_store, job, self.store, self.searches, self.claims)
             self.running[future] = job
 
-    def collect_ended(self, timeout_s: float) -> None:
+    def collect_ended(self) -> None:
         if not self.running:
-            time.sleep(min(timeout_s, _RETRY_S))  # all that is left is under way in other processes
-        done, _ = wait(self.running, timeout=timeout_s, return_when=FIRST_COMPLETED)
+            time.sleep(_RETRY_S)  # all that is left is under way in other processes
+        done, _ = wait(self.running, timeout=_LOOK_EVERY_S, return_when=FIRST_COMPLETED)
         while not self.attempts.empty():
             self.tally.listener.attempted(self.attempts.get())
         for future in done:

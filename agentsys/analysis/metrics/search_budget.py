@@ -297,12 +297,8 @@ class BudgetRow(CellRow):
     """Searches whose attacker gave no text: in no rate."""
 
 
-def budget_rows(searches: Iterable[Search], budgets: Sequence[int] | None = None) -> list[BudgetRow]:
-    """The long form.
-
-    Args:
-        searches: Searches in any order.
-        budgets: Which to tabulate, up to each cell's own; by default 1, 2, 5, 10, 20, ... and the cells' own.
+def budget_rows(searches: Iterable[Search]) -> list[BudgetRow]:
+    """The long form, at 1, 2, 5, 10, 20, ... queries or attempts, up to what each cell's searches may make.
 
     Returns:
         Rows sorted by cell (`none` before other defenses), then suite with `overall` last.
@@ -316,7 +312,7 @@ def budget_rows(searches: Iterable[Search], budgets: Sequence[int] | None = None
     )
     # The usual budgets of all cells, so that every column has every cell that went so far.
     most = [max(search.budget * search.tried_on for search in found) for found in cells.values()]
-    wanted = sorted({budget for one in most for budget in usual_budgets(one)}) if budgets is None else budgets
+    wanted = sorted({budget for one in most for budget in usual_budgets(one)})
     order = sorted(cells, key=lambda cell: (*cell[:3], cell.attack, cell.defense != "none", cell.defense))
     return [row for cell in order for row in _cell_rows(cell, cells[cell], wanted, resampler)]
 

@@ -110,7 +110,7 @@ def grid_records(document: Document) -> LongForm:
     return LongForm(dict.fromkeys(columns, "str"), [dict(zip(columns, row, strict=True)) for row in rows])
 
 
-def render_output(output: Output, form: OutputFormat, width: int = FILE_WIDTH) -> bytes:
+def render_output(output: Output, form: OutputFormat) -> bytes:
     """Write a result in one of the forms.
 
     Returns:
@@ -119,7 +119,7 @@ def render_output(output: Output, form: OutputFormat, width: int = FILE_WIDTH) -
     if form is OutputFormat.TABLE:
         from agentsys.analysis.tables.write_terminal import terminal_text  # alone it needs rich
 
-        return terminal_text(output.document, width).encode()
+        return terminal_text(output.document, FILE_WIDTH).encode()
     if form is OutputFormat.CSV:
         return csv_text(output.records).encode()
     if form is OutputFormat.JSON:

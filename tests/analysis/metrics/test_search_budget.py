@@ -143,7 +143,7 @@ def test_defenses_attacks_epochs_and_user_tasks_are_searches_of_their_own(tmp_pa
         store_search(tmp_path, 1, **fields)
     found = read_searches([tmp_path]).found
     assert len(found) == 5
-    rows = [r for r in budget_rows(found, [1]) if (r.suite, r.measure) == ("banking", ASR)]
+    rows = [r for r in budget_rows(found) if (r.suite, r.measure, r.budget) == ("banking", ASR, 1)]
     assert [(row.defense, row.attack, row.n) for row in rows] == [
         ("none", "pair-transfer", 3),
         ("agentsys", "pair-transfer", 1),
