@@ -198,7 +198,6 @@ def audit_traces(
     alone = [trace for trace in benign if trace["alone"]]
     solved = count_rows(users, _TASK, "runs", **counted)
     errored = [trace for trace in attacked if trace["errored"]]
-    destroyed = [trace for trace in attacked if trace["destroyed"] and not trace["errored"]]
     return TraceAudit(
         version=version,
         pipelines=tuple(sorted({trace["pipeline"] for trace in (*attacked, *benign)})),
@@ -220,12 +219,7 @@ def audit_traces(
         asked_directly=count_rows(alone, ("suite", "injection_task_id"), "runs", **counted),
         skipped=tuple(record for record in skipped if record.obstacle is not RecordFault.HOLLOW),
         errors=_sort(count_rows(errored, _PIPELINE, "errored", stored_as_success=itemgetter("success"))),
-        destroyed=tuple(
-            sorted(
-                count_rows(destroyed, _TASK, "cases", solved=itemgetter("solved")),
-                key=lambda row: (row.suite, len(row.user_task_id), row.user_task_id),
-            )
-        ),
+        destroyed=_count_destroyed(attacked),
         notes=stored.notes,
     )
 
@@ -235,6 +229,12 @@ _TASK, _PIPELINE = ("suite", "user_task_id"), ("pipeline", "suite")
 
 def _sort(rows: Rows) -> Rows:
     return tuple(sorted(rows))
+
+
+def _count_destroyed(attacked: Iterable[Trace]) -> Rows:
+    destroyed = [trace for trace in attacked if trace["destroyed"] and not trace["errored"]]
+    rows = count_rows(destroyed, _TASK, "cases", solved=itemgetter("solved"))
+    return tuple(sorted(rows, key=lambda row: (row.suite, len(row.user_task_id), row.user_task_id)))
 
 
 def _count_state_equal(benign: Iterable[Trace]) -> Rows:

@@ -232,8 +232,6 @@ def build_own_row(stored: Mapping[str, Any], source: str) -> CaseRow:
         else drop_own_words(find_payload_lines(block.written.values()), collect_prompt_words(messages))
     )
     tree, replies = sum_spans(block.spans, lines), find_answered_roles(block.spans)
-    # One that its text was searched on, to be used on others.
-    searched_on = block.search is not None and block.search.was_made_on(case)
     # Some defenses keep calls out of the messages, some out of the spans.
     tree["proposed"] = max(count_message_calls(messages), tree["proposed"]) if messages else None
     tree["ended"] = None if block.status == "error" else tree["ended"] or find_bound(messages)
@@ -244,7 +242,7 @@ def build_own_row(stored: Mapping[str, Any], source: str) -> CaseRow:
         version=case.version,
         model=case.model,
         defense=case.defense,
-        attack=f"{case.attack}{SEARCHED_ON_SUFFIX}" if searched_on else case.attack,
+        attack=_name_attack(block),
         suite=case.suite,
         user_task_id=case.user_task_id,
         injection_task_id=case.injection_task_id,
@@ -276,6 +274,12 @@ def build_own_row(stored: Mapping[str, Any], source: str) -> CaseRow:
         **_usage_columns(block.usage),
         **tree,
     )
+
+
+def _name_attack(block: StoredBlock) -> str:
+    # One that its text was searched on, to be used on others, is a line of its own.
+    searched_on = block.search is not None and block.search.was_made_on(block.case)
+    return f"{block.case.attack}{SEARCHED_ON_SUFFIX}" if searched_on else block.case.attack
 
 
 def _find_length(block: StoredBlock) -> int | None:
