@@ -36,11 +36,7 @@ class Unavailable(ConfigError):
 
 
 class StopRequested(KeyboardInterrupt):
-    """The system asks the process to end (SIGTERM, SIGHUP): meant as a first Ctrl-C, never as a second one.
-
-    Args:
-        number: The signal's.
-    """
+    """The system asks the process to end (SIGTERM, SIGHUP): meant as a first Ctrl-C, never as a second one."""
 
     def __init__(self, number: int) -> None:
         super().__init__()

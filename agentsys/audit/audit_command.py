@@ -70,11 +70,6 @@ def parse_audit_request(
 ) -> tuple[BuildBenchmark, list[Path]]:
     """Read the command line's overrides: what makes the benchmark, and the folders of stored runs.
 
-    Args:
-        overrides: `benchmark...=...` as for `agentsys run`, and `runs=FOLDER`, any number of times.
-        config_dirs: The user's own config folders.
-        plugin_paths: Folders the user's own modules are imported from.
-
     Raises:
         ConfigError: For any other override, a sweep, a folder that is not there, or an unknown name.
     """

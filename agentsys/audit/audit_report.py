@@ -68,12 +68,6 @@ def _write_findings(found: TraceAudit) -> Iterator[str]:
             f" {_sum(found.destroyed, 'cases')} attacked records of tasks whose injection overwrites what"
             f" they need ({_list_by_suite(found.destroyed)})."
         )
-    if answers := found.answer_text:
-        yield (
-            f"The last message of {_sum(answers, 'cases')} records has an answer section among others: judged"
-            f" on it alone, the utility of {_sum(answers, 'lost')} turns false"
-            f" and of {_sum(answers, 'gained')} true."
-        )
 
 
 def _sum(rows: Iterable[object], field: str) -> int:
@@ -164,12 +158,6 @@ def _build_record_grids(found: TraceAudit) -> Iterator[Grid]:
         "attacked user tasks whose injection overwrites what they need",
         ("suite", "user task", "attacked", "solved"),
         found.destroyed,
-    )
-    yield _build_grid(
-        "utility when only the answer section is judged",
-        ("pipeline", "suite", "records", "solved", "lost", "gained"),
-        found.answer_text,
-        wrapped=1,
     )
     hollow = [(row.folder, f"{row.records} hollow records") for row in found.hollow]
     others = [(record.source, record.reason) for record in found.skipped[:MAX_LISTED_CASES]]

@@ -16,12 +16,7 @@ _A = TypeVar("_A")
 
 
 def map_in_processes(work: Callable[[_P], _A], portions: Iterable[_P], processes: int) -> Iterator[_A]:
-    """Yield the answers in the order of the portions.
-
-    Args:
-        work: Answers a portion; it must be picklable, as portions and answers must.
-        portions: Dealt out as processes become free.
-        processes: How many there are.
+    """Yield the answers in the order of the portions; work, portions and answers must be picklable.
 
     Raises:
         ConfigError: If a process was ended from without. What `work` raises is raised here.

@@ -1,6 +1,6 @@
 """`audit_traces`: what stored runs say about a benchmark's numbers, found by looking and by re-execution.
 
-Benign records, destroyed user tasks and answer sections are executed again to be judged.
+Benign records and destroyed user tasks are executed again to be judged.
 
 A state-equal failure is a user task that is scored false although the environment is exactly the one that
 its ground truth leads to.
@@ -12,8 +12,8 @@ import io
 import math
 import os
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from contextlib import redirect_stdout, suppress
+from collections.abc import Iterable
+from contextlib import redirect_stdout
 from dataclasses import asdict, dataclass, fields, replace
 from datetime import datetime
 from functools import lru_cache
@@ -25,12 +25,7 @@ from agentdojo.functions_runtime import TaskEnvironment
 
 from agentsys.audit.rescoring.read_trajectories import SkippedRecord, find_records
 from agentsys.audit.rescoring.recorded_trajectory import RecordFault, Trajectory, Unusable, load_agentdojo
-from agentsys.audit.rescoring.reexecution import (
-    convert_calls,
-    find_final_answer,
-    score_final_answer,
-    score_with_execution,
-)
+from agentsys.audit.rescoring.reexecution import convert_calls, score_with_execution
 from agentsys.audit.rescoring.rescore import get_recorded_version
 from agentsys.audit.static.audited_task import CallPlayer, GroundTruthFailed
 from agentsys.audit.trace_rows import (
@@ -63,11 +58,11 @@ class GroundTruthState(NamedTuple):
 
 def dump_comparable(environment: TaskEnvironment) -> Any:
     """An environment's dump, with all stamps of the clock equal."""
-    return map_leaves(environment.model_dump(), lambda leaf: "now" if _is_stamp(leaf) else leaf)
 
+    def level(leaf: Any) -> Any:
+        return "now" if isinstance(leaf, datetime) and leaf.year >= _FIRST_CLOCK_YEAR else leaf
 
-def _is_stamp(value: object) -> bool:
-    return isinstance(value, datetime) and value.year >= _FIRST_CLOCK_YEAR
+    return map_leaves(environment.model_dump(), level)
 
 
 @lru_cache(maxsize=512)
@@ -115,19 +110,6 @@ def rescore_benign(trajectory: Trajectory, version: str) -> Trace:
     return build_trace(trajectory, alone=False, changes_state=changes, state_equal=equal, **facts)
 
 
-def rescore_answer(trajectory: Trajectory, version: str) -> Trace:
-    """Score one record with an answer section (`final_answer`), attacked or not: `whole`, and the `section` alone.
-
-    Raises:
-        Unusable: If it cannot be scored under this version.
-    """
-    scored = score_with_execution(trajectory, version)
-    section = score_final_answer(trajectory, scored)
-    if section is None:
-        raise Unusable(RecordFault.CHECK_FAILED, "the check fails on the answer section")
-    return build_trace(trajectory, whole=scored.scores.utility, section=section)
-
-
 @dataclass(frozen=True)
 class TraceAudit:
     """Findings in stored runs. Counts are of records; nothing that errored or is hollow counts in a rate."""
@@ -163,9 +145,6 @@ class TraceAudit:
     """Files that are no usable record, hollow ones aside, and benign ones that could not be scored again."""
     destroyed: Rows = ()
     """Attacked records without error of user tasks whose injection overwrites what they need, and those `solved`."""
-    answer_text: Rows = ()
-    """Records whose last message has an answer section: `solved` as checks judge the whole message; `lost` and
-    `gained` once only the section is judged."""
     notes: tuple[str, ...] = ()
     """What folders' names decided about whose runs these are, one sentence each."""
 
@@ -187,13 +166,7 @@ def _convert_plain_data(value: Any) -> Any:
 def audit_traces(
     paths: Iterable[str | os.PathLike[str]], version: str | None = None, names: RunNames | None = None
 ) -> TraceAudit:
-    """Look through stored runs.
-
-    Args:
-        paths: Folders or files of AgentDojo, of DRIFT or of ours.
-        version: The benchmark's version that benign records are scored with again; None takes the one each
-            names.
-        names: The user's word on other people's folders.
+    """Look through stored runs; benign records are scored again with a version, by default the one each names.
 
     Raises:
         ConfigError: If a path or the version does not exist, there is no record, or a benign one names no
@@ -202,7 +175,7 @@ def audit_traces(
     if version is not None:
         load_agentdojo(version)
     roots = list(paths)
-    attacked, benign, answers, skipped = list[Trace](), list[Trace](), list[Trace](), list[SkippedRecord]()
+    attacked, benign, skipped = list[Trace](), list[Trace](), list[SkippedRecord]()
     stored = find_records(roots, names)
     with redirect_stdout(io.StringIO()):  # some of AgentDojo's checks print what they compare
         for record in stored:
@@ -217,29 +190,16 @@ def audit_traces(
                     benign.append(rescore_benign(record, version or get_recorded_version(record)))
                 except Unusable as fault:
                     skipped.append(SkippedRecord(record.source, fault.obstacle, str(fault)))
-            if find_final_answer(record) is not None:
-                # An attacked record that cannot be scored counts elsewhere all the same; a benign one is skipped.
-                with suppress(Unusable):
-                    answers.append(rescore_answer(record, version or get_recorded_version(record)))
     if not (attacked or benign or skipped):
         where = ", ".join(f"'{root}'" for root in roots)
         raise ConfigError(f"No stored cases in {where}. Give a folder of runs: runs=FOLDER")
-    found = _build_trace_audit(attacked, benign, answers, skipped)
-    return replace(found, version=version, notes=stored.notes)
-
-
-def _build_trace_audit(
-    attacked: Sequence[Trace],
-    benign: Sequence[Trace],
-    answers: Sequence[Trace],
-    skipped: Sequence[SkippedRecord],
-) -> TraceAudit:
     counted = {"recorded": itemgetter("recorded"), "rescored": itemgetter("rescored")}
     users = [trace for trace in benign if not trace["alone"]]
     alone = [trace for trace in benign if trace["alone"]]
     solved = count_rows(users, _TASK, "runs", **counted)
+    errored = [trace for trace in attacked if trace["errored"]]
     return TraceAudit(
-        version=None,
+        version=version,
         pipelines=tuple(sorted({trace["pipeline"] for trace in (*attacked, *benign)})),
         attacked=len(attacked),
         benign=len(users),
@@ -258,39 +218,23 @@ def _build_trace_audit(
         hollow=_count_hollow(skipped),
         asked_directly=count_rows(alone, ("suite", "injection_task_id"), "runs", **counted),
         skipped=tuple(record for record in skipped if record.obstacle is not RecordFault.HOLLOW),
-        **_count_by_pipeline(attacked, answers),
+        errors=_sort(count_rows(errored, _PIPELINE, "errored", stored_as_success=itemgetter("success"))),
+        destroyed=_count_destroyed(attacked),
+        notes=stored.notes,
     )
 
 
 _TASK, _PIPELINE = ("suite", "user_task_id"), ("pipeline", "suite")
 
 
-def _count_by_pipeline(attacked: Sequence[Trace], answers: Sequence[Trace]) -> dict[str, Rows]:
-    errored = [trace for trace in attacked if trace["errored"]]
-    destroyed = [trace for trace in attacked if trace["destroyed"] and not trace["errored"]]
-    return {
-        "errors": _sort(count_rows(errored, _PIPELINE, "errored", stored_as_success=itemgetter("success"))),
-        "destroyed": tuple(
-            sorted(
-                count_rows(destroyed, _TASK, "cases", solved=itemgetter("solved")),
-                key=lambda row: (row.suite, len(row.user_task_id), row.user_task_id),
-            )
-        ),
-        "answer_text": _sort(
-            count_rows(
-                answers,
-                _PIPELINE,
-                "cases",
-                solved=itemgetter("whole"),
-                lost=lambda trace: trace["whole"] and not trace["section"],
-                gained=lambda trace: trace["section"] and not trace["whole"],
-            )
-        ),
-    }
-
-
 def _sort(rows: Rows) -> Rows:
     return tuple(sorted(rows))
+
+
+def _count_destroyed(attacked: Iterable[Trace]) -> Rows:
+    destroyed = [trace for trace in attacked if trace["destroyed"] and not trace["errored"]]
+    rows = count_rows(destroyed, _TASK, "cases", solved=itemgetter("solved"))
+    return tuple(sorted(rows, key=lambda row: (row.suite, len(row.user_task_id), row.user_task_id)))
 
 
 def _count_state_equal(benign: Iterable[Trace]) -> Rows:

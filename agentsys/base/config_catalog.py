@@ -23,10 +23,6 @@ CONFIG_GROUPS = {
 def list_config_names(group: str, config_dirs: Sequence[Path] = ()) -> list[str]:
     """The names in a group, shipped and the user's own, sorted.
 
-    Args:
-        group: A folder name, e.g. `"model"`.
-        config_dirs: The user's own config folders.
-
     Raises:
         ConfigError: If one of `config_dirs` is not a folder, or holds a config with a shipped one's name:
             Hydra would take the shipped one without a word.

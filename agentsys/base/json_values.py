@@ -25,10 +25,6 @@ def to_json_bytes(value: object, *, indent: bool = False) -> bytes:
 
     What JSON or its readers have no form for is replaced, see `to_plain_data`; everything else is written as
     it is, and fast. Controls that steer a terminal are escaped, so that a record can be printed as it lies.
-
-    Args:
-        value: Plain data, pydantic models among it.
-        indent: Whether a person may want to read it.
     """
     try:
         data = orjson.dumps(value, default=_to_json_default, option=orjson.OPT_INDENT_2 if indent else None)

@@ -48,9 +48,6 @@ class Ledger:
 
     A line is one write to the end of the file, so lines of several processes never mix; a line torn by a
     full disk is left behind, and the next one starts afresh.
-
-    Args:
-        path: The file; made with the first line.
     """
 
     def __init__(self, path: Path) -> None:
@@ -130,11 +127,7 @@ def read_ledger(path: Path) -> Iterator[LedgerEntry]:
 
 
 def sum_ledgers(folders: Iterable[Path]) -> LedgerTotals:
-    """What the ledgers of some log folders come to. A folder inside a log folder counts with its own cases.
-
-    Args:
-        folders: Log folders, folders of log folders, or pipeline folders inside one.
-    """
+    """What the ledgers of some log folders come to. A folder inside a log folder counts with its own cases."""
     total = LedgerTotals()
     for path, within in dict.fromkeys(place for folder in folders for place in _find_ledgers(folder)):
         for entry in read_ledger(path):

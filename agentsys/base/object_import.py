@@ -23,10 +23,6 @@ _log = logging.getLogger(__name__)
 def import_module_of_setting(module: str, setting: str) -> None:
     """Import a module for what it registers.
 
-    Args:
-        module: Its dotted name.
-        setting: The setting that names it, for the message.
-
     Raises:
         ConfigError: If there is no such module. Errors inside the module keep their traceback.
     """
@@ -44,9 +40,6 @@ def import_module_of_setting(module: str, setting: str) -> None:
 def add_plugin_paths(plugin_paths: Iterable[Path]) -> None:
     """Let modules be imported from the user's own folders.
 
-    Args:
-        plugin_paths: The folders, as given with --plugin-path.
-
     Raises:
         ConfigError: If one is not there.
     """
@@ -58,10 +51,6 @@ def add_plugin_paths(plugin_paths: Iterable[Path]) -> None:
 
 def build_object(kind: str, config: Mapping[str, Any]) -> Any:
     """The object that a config describes: `_target_` called with the config's other keys.
-
-    Args:
-        kind: The group of the config, for the message, e.g. `metric`.
-        config: The config, in which no option describes an object of its own any more.
 
     Raises:
         ConfigError: Naming the kind, the target and what was wrong.
@@ -75,10 +64,6 @@ def build_object(kind: str, config: Mapping[str, Any]) -> Any:
 
 def load_target(kind: str, config: Mapping[str, Any]) -> Any:
     """The class (or function) that the `_target_` of a config names.
-
-    Args:
-        kind: The group of the config, for the message.
-        config: The config.
 
     Raises:
         ConfigError: If it names none.

@@ -72,10 +72,6 @@ def _describe_schema(schema: Mapping[str, Any]) -> str:
 def require_loopback(host: str, what: str) -> str:
     """The host as an address, if only this machine can reach it.
 
-    Args:
-        host: As the user wrote it.
-        what: What would be served, for the message: `a model is served`.
-
     Raises:
         ConfigError: If others could reach it.
     """

@@ -43,12 +43,7 @@ def squeeze(text: str) -> str:
 
 
 def contains_payload(text: str, lines: PayloadLines) -> bool:
-    """Whether a text holds at least one line of the payload.
-
-    Args:
-        text: As a tool returned it or a message shows it.
-        lines: From `find_payload_lines`.
-    """
+    """Whether a text holds at least one line of the payload."""
     if not lines or not text:
         return False
     squeezed = squeeze(text)
@@ -61,9 +56,6 @@ def contains_payload(text: str, lines: PayloadLines) -> bool:
 
 def find_payload_lines(written: Iterable[str]) -> PayloadLines:
     """The distinct lines to look for.
-
-    Args:
-        written: The injections as the attack wrote them.
 
     Returns:
         One set of alternatives per line that has at least `MIN_LINE_CHARS` characters squeezed; per sentence,
@@ -80,10 +72,6 @@ def drop_own_words(lines: PayloadLines, own: Iterable[str]) -> PayloadLines:
 
     An attack may quote the user's request. Its lines that the user wrote are met in every case, attacked or
     not, and say nothing about the injection.
-
-    Args:
-        lines: From `find_payload_lines`.
-        own: What the user and the system message say before any tool has run.
     """
     squeezed = [squeeze(text) for text in own]
     return tuple(forms for forms in lines if not any(form in text for text in squeezed for form in forms))

@@ -40,10 +40,6 @@ MAX_LITERAL_CHARS = 100_000
 def literal_eval(text: str, most_chars: int = MAX_LITERAL_CHARS) -> Any:
     """Read a literal as `ast.literal_eval` does.
 
-    Args:
-        text: Anybody may have written it.
-        most_chars: Length from which on it is not read.
-
     Raises:
         SyntaxError, ValueError, TypeError, RecursionError, MemoryError: As `ast.literal_eval` does; ValueError
             also where it is too long.

@@ -96,7 +96,6 @@ class LeakSearch:
         return to_json_bytes(stored | {"error": self._shorten_traceback(stored.get("error"))}, indent=True)
 
     def _shorten_traceback(self, text: Any) -> Any:
-        """A traceback whose files begin at their packages."""
         if not isinstance(text, str):
             return text
         code_places = sorted((path for path in sys.path if path.count("/") > 1), key=len, reverse=True)
@@ -193,7 +192,6 @@ def _load_recipe(logdir: Path, config_hash: str, stored: Mapping[Path, str]) -> 
 
 
 def _collect_kept(logdir: Path, cell: PortableCell) -> dict[str, Path]:
-    """What the cell's defense keeps beside the runs."""
     folders = {name: logdir / OWN_FOLDER / name for name in cell.kept}
     return {
         f"{KEPT}/{name}/{path.relative_to(folder).as_posix()}": path
@@ -238,7 +236,6 @@ def _collect_replies(logdir: Path, recipes: Iterable[Recipe]) -> dict[str, Path]
 
 
 def _iterate_models(recipe: Recipe) -> Iterator[Mapping[str, Any]]:
-    """The models that the cell's requests went to."""
     settings = check_bundled_settings(recipe.settings, Path())
     model = resolve_model_config(settings)
     yield model
@@ -253,7 +250,6 @@ def _is_scripted(model: Mapping[str, Any]) -> bool:
 
 
 def _build_bundled_cell(logdir: Path, config_hash: str, cell: PortableCell) -> BundledCell:
-    """A cell as the manifest has it, under the versions that it was run with."""
     identity = check_bundled_settings(cell.settings, Path()).identity
     known = Store(logdir).load_config_of_hash(config_hash) or {}
     return BundledCell(

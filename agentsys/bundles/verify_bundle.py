@@ -123,7 +123,6 @@ _EMPTY: tuple[object, ...] = (None, "", [], {})
 
 
 def _cut_values(one: Any, other: Any) -> tuple[str, str]:
-    """Two values as JSON, from a little before where they part."""
     first, second = json.dumps(one, ensure_ascii=True), json.dumps(other, ensure_ascii=True)
     pairs = enumerate(zip(first, second, strict=False))
     parted = next((at for at, (a, b) in pairs if a != b), min(len(first), len(second)))
@@ -204,8 +203,6 @@ class Verification:
 
 
 class _ProgressPrinter(Listener):
-    """Says on standard error how far it is, now and then."""
-
     def __init__(self, cases: int) -> None:
         self._done, self._cases = 0, cases
         sys.stderr.write(f"Running {format_count(cases, 'case')} again; no model is asked.\n")
@@ -249,7 +246,6 @@ def verify_bundle(file: Path, *, workers: int = 4, trust_code: bool = False) -> 
 def _verify_case(
     name: str, content: bytes, as_packed: bool, rerun: RerunPlan, changed: Sequence[str]
 ) -> VerifiedCase:
-    """Compare a record with the new one of its case."""
     key = name.partition("/")[2]
     new = rerun.store.root / key
     then, now = _parse_json(content), _parse_json(new.read_bytes() if new.is_file() else b"")
@@ -281,7 +277,6 @@ def _get_data_hash(stored: Mapping[str, Any]) -> Any:
 
 
 def _has_missing_reply(stored: Mapping[str, Any]) -> bool:
-    """Whether a reply was not there when it was asked for."""
     miss = ErrorKind.CACHE_MISS.value
     block = _get_own_block(stored)
     calls = (call for span in block.get("spans") or [] for call in span.get("calls") or [])
@@ -336,7 +331,6 @@ def _find_foreign_targets(cell: BundledCell) -> Iterator[str]:
 
 @lru_cache(maxsize=1)
 def _list_shipped_targets() -> frozenset[str]:
-    """Every `_target_` of the shipped configs."""
     configs = [file for folder in list_shipped_config_dirs() for file in folder.rglob("*.yaml")]
     contents = [yaml.safe_load(file.read_text(encoding="utf-8")) for file in configs]
     return frozenset(target for content in contents for target in _iterate_targets(content))

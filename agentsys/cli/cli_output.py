@@ -7,7 +7,7 @@ import shlex
 import sys
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TextIO
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -17,11 +17,9 @@ from agentsys.analysis.tables.table_writers import (
     Output,
     OutputFormat,
     render_output,
-    with_shown_names,
 )
 from agentsys.cli.terminal import escape_controls
 from agentsys.models.secrets import mask_address_credentials
-from agentsys.records.names_file import STORED_NAMES, DisplayNames
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -45,18 +43,8 @@ PluginPathOption = Annotated[
 ]
 
 
-def write_output(
-    output: Output, form: OutputFormat, out: Path | None = None, shown: DisplayNames = STORED_NAMES
-) -> None:
-    """Write a result.
-
-    Args:
-        output: What to write.
-        form: How to write it.
-        out: File to write to, in a folder that is made if it is not there; None for standard output.
-        shown: What its tables call defenses and models.
-    """
-    output = with_shown_names(output, shown)
+def write_output(output: Output, form: OutputFormat, out: Path | None = None) -> None:
+    """Write a result."""
     if out is not None:
         out.parent.mkdir(parents=True, exist_ok=True)
         out.write_bytes(render_output(output, form))
@@ -71,15 +59,14 @@ def write_output(
         sys.stdout.write(render_output(output, form).decode())
 
 
-def print_line(line: str, file: TextIO | None = None, hang: str = "") -> None:
+def print_line(line: str, hang: str = "") -> None:
     """Print a line for people, broken between words where it is wider than the screen.
 
     Args:
         line: What to say. Whatever in it we did not write does nothing to a terminal.
-        file: Where to; None: standard output.
         hang: What a line begins with that goes on with the one above.
     """
-    print(break_between_words(escape_controls(line), find_terminal_width(), hang), file=file or sys.stdout)
+    print(break_between_words(escape_controls(line), find_terminal_width(), hang))
 
 
 def print_to_console(console: Console, line: str, hang: str = "") -> None:

@@ -24,7 +24,6 @@ from agentsys.cli.stored_runs import (
     read_stored_runs,
 )
 from agentsys.cli.terminal import escape_to_line
-from agentsys.records.names_file import RunNames
 
 
 def compare_command(
@@ -75,5 +74,4 @@ def compare_command(
     if form is OutputFormat.CSV:
         for note in (*found.notes, *count_notes(found)):
             print(escape_to_line(note), file=sys.stderr)
-    shown = compare_output(found, None if full else flips)
-    write_output(shown, form, out, RunNames(names).display_names)
+    write_output(compare_output(found, None if full else flips), form, out)

@@ -83,7 +83,6 @@ def _print_heading(text: str) -> None:
 
 
 def _print_case(path: Path) -> None:
-    """Tell a stored case: who said what, which lines were planted, what the defense did, how it ended."""
     from agentsys.base.payload_lines import find_payload_lines
 
     stored = orjson.loads(path.read_bytes())
@@ -124,14 +123,12 @@ def _wrap_lines(text: str, payload: PayloadLines, width: int) -> list[tuple[str,
 
 
 def _cut_lines(lines: Sequence[tuple[str, bool]]) -> list[tuple[str, bool]]:
-    """The first lines, and that there are more; every planted line stays."""
     kept = [line for at, line in enumerate(lines) if at < _LONGEST_RESULT or line[1]]
     rest = len(lines) - len(kept)
     return [*kept, *([(f"[{rest} more lines]", False)] if rest else [])]
 
 
 def _list_defense_steps(spans: Sequence[Mapping[str, Any]]) -> Iterator[list[str]]:
-    """What the defense did at each tool call of the agent, one list for a call."""
     steps: list[list[str]] = []
     for span in spans:
         decision, kind = span.get("decision") or {}, span["kind"]

@@ -11,13 +11,11 @@ import typer
 from agentsys.analysis.paper.paper_document import make_paper_document, make_paper_output
 from agentsys.analysis.paper.paper_tables import TABLES, fill_table
 from agentsys.analysis.statistics.outcome_grid import ErrorRule
-from agentsys.analysis.tables.results_report import make_variants
 from agentsys.analysis.tables.table_writers import OutputFormat
 from agentsys.cli.cli_output import FormatOption, OutOption, write_output
 from agentsys.cli.stored_runs import ErrorsOption, NamesOption, print_unfinished, read_stored_runs
 from agentsys.errors import ConfigError, unknown_name
 from agentsys.records.case_reader import LoadedCases
-from agentsys.records.names_file import RunNames
 
 FoldersArgument = Annotated[
     list[Path], typer.Argument(metavar="DIR...", help="Folders of runs, ours or published ones.")
@@ -30,12 +28,6 @@ def table_command(
     form: FormatOption = OutputFormat.TABLE,
     out: OutOption = None,
     errors: ErrorsOption = ErrorRule.REPORT,
-    fixed: Annotated[
-        bool, typer.Option("--fixed", help="Below the table, the same one with scores under repaired checks.")
-    ] = False,
-    by: Annotated[
-        str | None, typer.Option(metavar="TAG", help="Below the table, the cases with and without this tag.")
-    ] = None,
     mine: Annotated[
         bool, typer.Option("--mine", help="Only rows that ran, without the paper's others.")
     ] = False,
@@ -45,19 +37,13 @@ def table_command(
     chosen = TABLES.get(int(number)) if number.isdecimal() else None
     if chosen is None:
         raise ConfigError(unknown_name("table", number, [str(known) for known in TABLES]))
-    if (fixed or by is not None) and form.for_programs:
-        raise ConfigError(
-            f"--fixed and --by cannot be written as {form.value} here;"
-            " give another --format, or use agentsys results DIR --fixed --format csv."
-        )
     reading = read_stored_runs(folders, names, whole_names=form.for_programs)
     if form.for_programs:
         print_unfinished(reading)
     filled = fill_table(chosen, reading.cases, errors, mine=mine)
-    variants = make_variants(reading.cases, fixed=fixed, tag=by)
     logdir = _suggest_logdir(folders, reading)
-    document = make_paper_document(filled, reading, errors, variants=variants, logdir=logdir)
-    write_output(make_paper_output(filled, document), form, out, RunNames(names).display_names)
+    document = make_paper_document(filled, reading, errors, logdir=logdir)
+    write_output(make_paper_output(filled, document), form, out)
 
 
 def _suggest_logdir(folders: Sequence[Path], reading: LoadedCases) -> str:
@@ -96,9 +82,6 @@ def figure_command(
     defenses = defense.split(",") if defense else ()
     reading = read_stored_runs(folders, names, whole_names=True)
     print_unfinished(reading)
-    chosen, shown = FIGURES[name], RunNames(names).display_names
-    drawn = make_figure(
-        chosen, reading.cases, errors, model=model, defenses=defenses, bare=plain, shown=shown
-    )
+    drawn = make_figure(FIGURES[name], reading.cases, errors, model=model, defenses=defenses, bare=plain)
     for path in save_figure(drawn, out):
         print(path)

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from agentsys.analysis.html_report.charts import draw_paper_figures
-from agentsys.analysis.html_report.page import MOST_CASES, HtmlReport, make_html_report
+from agentsys.analysis.html_report.page import MOST_CASES, make_html_report
 from agentsys.analysis.statistics.outcome_grid import ErrorRule
 from agentsys.analysis.tables.results_report import build_report as measured
 from agentsys.base.atomic_file import write_atomically
@@ -65,7 +65,9 @@ def report_command(
     )
     path = out or choose_report_path(folders[0], reading)
     _write_report(path, made.html)
-    print_line(_write_summary_line(path, made))
+    size = path.stat().st_size / 1e6
+    left = f"; {made.left_out:,} trajectories left out (see the note in it)" if made.left_out else ""
+    print_line(escape_to_line(f"Wrote {path}: {made.trajectories:,} trajectories, {size:.1f} MB{left}."))
 
 
 def choose_report_path(folder: Path, reading: LoadedCases) -> Path:
@@ -83,9 +85,3 @@ def _write_report(path: Path, html: str) -> None:
         raise ConfigError(
             f"Cannot write {path}: {error.strerror}. Name another file: --out {DEFAULT_REPORT_NAME}"
         ) from None
-
-
-def _write_summary_line(path: Path, made: HtmlReport) -> str:
-    size = path.stat().st_size / 1e6
-    left = f"; {made.left_out:,} trajectories left out (see the note in it)" if made.left_out else ""
-    return escape_to_line(f"Wrote {path}: {made.trajectories:,} trajectories, {size:.1f} MB{left}.")

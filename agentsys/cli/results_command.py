@@ -50,7 +50,6 @@ from agentsys.cli.stored_runs import (
 from agentsys.cli.terminal import escape_to_line
 from agentsys.records.case_reader import LoadedCases, describe_skipped
 from agentsys.records.case_row import CaseRow
-from agentsys.records.names_file import DisplayNames, RunNames
 
 ByOption = Annotated[
     str | None,
@@ -94,7 +93,7 @@ def results_command(
 ) -> None:
     """Show utility, attack success and defense quality of stored runs, with 95% intervals."""
     if by == "budget":
-        _write_budget(folders, names, form, out)
+        _write_budget(folders, form, out)
     elif by == "cost":
         _write_costs(folders, names, form, out)
     if by in ("budget", "cost"):
@@ -105,18 +104,16 @@ def results_command(
         print_unfinished(reading)
     if as_one is not None:
         reading = replace(reading, cases=pool_attacks(reading.cases, as_one))
-    width, called = find_table_width() if out is None else FILE_WIDTH, RunNames(names).display_names
+    width = find_table_width() if out is None else FILE_WIDTH
     on_screen, varied = form is OutputFormat.TABLE and not full, fixed or by is not None
     if on_screen and not varied:
         shown = make_screen_of_reading(reading, width, errors, own=own)
-        _write_screen(shown, reading.cases, folders, out, called)
+        _write_screen(shown, reading.cases, folders, out)
         return
     found, notes_apart = _measure(reading, form, errors, own, fixed=fixed, tag=by)
     if on_screen:
         said = write_findings(reading.cases, errors, width=width - len(BULLET))
-        _write_screen(
-            make_results_screen(found, reading.cases, said, width), reading.cases, folders, out, called
-        )
+        _write_screen(make_results_screen(found, reading.cases, said, width), reading.cases, folders, out)
         return
     for note in notes_apart if form.for_programs else ():
         print(escape_to_line(note), file=sys.stderr)
@@ -124,7 +121,6 @@ def results_command(
         make_results_output(found, () if form.for_programs else write_findings(reading.cases, errors)),
         form,
         out,
-        called,
     )
     if form is OutputFormat.TABLE and out is None:
         _print_below(reading.cases, folders, full=True)
@@ -148,9 +144,9 @@ def _measure(
 
 
 def _write_screen(
-    shown: Document, cases: Sequence[CaseRow], folders: Sequence[Path], out: Path | None, called: DisplayNames
+    shown: Document, cases: Sequence[CaseRow], folders: Sequence[Path], out: Path | None
 ) -> None:
-    write_output(Output("agentsys results", shown, LongForm({}, [])), OutputFormat.TABLE, out, called)
+    write_output(Output("agentsys results", shown, LongForm({}, [])), OutputFormat.TABLE, out)
     if out is None:
         _print_below(cases, folders, full=False)
 
@@ -165,18 +161,17 @@ def _write_costs(folders: list[Path], names: Path | None, form: OutputFormat, ou
 
     reading = read_stored_runs(folders, names, whole_names=form.for_programs)
     print_unfinished(reading)
-    write_output(make_cost_output(reading.cases), form, out, RunNames(names).display_names)
+    write_output(make_cost_output(reading.cases), form, out)
     if form is OutputFormat.TABLE:
         for line in list_ledger_lines(folders):
             print_line(line)
 
 
-def _write_budget(folders: list[Path], names: Path | None, form: OutputFormat, out: Path | None) -> None:
+def _write_budget(folders: list[Path], form: OutputFormat, out: Path | None) -> None:
     from agentsys.analysis.metrics.search_budget import measure_budgets, read_searches
     from agentsys.analysis.tables.cost_documents import make_budget_output
 
     searches = read_searches(folders)
     for line in describe_skipped(searches.skipped):
         print(escape_to_line(line), file=sys.stderr)
-    shown = make_budget_output(measure_budgets(searches.found), searches)
-    write_output(shown, form, out, RunNames(names).display_names)
+    write_output(make_budget_output(measure_budgets(searches.found), searches), form, out)

@@ -241,7 +241,8 @@ class LiveProgress(_CountingListener):
 
     def _render_bars(self) -> Table:
         """A line per cell: those under way first, then those that wait, then those that are done."""
-        cells = sorted(self._totals.cells.items(), key=lambda item: _rank_for_display(item[1]))
+        done = {name: cell.done >= cell.planned for name, cell in self._totals.cells.items()}
+        cells = sorted(self._totals.cells.items(), key=lambda item: (done[item[0]], not item[1].done))
         label = _make_labeller(self._totals.cells)
         rows = [
             (cell, f"{cell.done}/{cell.planned}", escape_to_line(label(name)), _format_rates(name, cell))
@@ -287,11 +288,6 @@ def _make_labeller(cells: Iterable[CellLabels]) -> Callable[[CellLabels], str]:
     return label
 
 
-def _rank_for_display(cell: CellTotals) -> int:
-    """Under way, not begun, done."""
-    return 2 if cell.done >= cell.planned else 0 if cell.done else 1
-
-
 def _format_rates(name: CellLabels, cell: CellTotals) -> str:
     if not cell.done:
         return "waiting"
@@ -301,7 +297,6 @@ def _format_rates(name: CellLabels, cell: CellTotals) -> str:
 
 
 def _format_waiting(meter: Meter | None) -> str:
-    """Retries so far, and who waits for one now; nothing where there were none."""
     if meter is None or not (meter.retries or meter.waiting):
         return ""
     return f", {format_count(meter.retries, 'retry', 'retries')}, {meter.waiting} waiting"

@@ -33,7 +33,7 @@ NamesOption = Annotated[
     typer.Option(
         "--names",
         metavar="FILE",
-        help="YAML: whose runs other people's folders are, and what tables and figures call things.",
+        help="YAML: whose runs other people's folders are.",
     ),
 ]
 """The option of every command that reads folders; a command's parameter has None as its default."""
@@ -49,14 +49,9 @@ MetricOption = Annotated[
 def read_stored_runs(
     folders: Iterable[Path], names: Path | None = None, *, whole_names: bool = False
 ) -> LoadedCases:
-    """The cases under some folders.
+    """The cases under some folders, with long names cut where they are not for other programs.
 
     On standard error: a line for each file that could not be used, and what folders' names decided.
-
-    Args:
-        folders: Or single files.
-        names: What the user says of other people's folders.
-        whole_names: Whether what is read is for other programs; tables have long names cut.
 
     Raises:
         ConfigError: If a folder does not exist, none holds a case, or a file of names is not one.

@@ -129,9 +129,6 @@ _DISK_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES,
 def run_to_exit_status(command: Callable[[], object]) -> int:
     """Run a command; what is the user's or the machine's doing becomes one line on stderr.
 
-    Args:
-        command: Anything to call; `SystemExit` passes through.
-
     Returns:
         0 if the command returned nothing or 0, else the status to exit with. Bugs keep their traceback.
     """

@@ -197,7 +197,6 @@ def _rate_edits(
 
 
 def _describe_threshold(corpus: TextCorpus, verdicts: Verdicts) -> str:
-    """The threshold at 1 % false alarms, what is flagged above it, and the area under the curve."""
 
     def list_scores(clean: bool) -> list[float]:
         keys = [key for key in corpus.seen_under if (key[1] == CLEAN) is clean and (clean or key[2])]

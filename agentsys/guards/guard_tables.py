@@ -158,7 +158,6 @@ def _name_guard(score: GuardScore) -> str:
 
 
 def _build_cell(score: GuardScore, key: NumberKey, usual: int) -> GridCell:
-    """A share, with what it was before the edit where there was one."""
     number, before = score.find(*key), score.find("before_edit", *key[1:])
     if number is None:
         return GridCell("-")

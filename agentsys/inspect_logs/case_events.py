@@ -130,7 +130,6 @@ def _convert_call(call: Mapping[str, Any], place: str) -> ToolCall:
 
 
 def _join_text(content: object) -> str:
-    """The text of a message's blocks; a plain string (AgentDojo's old form) is one."""
     if content is None:
         return ""
     blocks: Sequence[object] = content if isinstance(content, list) else [content]
@@ -164,12 +163,7 @@ class CaseEvents:
         self._children: dict[object, list[Mapping[str, Any]]] = {}
 
     def add_run(self, spans: StoredSpans, messages: object) -> None:
-        """Everything the agents did.
-
-        Args:
-            spans: The spans of a record of ours; none for other people's.
-            messages: The acting agent's stored messages.
-        """
+        """Everything the agents did."""
         known = {span.get("id") for span in spans}
         for span in spans:
             parent = span.get("parent_id")
@@ -200,7 +194,6 @@ class CaseEvents:
             self._add_agent("main_agent", {**span, "messages": span.get("messages") or messages})
 
     def _add_span(self, span: Mapping[str, Any]) -> None:
-        """A span of any kind."""
         kind, decision = take_name(span.get("kind"), "span"), take_mapping(span.get("decision"))
         inner = self._children.get(span.get("id"), [])
         if kind in (_RAN, _REFUSED):

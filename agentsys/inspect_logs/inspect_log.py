@@ -67,13 +67,7 @@ def find_start_time(case: CaseRow, stored: Mapping[str, Any]) -> datetime:
 
 
 def build_sample(case: CaseRow, stored: Mapping[str, Any], cell: str) -> EvalSample:
-    """One case, with its conversation, its agents, its scores and its tokens.
-
-    Args:
-        case: The case's row.
-        stored: The file's JSON object; nothing in it is trusted.
-        cell: Id of the cell, so that no two samples of different logs are taken for one.
-    """
+    """One case, with its conversation, its agents, its scores and its tokens."""
     block = read_own_block(stored)
     messages = convert_messages(stored.get("messages") or stored.get("conversations"))
     scores = _build_scores(case)
@@ -151,10 +145,6 @@ def _build_error(case: CaseRow, stored: Mapping[str, Any], block: StoredBlock | 
 
 def build_cell_log(cases: Sequence[CaseRow], config: Mapping[str, Any] | None) -> tuple[EvalLog, str]:
     """One log, and the name of its file.
-
-    Args:
-        cases: All of one model, defense, attack, benchmark, version and suite.
-        config: The resolved config they ran with, where it is known.
 
     Raises:
         ConfigError: If two cases would have one id: Inspect would drop the second without a word.
@@ -273,10 +263,6 @@ class WrittenLogs:
 def export_logs(cases: Iterable[CaseRow], folder: Path) -> WrittenLogs:
     """Write a log for each cell; one of the same runs that is there already is written anew.
 
-    Args:
-        cases: Stored cases, in any order.
-        folder: Folder that the logs go to; made if it is not there.
-
     Raises:
         ConfigError: If the folder cannot be written, or two cases would have one id in a log.
     """
@@ -294,6 +280,5 @@ def export_logs(cases: Iterable[CaseRow], folder: Path) -> WrittenLogs:
 
 
 def _load_config(case: CaseRow) -> Mapping[str, Any] | None:
-    """The resolved config of a case of ours."""
     path = None if case.config_hash is None else find_config(case.source, case.config_hash)
     return None if path is None else read_stored_json(str(path)) or None

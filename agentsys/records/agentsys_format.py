@@ -1,6 +1,6 @@
 """Reads our own stored block (JSON key `agentsys`) into a `CaseRow`, with totals over its spans.
 
-`SpanTotals` sums what the spans tell beyond the acting agent's own messages: executed calls, decisions,
+`sum_spans` sums what the spans tell beyond the acting agent's own messages: executed calls, decisions,
 guards' verdicts, what workers read.
 """
 
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from pydantic import ValidationError
@@ -40,41 +39,10 @@ _GATE = "gate"
 offered tools: validators, sanitizers and planners cannot call any."""
 
 
-@dataclass(frozen=True, slots=True)
-class SpanTotals:
-    """Sums over all spans, all attempts included: what they did and what they cost was real."""
+def sum_spans(spans: Sequence[Any], lines: PayloadLines) -> dict[str, Any]:
+    """Sum the spans of a record, all attempts included, into columns of `CaseRow`: all was done and paid for.
 
-    calls: dict[str, int] = field(default_factory=dict)
-    """Tool -> executed calls, sorted by name."""
-    decisions: dict[str, int] = field(default_factory=dict)
-    """See `CaseRow.decisions`."""
-    worker_rounds_exposed: int = 0
-    """Replies that workers gave with the payload in their context."""
-    worker_chars: int | None = 0
-    """Characters that tools brought into workers' contexts: the output each was given to read, and the
-    results of its own calls. None where a worker's span does not say how much it was given."""
-    replies: dict[str, str] = field(default_factory=dict)
-    """Model id that replies named -> the role that was answered first."""
-    odd_replies: dict[str, dict[str, int]] = field(default_factory=dict)
-    """See `CaseRow.odd_replies`."""
-    unreadable: dict[str, int] = field(default_factory=dict)
-    """See `CaseRow.unreadable_by_role`."""
-    proposed: int = 0
-    """Calls that were executed or refused, or that an agent below the acting one made."""
-    ended: str | None = None
-    """`stuck` or `cut` as in `CaseRow.ended`: what the messages do not tell."""
-    gates: dict[str, int] = field(default_factory=dict)
-    """See `CaseRow.gates`."""
-    guards: dict[str, dict[str, int]] = field(default_factory=dict)
-    """See `CaseRow.guards`."""
-
-
-def sum_spans(spans: Sequence[Any], lines: PayloadLines) -> SpanTotals:
-    """Look through the spans of a record.
-
-    Args:
-        spans: The spans of a `StoredBlock`: plain data whose form was checked.
-        lines: The payload's lines to look for in workers' contexts; empty in benign cases.
+    Tokens of workers are unknown where a worker's span does not say how much text it was given to read.
     """
     calls: Counter[str] = Counter()
     decisions: Counter[str] = Counter()
@@ -100,18 +68,19 @@ def sum_spans(spans: Sequence[Any], lines: PayloadLines) -> SpanTotals:
             rounds += seen.rounds_exposed
             chars += seen.result_chars + _read_int_or_zero(decision.get("output_chars"))
             known = known and "output_chars" in decision
-    return SpanTotals(
-        dict(sorted(calls.items())),
-        dict(decisions),
-        rounds,
-        chars if known else None,
-        find_answered_roles(spans),
-        *_count_odd_replies(spans),
-        sum(calls.values()) + refused,
-        _find_end(spans),
-        count_gate_rulings(spans),
-        count_guard_verdicts(spans),
-    )
+    odd_replies, unreadable = _count_odd_replies(spans)
+    return {
+        "calls": dict(sorted(calls.items())),
+        "decisions": dict(decisions),
+        "exposure_rounds_workers": rounds,
+        "untrusted_tokens_workers": estimate_tokens(chars) if known else None,
+        "odd_replies": odd_replies,
+        "unreadable_by_role": unreadable,
+        "proposed": sum(calls.values()) + refused,
+        "ended": _find_end(spans),
+        "gates": count_gate_rulings(spans),
+        "guards": count_guard_verdicts(spans),
+    }
 
 
 def count_gate_rulings(spans: Sequence[Any]) -> dict[str, int]:
@@ -265,17 +234,18 @@ def build_own_row(stored: Mapping[str, Any], source: str) -> CaseRow:
         if benign
         else drop_own_words(find_payload_lines(block.written.values()), collect_prompt_words(messages))
     )
-    tree = sum_spans(block.spans, lines)
-    # One that its text was searched on, to be used on others.
-    searched_on = block.search is not None and block.search.was_made_on(case)
+    tree, replies = sum_spans(block.spans, lines), find_answered_roles(block.spans)
     # Some defenses keep calls out of the messages, some out of the spans.
-    proposed = max(count_message_calls(messages), tree.proposed) if messages else None
+    tree["proposed"] = max(count_message_calls(messages), tree["proposed"]) if messages else None
+    tree["ended"] = None if block.status == "error" else tree["ended"] or find_bound(messages)
+    if benign:
+        tree["exposure_rounds_workers"] = None
     return CaseRow(
         benchmark=case.benchmark,
         version=case.version,
         model=case.model,
         defense=case.defense,
-        attack=f"{case.attack}{SEARCHED_ON_SUFFIX}" if searched_on else case.attack,
+        attack=_name_attack(block),
         suite=case.suite,
         user_task_id=case.user_task_id,
         injection_task_id=case.injection_task_id,
@@ -284,7 +254,7 @@ def build_own_row(stored: Mapping[str, Any], source: str) -> CaseRow:
         injection_success=None if benign else block.security,
         status=block.status,
         error_kind=block.error_kind,
-        simulated=block.simulated or any(map(is_simulated_id, tree.replies)),
+        simulated=block.simulated or any(map(is_simulated_id, replies)),
         exposed_raw=None if benign else block.exposure.exposed_raw,
         exposed_shown=None if benign else block.exposure.exposed_shown,
         raw_round=block.exposure.raw_round,
@@ -302,13 +272,17 @@ def build_own_row(stored: Mapping[str, Any], source: str) -> CaseRow:
         attempts=block.scored_attempt + 1,
         ground_truth_length=_find_length(block),
         **_make_message_columns(messages, lines, shown=not benign and block.exposure.exposed_shown),
-        model_ids={model_id: block.asked.get(role, "") for model_id, role in tree.replies.items()},
-        proposed=proposed,
-        ended=None if block.status == "error" else tree.ended or find_bound(messages),
+        model_ids={model_id: block.asked.get(role, "") for model_id, role in replies.items()},
         receipts=None if block.receipts is None else len(block.receipts),
         **_make_usage_columns(block.usage),
-        **_make_span_columns(tree, benign=benign),
+        **tree,
     )
+
+
+def _name_attack(block: StoredBlock) -> str:
+    # One that its text was searched on, to be used on others, is a line of its own.
+    searched_on = block.search is not None and block.search.was_made_on(block.case)
+    return f"{block.case.attack}{SEARCHED_ON_SUFFIX}" if searched_on else block.case.attack
 
 
 def _find_length(block: StoredBlock) -> int | None:
@@ -329,21 +303,6 @@ def _make_message_columns(messages: Sequence[Any], lines: PayloadLines, *, shown
         "answer_chars": seen.answer_chars,
         "exposure_rounds": rounds,
         "untrusted_tokens": estimate_tokens(seen.result_chars),
-    }
-
-
-def _make_span_columns(tree: SpanTotals, *, benign: bool) -> dict[str, Any]:
-    return {
-        "calls": tree.calls,
-        "decisions": tree.decisions,
-        "odd_replies": tree.odd_replies,
-        "unreadable_by_role": tree.unreadable,
-        "gates": tree.gates,
-        "guards": tree.guards,
-        "exposure_rounds_workers": None if benign else tree.worker_rounds_exposed,
-        "untrusted_tokens_workers": (
-            None if tree.worker_chars is None else estimate_tokens(tree.worker_chars)
-        ),
     }
 
 

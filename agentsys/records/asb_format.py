@@ -70,7 +70,8 @@ def parse_transcript(text: str) -> AsbTranscript:
     return AsbTranscript(
         task=contents[2] if len(contents) > 2 else "",
         offered_tools=_find_offered_tools(contents[1] if len(contents) > 1 else ""),
-        rounds=tuple(_find_called_tools(content) for content in acted),
+        # Only the part before the results counts: the rest is text that tools returned.
+        rounds=tuple(tuple(_CALLED.findall(content.partition(_OBSERVATION)[0])) for content in acted),
         payloads=sum(payloads),
         steps=len(_read_json_after(contents[3] if len(contents) > 3 else "", _PLAN)),
         has_failed_request=_has_failed_request(messages),
@@ -101,11 +102,6 @@ def _read_content(message: Mapping[str, Any]) -> str:
     return content if isinstance(content, str) else ""
 
 
-def _find_called_tools(content: str) -> tuple[str, ...]:
-    """Tools of one round. Only the part before the results counts: the rest is text that tools returned."""
-    return tuple(_CALLED.findall(content.partition(_OBSERVATION)[0]))
-
-
 def _find_offered_tools(prompt: str) -> tuple[str, ...]:
     functions = [tool.get("function") for tool in _read_json_after(prompt, _TOOLS) if isinstance(tool, dict)]
     names = (function.get("name") for function in functions if isinstance(function, dict))
@@ -113,7 +109,6 @@ def _find_offered_tools(prompt: str) -> tuple[str, ...]:
 
 
 def _read_json_after(text: str, mark: str) -> Sequence[Any]:
-    """The JSON list that follows a mark; empty if there is none."""
     _, found, rest = text.partition(mark)
     try:
         value, _ = json.JSONDecoder().raw_decode(rest) if found else ([], 0)
@@ -152,9 +147,6 @@ def load_planned_tools(results: Path) -> frozenset[str] | None:
 
     Names are compared whole, never as parts: many names of attack tools contain one another. A plan's
     line does not say whose it is, but no two cases share an attack tool.
-
-    Args:
-        results: The CSV file; its log has the same name and ends in `.log`.
 
     Returns:
         None without a log, or where it prints no plan.
@@ -240,8 +232,6 @@ def _allow_long_fields() -> Iterator[None]:
 
 @dataclass
 class _AsbRun:
-    """Facts of one results file: what its place says of all its rows, and the cases met so far."""
-
     model: str
     defense: str
     method: str

@@ -163,13 +163,7 @@ class FilesContent(NamedTuple):
 def read_files(
     listings: Sequence[Listing], only: Collection[Path] | None = None, looked: FolderSnapshot | None = None
 ) -> FilesContent:
-    """What the files of several listings hold, those of a folder that stands in two of them only once.
-
-    Args:
-        listings: The listings.
-        only: Folders that are wanted; None: all are.
-        looked: The only listing with what its files hold; None: they are read, or looked up in an index.
-    """
+    """What the files of several listings hold, those of a folder that stands in two of them only once."""
     lines: list[FileContent] = [skip for listing in listings for skip in listing.skipped_entries]
     met: set[FolderId] = set()
     for listing in listings:

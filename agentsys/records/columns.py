@@ -6,7 +6,7 @@ A column's type follows from its annotation on `CaseRow`.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields
 from itertools import repeat
 from operator import attrgetter, itemgetter
@@ -42,7 +42,7 @@ def pack_rows(rows: Sequence[CaseRow]) -> tuple[Columns, frozenset[int]]:
         values = [*map(attrgetter(name), rows)]
         texts = [*map(_dump_value, values)]
         different = {text: orjson.loads(text) for text in dict.fromkeys(texts)}
-        again = {text: _parse_value(_ANNOTATIONS[name], stored) for text, stored in different.items()}
+        again = dict(zip(different, _parse_values(_ANNOTATIONS[name], different.values()), strict=True))
         bad.update(
             at for at, (text, value) in enumerate(zip(texts, values, strict=True)) if again[text] != value
         )
@@ -79,7 +79,7 @@ def unpack_rows(packed: Columns, sources: Sequence[str], numbers: Sequence[int])
     try:
         for name in _STORED:
             values, places = packed[name]
-            parsed = [_parse_value(_ANNOTATIONS[name], value) for value in values]
+            parsed = _parse_values(_ANNOTATIONS[name], values)
             if _NOT_ALLOWED in parsed:
                 raise ValueError(f"{name}: no such value")
             own = repeat(parsed[0]) if places is None else map(parsed.__getitem__, choose(places))
@@ -93,13 +93,12 @@ def unpack_rows(packed: Columns, sources: Sequence[str], numbers: Sequence[int])
 _NOT_ALLOWED = object()
 
 
-def _parse_value(annotation: str, stored: Any) -> Any:
-    """A value as a row has it; `_NOT_ALLOWED` where a column of this annotation cannot hold it."""
+def _parse_values(annotation: str, stored: Iterable[Any]) -> list[Any]:
+    """Values as rows have them; `_NOT_ALLOWED` where a column of this annotation cannot hold one."""
     kind, _, optional = annotation.partition("[")[0].partition(" | ")
     allowed = {_STORED_AS.get(kind, str), *([type(None)] if optional else [])}
-    if type(stored) not in allowed:
-        return _NOT_ALLOWED
-    return tuple(stored) if kind == "tuple" else stored
+    values = [value if type(value) in allowed else _NOT_ALLOWED for value in stored]
+    return [tuple(value) if type(value) is list else value for value in values] if kind == "tuple" else values
 
 
 def _get_setter(name: str) -> Callable[[CaseRow, Any], None]:

@@ -35,12 +35,7 @@ class ContextFacts:
 
 
 def measure_context(messages: Sequence[Any], lines: PayloadLines) -> ContextFacts:
-    """Look through one context.
-
-    Args:
-        messages: The messages as stored; roles `system`, `user`, `assistant`, `tool`.
-        lines: The payload's lines to look for; empty in benign cases.
-    """
+    """Look through one context."""
     found = ContextFacts()
     calls: dict[str, int] = {}
     exposed = False

@@ -159,19 +159,11 @@ def list_files(root: Path) -> Listing:
 
 
 def _prefix_length(root: str) -> int:
-    """Characters of a path under a root that are the root's."""
     return len(os.path.join(root, ""))  # noqa: PTH118
 
 
 def _list_folder(folder: str, below: str, found: Listing, before_ns: int) -> Sequence[str]:
-    """Enters a folder's files, unless it was visited before, and gives the names of its subfolders, sorted.
-
-    Args:
-        folder: Its path, with a slash at the end.
-        below: The same from the root on.
-        found: What was found so far.
-        before_ns: Time before which a folder must have changed to be kept in the index.
-    """
+    """Enter the files of a folder (a path that ends in `/`) not visited before; the names of its subfolders, sorted."""
     status = os.stat(folder)  # noqa: PTH116  `folder` is a str already
     identity, changed_ns = (status.st_dev, status.st_ino), status.st_mtime_ns
     if identity in found.folders:

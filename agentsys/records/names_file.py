@@ -1,4 +1,4 @@
-"""`RunNames`: what a user states about other people's runs, and the names that tables show instead.
+"""`RunNames`: what a user states about other people's runs.
 
 A YAML file, given with `--names FILE` or kept as `agentsys_names.yaml` in the folder that holds the
 pipelines' folders:
@@ -7,71 +7,21 @@ pipelines' folders:
       model: Meta-SecAlign-70B
     "*-progent":
       version: v1.2.2
-
-The section `shown` of a file that is given is no pattern: it says what tables and figures call defenses and
-models (`DisplayNames`). Nothing is looked up, measured or stored under those names.
 """
 
 from __future__ import annotations
 
 import os
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from agentsys.errors import ConfigError
 from agentsys.records.case import describe_first_fault
-from agentsys.records.case_row import is_simulated_name, mark_simulated_name, strip_simulated_mark
-
-_Name = Annotated[str, Field(min_length=1)]
-
-
-class DisplayNames(BaseModel):
-    """The section `shown` of a file of names. Nothing is looked up, measured or stored under these names."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
-
-    defenses: dict[str, _Name] = Field(default_factory=dict)
-    """Name in the runs -> name shown."""
-    models: dict[str, _Name] = Field(default_factory=dict)
-    """Likewise; a simulated model keeps its mark."""
-
-    @model_validator(mode="after")
-    def _check_distinct(self) -> DisplayNames:
-        for kind in (self.defenses, self.models):
-            for name, count in Counter(kind.values()).items():
-                if count > 1:
-                    raise ValueError(
-                        f"{count} of one kind are shown as '{name}'; nobody could tell them apart"
-                    )
-        return self
-
-    def name_defense(self, name: str) -> str:
-        """The name shown for a defense."""
-        return self.defenses.get(name, name)
-
-    def name_model(self, name: str) -> str:
-        """The name shown for a model, marked if the name given is."""
-        if strip_simulated_mark(name) in self.models:
-            return mark_simulated_name(
-                self.models[strip_simulated_mark(name)], simulated=is_simulated_name(name)
-            )
-        return self.models.get(name, name)
-
-    def name_figure_series(self, name: str) -> str:
-        """The name shown for a figure's series: a defense, perhaps with a benchmark's version behind it."""
-        defense, comma, version = name.partition(", ")
-        return f"{self.name_defense(defense)}{comma}{version}"
-
-
-STORED_NAMES = DisplayNames()
-"""Everything under the name that the runs have."""
-
 
 NAMES_FILE = "agentsys_names.yaml"
 """The file's name beside the folders that it speaks of."""
@@ -112,8 +62,6 @@ class RunOverride(BaseModel):
 
 
 _ENTRIES = TypeAdapter(dict[str, RunOverride])
-_SHOWN = "shown"
-"""The section's key. A folder of this name is matched by `*/shown`."""
 _NO_OVERRIDE = RunOverride()
 _Entries = Mapping[str, RunOverride]
 """Pattern of folders -> what is said of them."""
@@ -128,8 +76,6 @@ class RunNames:
     """
 
     file: str | os.PathLike[str] | None = None
-    display_names: DisplayNames = field(init=False)
-    """What tables and figures call defenses and models."""
     _entries: _Entries = field(init=False)
     _beside: dict[str, _Entries] = field(init=False, default_factory=dict)
     _used: set[str] = field(init=False, default_factory=set)
@@ -137,8 +83,7 @@ class RunNames:
     def __post_init__(self) -> None:
         if self.file is not None and not Path(self.file).is_file():
             raise ConfigError(f"--names {self.file}: no such file.")
-        read = ({}, STORED_NAMES) if self.file is None else _read_names(Path(self.file))
-        self._entries, self.display_names = read
+        self._entries = {} if self.file is None else _read_names(Path(self.file))
 
     def find_override(self, folder: str) -> RunOverride:
         """Look up a pipeline's folder: for each of the three facts the first entry that says it.
@@ -149,7 +94,7 @@ class RunNames:
         home, _, name = folder.rpartition("/")
         if home not in self._beside:
             path = Path(home, NAMES_FILE)
-            self._beside[home] = _read_names(path)[0] if path.is_file() else {}
+            self._beside[home] = _read_names(path) if path.is_file() else {}
         found: dict[str, str] = {}
         for pattern, said in (*self._entries.items(), *self._beside[home].items()):
             if fnmatchcase(name, pattern) or fnmatchcase(folder, f"*/{pattern}"):
@@ -164,18 +109,13 @@ class RunNames:
                 yield f"{self.file}: '{pattern}' matches no folder of other people's runs here."
 
 
-def _read_names(path: Path) -> tuple[_Entries, DisplayNames]:
+def _read_names(path: Path) -> _Entries:
     import yaml  # here, because tables of stored runs seldom need it and should start fast
 
-    form = (
-        "a pattern of folders per entry, with model, defense or version under it, "
-        "and what tables and figures call them under shown, as defenses and models"
-    )
+    form = "a pattern of folders per entry, with model, defense or version under it"
     try:
         stored: Any = yaml.safe_load(path.read_text(encoding="utf-8"))
-        has_shown = isinstance(stored, dict) and _SHOWN in stored
-        shown = DisplayNames.model_validate(stored.pop(_SHOWN)) if has_shown else STORED_NAMES
-        return _ENTRIES.validate_python({} if stored is None else stored), shown
+        return _ENTRIES.validate_python({} if stored is None else stored)
     except ValidationError as error:
         raise ConfigError(f"{path}: {describe_first_fault(error)}. Write {form}.") from None
     except (yaml.YAMLError, UnicodeDecodeError, RecursionError, ValueError) as error:

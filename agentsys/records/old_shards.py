@@ -38,8 +38,6 @@ _log = logging.getLogger(__name__)
 
 
 class _ShardLine(BaseModel):
-    """One record, or that there is none any more."""
-
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     key: str
@@ -119,7 +117,6 @@ def _check_unused(own: Path, shards: list[Path]) -> None:
 
 
 def _write_records(logdir: Path, shards: list[Path]) -> bool:
-    """Write the files; say whether something in the shards could not be read."""
     damaged, newest = False, dict[str, _ShardPosition]()
     for shard in shards:
         for offset, line in _read_lines(shard.read_bytes()):

@@ -19,13 +19,7 @@ FALLBACK_VERSION = "v1"
 
 
 def find_ground_truth_length(version: str, suite: str, user_task_id: str) -> int | None:
-    """Calls in the ground truth of one of AgentDojo's user tasks.
-
-    Args:
-        version: The benchmark's version as recorded (`v1.2 or later` is taken for v1.2), or anything else for
-            `FALLBACK_VERSION`.
-        suite: The suite's name.
-        user_task_id: The user task's id.
+    """Calls in the ground truth of one of AgentDojo's user tasks; of an unknown version `FALLBACK_VERSION`'s.
 
     Returns:
         None for tasks that AgentDojo does not have (those of forks, injection tasks run alone).
@@ -114,10 +108,6 @@ def parse_pipeline_name(name: str) -> PublishedName:
 @lru_cache(maxsize=4096)
 def resolve_pipeline_name(folder: str, stored: PublishedName) -> PublishedName:
     """Settle what folder and file say together: where they disagree, the folder decides.
-
-    Args:
-        folder: The pipeline folder's name.
-        stored: Model and defense by the file's own fields.
 
     Returns:
         A folder whose name ends in no known defense says nothing about the defense: the file's stays. A

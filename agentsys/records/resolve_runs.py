@@ -40,13 +40,7 @@ class RunFolders(NamedTuple):
 
 @lru_cache(maxsize=100_000)
 def find_run_folders(folder: str, suite: str, user_task_id: str) -> RunFolders:
-    """Find the two folders of a case.
-
-    Args:
-        folder: The one that its file is in.
-        suite: The suite by the file; the layout is AgentDojo's where the folders say so too.
-        user_task_id: The user task by the file, likewise.
-    """
+    """Find the two folders of a case by its file's folder, if suite and user task stand there as in AgentDojo's."""
     # <home>/<pipeline>/<suite>/<user task>/<attack>
     above, *last = folder.rsplit("/", 3)
     if len(last) < 3 or not above or not _DOT_NAMES.isdisjoint(last):
@@ -226,7 +220,6 @@ def _format_victim(victim: PublishedName) -> str:
 def _infer_versions(
     cases: Sequence[CaseRow], places: Sequence[RunFolders], notes: list[str]
 ) -> list[CaseRow]:
-    """Cases without a version under the one that the tasks of their folder prove."""
     unsaid = [case.foreign and case.version == UNRECORDED and case.benchmark == _AGENTDOJO for case in cases]
     proven = {
         place.pipeline: None
@@ -259,17 +252,18 @@ def _mark_silent_errors(cases: Sequence[CaseRow], places: Sequence[RunFolders]) 
     def make_run_key(case: CaseRow, place: RunFolders) -> tuple[str, ...]:
         return place.logdir, case.benchmark, case.version, case.model, case.defense
 
-    pairs = [*zip(cases, places, strict=True)]
+    marked = list(cases)
     silent = [
-        not (case.foreign or case.status != "error" or case.model_ids or case.simulated) for case in cases
+        at
+        for at, case in enumerate(cases)
+        if case.status == "error" and not (case.foreign or case.model_ids or case.simulated)
     ]
-    replied = (
-        {make_run_key(*pair): pair[0].simulated for pair in pairs if pair[0].model_ids} if any(silent) else {}
-    )
-    return [
-        replace(case, simulated=True) if open_ and replied.get(make_run_key(case, place), False) else case
-        for (case, place), open_ in zip(pairs, silent, strict=True)
-    ]
+    pairs = zip(cases, places, strict=True) if silent else ()
+    replied = {make_run_key(*pair): pair[0].simulated for pair in pairs if pair[0].model_ids}
+    for at in silent:
+        if replied.get(make_run_key(cases[at], places[at]), False):
+            marked[at] = replace(cases[at], simulated=True)
+    return marked
 
 
 _ModelKey = tuple[str, str, str, bool]

@@ -164,7 +164,6 @@ def build_lost_case(job: Job, error: BaseException) -> CaseEnd:
 
 
 def _list_receipts(tracer: Tracer) -> tuple[Receipt, ...] | None:
-    """What the case's tools wrote when they ran; None where they write nothing."""
     if tracer.receipts is None:
         return None
     found = []

@@ -174,7 +174,6 @@ def _iterate_message_texts(message: ChatMessage) -> Iterator[str]:
 
 
 def _iterate_value_texts(value: object) -> Iterator[str]:
-    """Every text inside a tool's value: models' fields, keys and items of dicts, items of lists."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, BaseModel):

@@ -106,14 +106,7 @@ class Cell:
 
 
 class CellBuilder:
-    """Builds cells, sharing what several of them have in common (benchmarks, attacks, SDK clients).
-
-    Args:
-        store: Store that replies are cached in and files kept beside.
-        config_dirs: The user's own config folders, for models named under `roles`.
-        rehearsal: Whether the simulated model stands in for every model: needs no key, costs nothing.
-        books: Books that requests are entered in; None: they are not.
-    """
+    """Builds cells, sharing what several of them have in common (benchmarks, attacks, SDK clients)."""
 
     def __init__(
         self,

@@ -30,12 +30,7 @@ _POLL_S = 0.2
 
 
 class Claims:
-    """This run's claims in a log folder. Use as a context; safe to use from many threads.
-
-    Args:
-        store: The log folder.
-        patience_s: See `PATIENCE_S`.
-    """
+    """This run's claims in a log folder. Use as a context; safe to use from many threads."""
 
     def __init__(self, store: Store, patience_s: float = PATIENCE_S) -> None:
         self._store, self._folder, self._patience_s = store, store.own / "claims", patience_s

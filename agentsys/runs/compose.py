@@ -118,7 +118,6 @@ class ChoiceOption:
 
 
 def _find_choice_options(text: str, choices: Mapping[str, Sequence[str]]) -> Iterator[ChoiceOption]:
-    """The option that an override sets of one choice: one, or none."""
     found = re.fullmatch(r"([+~]*)(model|defense|attack)\.(.+?)=(.*)", text, re.DOTALL)
     if found is not None:
         plus, group, key, value = found.groups()

@@ -92,16 +92,8 @@ def run_on_threads(
 
     A first KeyboardInterrupt stops starting cases and waits for those under way; a second one is
     let through, unless it is a `StopRequested`. An error that every further case would meet stops the
-    run the same way, and so does a budget; one that every further case of its cell would meet gives up
-    that cell.
-
-    Args:
-        jobs: The cases to run.
-        workers: Cases under way at once.
-        store: Where records go.
-        claims: Of this run, in the same folder.
-        listener: Is told of each record, in the calling thread.
-        meter: What the run spends and may spend; None: it has no budget.
+    run the same way, and so does a budget (a meter of None sets none); one that every further case of its cell
+    would meet gives up that cell. The listener is told of each record in the calling thread.
     """
     state = _ThreadRun(RunTally(jobs, listener, meter), store, claims)
     # Not a `with` block: leaving one waits for cases under way, and who presses Ctrl-C twice does not.
@@ -114,7 +106,7 @@ def run_on_threads(
                     state.start_cases(pool, workers)
                     if not (state.running or state.tally.has_waiting):
                         break
-                    state.collect_ended(timeout_s=1.0)
+                    state.collect_ended()
                 except StopRequested as asked:
                     state.tally.interrupt(asked.number, len(state.running))
                 except KeyboardInterrupt:
@@ -127,8 +119,6 @@ def run_on_threads(
 
 
 class _ThreadRun:
-    """The run under way: what is running in which thread."""
-
     def __init__(self, tally: RunTally, store: Store, claims: Claims) -> None:
         self.tally, self.store, self.claims = tally, store, claims
         self.running: dict[Future[CaseEnd | None], Job] = {}
@@ -161,10 +151,10 @@ class _ThreadRun:
             future = pool.submit(run, run_and_store, job, self.store, self.searches, self.claims)
             self.running[future] = job
 
-    def collect_ended(self, timeout_s: float) -> None:
+    def collect_ended(self) -> None:
         if not self.running:
-            time.sleep(min(timeout_s, _RETRY_S))  # all that is left is under way in other processes
-        done, _ = wait(self.running, timeout=timeout_s, return_when=FIRST_COMPLETED)
+            time.sleep(_RETRY_S)  # all that is left is under way in other processes
+        done, _ = wait(self.running, timeout=_LOOK_EVERY_S, return_when=FIRST_COMPLETED)
         while not self.attempts.empty():
             self.tally.listener.on_attempt_stored(self.attempts.get())
         for future in done:
@@ -218,14 +208,6 @@ def run_on_nodes(
 ) -> RunOutcome:
     """Run every job on the nodes of a cluster; for the rest as `run_on_threads` does.
 
-    Args:
-        work: The command; called once on each node.
-        jobs: The cases that it runs.
-        executor: Says which cluster it is, and how many cases are under way on a node.
-        store: Where records go.
-        listener: Is told of each record, in the calling thread.
-        meter: What the run spends and may spend; None: it has no budget.
-
     Raises:
         ConfigError: If there is no cluster at the address.
     """
@@ -253,8 +235,6 @@ def _join_cluster(address: str | None) -> Iterator[Any]:
 
 
 class _NodeWatch:
-    """The nodes at work, and what they have stored so far."""
-
     def __init__(
         self,
         ray: Any,
@@ -332,7 +312,6 @@ class _NodeWatch:
 
     @property
     def _running(self) -> int:
-        """Cases under way, at most."""
         return min(self._workers * len(self._waiting), self._stored.count(0))
 
     def _interrupt(self, number: int) -> None:

@@ -101,11 +101,6 @@ def check_abilities(kind: str, made: object, called: str) -> None:
 
     Without this, an ability under a slightly other name would never be used, and nothing would say so.
 
-    Args:
-        kind: `defense`, `attack`, `benchmark` or `suite`; objects of other kinds are not looked at.
-        made: The object.
-        called: What a message calls it.
-
     Raises:
         ConfigError: If a public name is nearly that of an ability that the object has not, or an ability is
             a method where a value is asked for, or the other way round.

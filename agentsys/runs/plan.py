@@ -116,10 +116,6 @@ def find_applicable_pairs(cell: Cell, pairs: Mapping[str, Sequence[TaskPair]]) -
     """Sort a cell's pairs by its attack's own `applies_to`; without one it applies to all.
 
     A user task that its suite lists in `without_vectors` has no attacked pairs at all.
-
-    Args:
-        cell: The cell.
-        pairs: Suite -> pairs.
     """
     asked = cell.attack.applies_to if isinstance(cell.attack, PicksPairs) else None
     fit: dict[str, tuple[TaskPair, ...]] = {}
@@ -206,11 +202,6 @@ def plan_cases(cells: Sequence[Cell], store: Store, *, again: bool = False) -> P
 
     A case counts as finished only under the configuration it was finished under. One that ended in an
     error binds nobody: its cause may be the very setting that was mended since.
-
-    Args:
-        cells: The cells, in order.
-        store: Store that holds the finished cases.
-        again: Whether finished cases are run anew as well.
 
     Raises:
         ConfigError: If tasks are unknown, if finished cases were made under another configuration, or if
@@ -352,7 +343,6 @@ def write_stale_message(job: Job, old_hash: str, store: Store) -> str:
 
 
 def _write_shared_record_message(first: Job, second: Job) -> str:
-    """One line: two cells of a sweep differ in something that no record's name tells."""
     one, other = first.cell.settings, second.cell.settings
     what = _describe_differences(one.identity, other.identity, "in one", "in the other")
     mend = "run them one after the other, each with a logdir=... of its own"

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from operator import itemgetter
 
 from agentsys.abilities import NeedsOwnModels, NeedsReadingTest
-from agentsys.base.grouping import join_names
+from agentsys.base.grouping import group_by, join_names
 from agentsys.contracts import Defense
 from agentsys.errors import ConfigError, Unavailable
 from agentsys.models.budget import UsageLog
@@ -46,8 +47,11 @@ class BlockedCell:
 
 def group_by_cause(obstacles: Sequence[BlockedCell]) -> list[tuple[str, str]]:
     """(models and defenses, why they cannot run here), each cause once; of many names the first few."""
-    causes = dict.fromkeys(str(one.missing) for one in obstacles)
-    return [(_join_blocked_names(obstacles, why), why) for why in causes]
+    by_cause = group_by([(str(one.missing), one.settings.labels) for one in obstacles], itemgetter(0))
+    return [
+        (join_names(f"{labels['model']} / {labels['defense']}" for _, labels in some), why)
+        for why, some in by_cause.items()
+    ]
 
 
 def find_unreachable_cells(
@@ -140,11 +144,6 @@ def make_refusal_error(obstacles: Sequence[BlockedCell], cells: int) -> ConfigEr
         f"{blocked} of {cells} cells cannot run here ({told}). "
         "Mend it, or run the others now: --skip-unavailable."
     )
-
-
-def _join_blocked_names(obstacles: Sequence[BlockedCell], why: str) -> str:
-    labels = [one.settings.labels for one in obstacles if str(one.missing) == why]
-    return join_names(f"{one['model']} / {one['defense']}" for one in labels)
 
 
 def find_first_trouble(

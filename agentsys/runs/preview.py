@@ -120,11 +120,7 @@ def count_queries(jobs: Sequence[Job]) -> int:
 
 
 def estimate_attacker_usage(jobs: Sequence[Job]) -> list[tuple[int, str, RoleUsage]]:
-    """(searches, role, usage of one whole search) of the attacker behind some cases of one suite.
-
-    Args:
-        jobs: Cases over the simulated model, which also plays the attacker.
-    """
+    """(searches, role, usage of one whole search) of the attacker behind some cases of one suite."""
     first = find_first_of_searches(jobs)
     for job in first:
         try:

@@ -304,7 +304,6 @@ def _mark_failed(run: CaseRun, kind: str, message: str) -> None:
 
 
 def _mark_broken(run: CaseRun, kind: str, error: BaseException | None) -> None:
-    """Code raised what it should not have: whoever mends it needs its traceback."""
     frames = traceback.extract_tb(error.__traceback__) if error is not None else []
     place = f"{frames[-1].filename.rsplit('/', 1)[-1]}:{frames[-1].lineno}" if frames else "unknown place"
     _mark_failed(run, kind, f"{type(error).__name__}: {error} ({place})")
@@ -395,7 +394,6 @@ class ObservedPipeline(BasePipelineElement):  # type: ignore[misc]
         return result
 
     def _run_turn(self, root: Span, pipeline: BasePipelineElement, asked: QueryResult) -> QueryResult:
-        """The pipeline's work on one turn of the user, added to what is known of the attempt."""
         with book_runs_on(asked[2], self.tracer):
             result: QueryResult = run_foreign_code(
                 lambda: pipeline.query(*asked), PipelineFailed, AbortAgentError

@@ -221,10 +221,7 @@ class _SilentListener(Listener):
 def run_as_node(request: RunRequest, workers: int, hashes: frozenset[str]) -> RunOutcome:
     """Run what was asked for on threads of this process, as one of several on the log folder.
 
-    Args:
-        request: What the run was asked for.
-        workers: Cases under way at once.
-        hashes: Hashes of the run's cells. A node with other code or versions finds other ones.
+    A node with other code or versions finds other hashes of cells than the command did.
 
     Raises:
         ConfigError: If it cannot be run on this node.

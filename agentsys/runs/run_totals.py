@@ -141,13 +141,7 @@ class CaseEnd:
 
 
 class RunTally:
-    """The run under way. Used from one thread.
-
-    Args:
-        jobs: The cases to run, in order; asked for one by one.
-        listener: Is told of each record.
-        meter: What the run spends and may spend; None: it has no budget.
-    """
+    """The run under way. Used from one thread."""
 
     def __init__(self, jobs: Iterable[Job], listener: Listener, meter: Meter | None = None) -> None:
         self.listener, self._meter = listener, meter or Meter()
@@ -291,6 +285,5 @@ class RunTally:
 
 
 def _locate_bug(record: CaseRecord) -> tuple[str | None, str]:
-    """What tells one bug from another: the error kind, and the line of code that raised."""
     lines = [line for line in (record.traceback or "").splitlines() if line.lstrip().startswith("File ")]
     return record.error_kind, lines[-1] if lines else ""

@@ -43,10 +43,7 @@ from agentsys.runs.store import Store
 
 
 def build_quest(jobs: Sequence[Job]) -> SearchTask:
-    """Describe what the search made on these cases is to bring about.
-
-    Args:
-        jobs: One case, or in mode `transfer` one per user task that candidates are tried on.
+    """Describe what the search made on these cases (in mode `transfer` one per user task) is to bring about.
 
     Raises:
         NotInjectable: If no vector of a user task can carry an injection.

@@ -157,7 +157,6 @@ class SourceCollector:
                 self._keep_file(path, place.parent)
 
     def _scan_file(self, path: Path, place: Path) -> Iterator[str]:
-        """Keep the files that a source file names, and give the modules it imports."""
         tree = _parse_file(path)
         for beside in _list_files_named_in_source(tree, path.parent):
             self._keep_file(beside, place.parent)
@@ -187,7 +186,6 @@ def _locate_module(top: str) -> Path | None:
 
 
 def _list_module_files(module: str, place: Path) -> Iterator[Path]:
-    """The files that importing a module runs: its packages' `__init__`s and its own."""
     if place.is_file():
         yield place
         return
@@ -224,7 +222,6 @@ def _is_import_call(called: ast.expr) -> bool:
 
 
 def _list_files_named_in_source(tree: ast.Module, folder: Path) -> Iterator[Path]:
-    """The files that a text in the source names, seen from the folder it is in."""
     for node in ast.walk(tree):
         text = node.value if isinstance(node, ast.Constant) else None
         if isinstance(text, str) and "." in text and is_file(folder / text):

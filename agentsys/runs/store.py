@@ -58,9 +58,6 @@ class StoreError(ConfigError):
 class Store:
     """The log folder of some runs.
 
-    Args:
-        root: The folder; made if it is not there.
-
     Raises:
         StoreError: If it cannot be made or written.
         ConfigError: If it holds records in shards, and these cannot be turned into files.
@@ -194,7 +191,6 @@ class Store:
         return replace_by_registered_names(found) if isinstance(found, dict) else None
 
     def _stat_version(self, key: str) -> tuple[int, int, int] | None:
-        """Mark of one writing of a record's file."""
         try:
             found = (self.root / key).stat()
         except OSError:

@@ -64,7 +64,7 @@ NASTY = "a|b`c`<img src=x onerror=alert(1)>&\n[x](javascript:1)_%$#{}~^\\*\x1b[2
 
 
 def _filled(number: int, cases: list[CaseRow] | tuple[CaseRow, ...]) -> FilledTable:
-    return fill_table(TABLES[number], cases, replicates=50)
+    return fill_table(TABLES[number], cases)
 
 
 def _grid(*, model: str = "gpt-4o-mini", defense: str = "none", **fields: Any) -> list[CaseRow]:
@@ -80,7 +80,7 @@ def _grid(*, model: str = "gpt-4o-mini", defense: str = "none", **fields: Any) -
 
 
 def _document(number: int, cases: list[CaseRow]) -> Document:
-    return make_paper_document(_filled(number, cases), LoadedCases(tuple(cases)), replicates=50)
+    return make_paper_document(_filled(number, cases), LoadedCases(tuple(cases)))
 
 
 def test_table_4_takes_the_transferred_search_for_pair_and_no_other() -> None:
@@ -107,7 +107,7 @@ def test_table_4_says_what_was_searched_and_where_an_attack_is_below_a_weaker_on
         for attack, hit in (("adaptive", True), ("pair_aware-transfer-full", False))
     ]
     filled = _filled(4, rows)
-    told = " ".join(write_paper_notes(filled, LoadedCases(tuple(rows)), ErrorRule.REPORT, 50))
+    told = " ".join(write_paper_notes(filled, LoadedCases(tuple(rows)), ErrorRule.REPORT))
     assert "pair is pair_aware-transfer-full" in told
     assert "pair (0.00) is below adaptive (100.00). Its text was chosen on some user tasks" in told
 
@@ -237,7 +237,7 @@ def _written(filled: FilledTable, form: OutputFormat) -> bytes:
 
 def test_of_mine_only_rows_that_ran_are_in_it() -> None:
     cases = _grid(defense="mine_alone")
-    whole, mine = (fill_table(TABLES[2], cases, replicates=50, mine=only) for only in (False, True))
+    whole, mine = (fill_table(TABLES[2], cases, mine=only) for only in (False, True))
     assert {row.defense for row in mine.rows} == {"mine_alone"} < {row.defense for row in whole.rows}
     assert all(row.line for row in mine.rows)
 
@@ -276,7 +276,7 @@ def _nasty_document(number: int) -> Document:
     cases += [row(model=NASTY, defense="none", suite=NASTY, version=NASTY)]
     cases += [row(model=NASTY, defense="none", status="error", error_kind=NASTY, user_task_id="u")]
     cases += [row(model=NASTY, defense=NASTY, attack=NASTY, benchmark=NASTY)]
-    return make_paper_document(_filled(number, cases), LoadedCases(tuple(cases)), logdir=NASTY, replicates=10)
+    return make_paper_document(_filled(number, cases), LoadedCases(tuple(cases)), logdir=NASTY)
 
 
 @pytest.mark.parametrize("number", list(TABLES))

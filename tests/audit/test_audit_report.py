@@ -56,10 +56,6 @@ FOUND = TraceAudit(
         row(suite="banking", user_task_id="user_task_0", cases=9, solved=0),
         row(suite="slack", user_task_id="user_task_7", cases=5, solved=1),
     ),
-    answer_text=(
-        row(pipeline=NASTY, suite="travel", cases=139, solved=75, lost=8, gained=0),
-        row(pipeline=NASTY, suite="workspace", cases=5, solved=3, lost=1, gained=2),
-    ),
 )
 REPORT = AuditReport(StaticAudit("agentdojo", "v1.2.2", "agentdojo 0.1.35", ()), FOUND)
 
@@ -75,8 +71,6 @@ def test_the_sentences_count_what_was_found_and_keep_errors_apart() -> None:
         "User tasks never solved without an attack, in 3 records each: banking 11.",
         "The user task was solved in 1 of 14 attacked records of tasks whose injection overwrites what they"
         " need (banking 0; slack 7).",
-        "The last message of 144 records has an answer section among others: judged on it alone, the utility"
-        " of 9 turns false and of 2 true.",
     ]
 
 
@@ -266,20 +260,3 @@ def test_attacked_records_of_destroyed_tasks_are_counted_without_errored_ones(tm
         ("slack", "user_task_9", 1, 0),
         ("slack", "user_task_10", 1, 0),
     ]
-
-
-def test_a_utility_that_rests_on_other_sections_than_the_answer_is_counted(tmp_path: Path) -> None:
-    def said(task: str, text: str) -> dict[str, Any]:
-        told = turns([READ_BILL], text)
-        return drift(user_task_id="user_task_1", injection_task_id=task, conversations=told)
-
-    found = audit(
-        tmp_path,
-        said("injection_task_0", "<function_thought>1050</function_thought><final_answer>Hm</final_answer>"),
-        said("injection_task_1", "<final_answer>1050</final_answer>"),
-        said("injection_task_2", "1050"),
-        said("injection_task_99", "<final_answer>1050</final_answer>"),
-        attacked(),
-    )
-    (row,) = found.answer_text
-    assert (row.pipeline, row.cases, row.solved, row.lost, row.gained) == ("some-model (drift)", 2, 2, 1, 0)

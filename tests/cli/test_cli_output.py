@@ -26,7 +26,7 @@ COMMANDS = ("results", "table", "compare", "rescore", "audit")
 
 
 def output() -> Output:
-    return make_results_output(build_report(LoadedCases((row(),)), replicates=5))
+    return make_results_output(build_report(LoadedCases((row(),))))
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -139,7 +139,7 @@ def test_published_runs_give_the_recorded_figures(
     published: Callable[[str], Path], suite: str, cases: int, utility: float, asr: float, refusals: int
 ) -> None:
     reading = read_cases([published(f"drift-gpt-4o-mini-2024-07-18-{suite}")])
-    numbers = {row.metric: row for row in measure(reading.cases, replicates=10) if row.suite == suite}
+    numbers = {row.metric: row for row in measure(reading.cases) if row.suite == suite}
     assert (len(reading.cases), reading.skipped_files, reading.repeated_count) == (cases, (), 0)
     assert round(numbers["utility_under_attack"].value, 2) == utility
     assert round(numbers["targeted_asr"].value, 2) == asr

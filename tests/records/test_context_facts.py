@@ -107,13 +107,17 @@ def test_spans_give_calls_verdicts_and_what_workers_were_given() -> None:
         {"kind": "sanitizer", "decision": {"spans_cut": 2}},
     ]
     tree = sum_spans(spans, LINES)
-    assert tree.calls == {"get_bill": 1, "read_file": 2}
-    assert tree.decisions == {"denied": 1, "allowed": 1, "sanitized_spans": 2}
-    assert (tree.worker_rounds_exposed, tree.worker_chars) == (2, 72 + len("72 chars"))
+    assert tree["calls"] == {"get_bill": 1, "read_file": 2}
+    assert tree["decisions"] == {"denied": 1, "allowed": 1, "sanitized_spans": 2}
+    assert tree["exposure_rounds_workers"] == 2
+    assert tree["untrusted_tokens_workers"] == estimate_tokens(72 + len("72 chars"))
 
 
 def test_what_a_worker_was_given_is_unknown_where_its_span_does_not_say() -> None:
-    assert sum_spans([{"kind": "worker", "messages": [], "decision": {}}], ()).worker_chars is None
+    assert (
+        sum_spans([{"kind": "worker", "messages": [], "decision": {}}], ())["untrusted_tokens_workers"]
+        is None
+    )
 
 
 def test_tokens_are_characters_by_a_fixed_rate() -> None:

@@ -162,7 +162,7 @@ def _together(folder: Path) -> None:
     """What the commands do with a folder of such files."""
     reading = _kept(lambda: read_cases([folder]))
     if reading is not None:
-        assert build_report(reading, replicates=10).notes
+        assert build_report(reading).notes
         assert len(load_runs(folder)) == len(reading.cases)
     _kept(lambda: read_searches([folder]))
 

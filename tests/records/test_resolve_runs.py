@@ -225,7 +225,7 @@ def test_a_malformed_span_is_a_skipped_file(tmp_path: Path, broken: list[Any]) -
     path.write_text(json.dumps(stored))
     found = reading_of(tmp_path)
     assert (len(found.cases), [skip.path for skip in found.skipped_files]) == (1, [str(path)])
-    assert build_report(found, replicates=10).rows
+    assert build_report(found).rows
 
 
 SERVED_CALL = {

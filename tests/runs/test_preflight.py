@@ -357,7 +357,7 @@ def test_the_first_injected_result_is_the_one_that_was_asked_for(tmp_path: Path)
     assert count > 100 and wrong == []
     # The same runs fill Table 1, each round in its column.
     cases = read_cases([tmp_path / "runs"]).cases
-    rows = [row for row in fill_table(TABLES[1], cases, replicates=50).rows if row.line is not None]
+    rows = [row for row in fill_table(TABLES[1], cases).rows if row.line is not None]
     shown = {
         (row.band.labels[0], place + 1): cell.ours.n
         for row in rows

@@ -18,7 +18,13 @@ from paired_grids import tally_of
 from scipy import optimize, special
 
 from agentsys.analysis.statistics.difference_test import LEVEL, compute_difference_interval, compute_p_value
-from agentsys.analysis.statistics.differences import Difference, PairedGrid, SignDraws, make_mean_difference
+from agentsys.analysis.statistics.differences import (
+    Difference,
+    PairedGrid,
+    SignDraws,
+    Signs,
+    make_mean_difference,
+)
 from agentsys.analysis.statistics.outcome_grid import FloatArray, Side
 
 V1 = ((16, 9), (21, 5), (20, 7), (40, 6))
@@ -82,7 +88,7 @@ class _KeptSigns(SignDraws):
     """Signs, drawn once: generated pairs all have the same tasks."""
 
     @lru_cache(maxsize=200)  # noqa: B019 - one per setting, and small
-    def draw_signs(self, suite: str, way: str, tasks: tuple[str, ...]) -> FloatArray:
+    def draw_signs(self, suite: str, way: str, tasks: tuple[str, ...]) -> Signs:
         return super().draw_signs(suite, way, tasks)
 
 

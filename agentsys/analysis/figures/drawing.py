@@ -111,7 +111,7 @@ def choose_looks(marks: Sequence[Mark]) -> dict[str, Look]:
     That of a name which is not well-known follows from its letters; if another one in the same figure has its
     marker already, the next free one is taken.
     """
-    labels = {mark.series: shorten_name(mark.name) for mark in marks}
+    labels = {mark.series: shorten_name(mark.series) for mark in marks}
     places = {name: _WELL_KNOWN.index(name) for name in labels if name in _WELL_KNOWN}
     for name in [name for name in labels if name not in places]:
         start = zlib.crc32(name.encode("utf-8", "surrogatepass")) % _LOOKS

@@ -17,7 +17,6 @@ from agentsys.analysis.published import PAPER_MODEL
 from agentsys.analysis.statistics.outcome_grid import ErrorRule
 from agentsys.errors import ConfigError, unknown_name
 from agentsys.records.case_row import NO_ATTACK, CaseRow, strip_simulated_mark
-from agentsys.records.names_file import STORED_NAMES, DisplayNames
 
 if TYPE_CHECKING:
     from agentsys.analysis.figures.drawing import DrawPanel
@@ -186,19 +185,17 @@ def make_figure(
     model: str | None = None,
     defenses: Collection[str] = (),
     bare: bool = False,
-    shown: DisplayNames = STORED_NAMES,
 ) -> DrawnFigure:
     """Measure and draw a figure of everything read; `FigureKind.select` says of which model and defenses.
 
-    A bare figure, for a paper, is without title and notes. Where it shows other names of defenses and models
-    than those in the runs, colours and markers stay those of the latter.
+    A bare figure, for a paper, is without title and notes.
 
     Raises:
         ConfigError: If the runs do not have the model or a defense asked for, or hold nothing to draw.
     """
-    selection = replace(kind.select(cases, model, defenses), shown=shown)
+    selection = kind.select(cases, model, defenses)
     with apply_style():
-        marks = [_label_mark(mark, shown, kind.units) for mark in kind.measure(selection, errors)]
+        marks = [_put_units(mark, kind.units) for mark in kind.measure(selection, errors)]
         drawn = [mark for mark in marks if mark.verdict != BROKEN]
         if not marks:
             raise ConfigError(
@@ -214,7 +211,6 @@ def make_figure(
         return DrawnFigure(kind.name, figure, marks)
 
 
-def _label_mark(mark: Mark, shown: DisplayNames, units: Mapping[str, tuple[str, str]]) -> Mark:
-    label = shown.name_figure_series(mark.series)
+def _put_units(mark: Mark, units: Mapping[str, tuple[str, str]]) -> Mark:
     across, up = units[mark.panel if mark.panel in units else ""] if mark.panel else ("", "")
-    return replace(mark, label="" if label == mark.series else label, x_unit=across, y_unit=up)
+    return replace(mark, x_unit=across, y_unit=up)

@@ -17,7 +17,6 @@ from agentsys.analysis.statistics.outcome_grid import CONFIDENCE, ErrorRule
 from agentsys.analysis.tables.table_document import make_plain
 from agentsys.analysis.tables.table_writers import make_long_form, write_csv_text
 from agentsys.records.case_row import is_simulated_name
-from agentsys.records.names_file import STORED_NAMES, DisplayNames
 
 RUNS = "runs"
 """Origin of what we measured."""
@@ -58,16 +57,9 @@ class Mark:
     model: str = ""
     version: str = ""
     """Benchmark version(s) of the runs."""
-    label: str = ""
-    """What the figure calls the series, where that is something else."""
     verdict: str = VALID
     """The worst of the series' cells; a `broken` one has no place and is not drawn."""
     reasons: str = ""
-
-    @property
-    def name(self) -> str:
-        """The series' name in the figure."""
-        return self.label or self.series
 
     @classmethod
     def make_paper_mark(cls, panel: str, series: str, x: float, y: float = math.nan) -> Mark:
@@ -105,8 +97,6 @@ class Selection:
     """Those of the paper's figures first, then by name."""
     others: tuple[str, ...]
     """Models that are in the runs and not shown."""
-    shown: DisplayNames = STORED_NAMES
-    """What the figure calls defenses and models."""
 
     @property
     def series(self) -> list[tuple[str, RunLine]]:
@@ -130,7 +120,6 @@ class Selection:
 
     @cached_property
     def _verdicts(self) -> dict[RunLine, CellVerdict]:
-        """Line -> the verdicts of its cells, joined."""
         cells = judge_lines(self.lines)
         of_lines = {line: {MeasuredCell.of(case) for case in line.cases} for line in self.lines}
         return {
@@ -146,9 +135,7 @@ class Selection:
         if not self.lines:
             return [f"No runs for this figure.{hollow}"]
         versions = make_plain(", ".join(dict.fromkeys(line.version for line in self.lines)))
-        lines = [
-            f"Filled: {make_plain(self.shown.name_model(self.model))}, benchmark version {versions}.{hollow}"
-        ]
+        lines = [f"Filled: {make_plain(self.model)}, benchmark version {versions}.{hollow}"]
         if is_simulated_name(self.model):
             lines.insert(0, "SIMULATED: filled marks come from a scripted agent, not from a language model.")
         if any(line.is_mixed for line in self.lines):
@@ -162,19 +149,15 @@ class Selection:
 
     def name_series(self, said: str, names: Iterable[str]) -> list[str]:
         """Write a note about some series; none where there are none."""
-        listed = ", ".join(map(self.shown.name_figure_series, names))
+        listed = ", ".join(names)
         return [f"{said}: {make_plain(listed)}."] if listed else []
 
     @property
     def omissions(self) -> list[str]:
         """Notes on defenses that are not to be believed, and on models that are in the runs and not in the figure."""
-        others = make_plain(", ".join(map(self.shown.name_model, self.others)))
+        others = make_plain(", ".join(self.others))
         told = {name: shorten_verdict(*self._verdicts[line]) for name, line in self.series}
         return [
-            *(
-                f"{make_plain(self.shown.name_figure_series(name))}: {why}."
-                for name, why in told.items()
-                if why
-            ),
+            *(f"{make_plain(name)}: {why}." for name, why in told.items() if why),
             *([f"Also in the runs: {others} (choose with --model)."] if others else []),
         ]

@@ -105,7 +105,6 @@ def _measure_trade(about: Mark, line: RunLine, errors: ErrorRule) -> Iterator[Ma
 
 
 def _read_printed(source: str) -> dict[str, dict[str, float]]:
-    """Defense -> metric -> the value that a table or figure of the paper prints."""
     by_defense: defaultdict[str, dict[str, float]] = defaultdict(dict)
     for number in list_printed_in(source):
         by_defense[number.defense][number.metric] = number.value

@@ -117,7 +117,6 @@ def order_for_limit(cases: Sequence[CaseRow]) -> list[int]:
 
 
 def _count_things(reading: LoadedCases, trajectories: int) -> list[list[str]]:
-    """Number and label, for the head of the page."""
     cases = reading.cases
     counts = (
         format_count(len(cases), "case"),

@@ -124,7 +124,6 @@ def pool_attacks(cases: Sequence[CaseRow], pattern: str) -> tuple[CaseRow, ...]:
 def _pool_attacks_in_field(
     field: Sequence[CaseRow], matching: set[str], pattern: str, span: int
 ) -> Iterator[CaseRow]:
-    """The cases of one defense on one benchmark."""
     names = sorted({case.attack for case in field} & matching)
     if len(names) < 2:
         yield from field

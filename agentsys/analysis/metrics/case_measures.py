@@ -145,7 +145,7 @@ class MeasureRow(CellRow):
 
     measure: str
     unit: str
-    """Of value and interval, e.g. `tokens`; `percent` is `fraction` in data."""
+    """Of value and interval, e.g. `tokens`; `make_percent` is `fraction` in data."""
     value: Annotated[float, "unit"]
     """nan where undefined or unknown."""
     ci_low: Annotated[float, "unit"]
@@ -226,10 +226,10 @@ _GUARD_EVENTS = {
 """Measure -> the kind of verdict that it counts, and the others that it is a share of."""
 
 
-def measure_guards(cases: Sequence[CaseRow], *, replicates: int = 2000) -> Iterator[tuple[str, Number]]:
+def measure_guards(cases: Sequence[CaseRow]) -> Iterator[tuple[str, Number]]:
     """Every measure, in percent, of every guard that judged results in cases without an error."""
     counted = [case for case in cases if case.status == "ok" and case.guards]
-    resampler = Resampler(replicates)
+    resampler = Resampler()
     for guard in sorted({guard for case in counted for guard in case.guards}):
         verdicts = [(case, case.guards[guard]) for case in counted if guard in case.guards]
         for name, (hit, *others) in _GUARD_EVENTS.items():
@@ -300,7 +300,7 @@ def name_metric_of_fact(name: str, fact: DeclaredFact) -> str:
     return fact.metric or name
 
 
-def measure_facts(cases: Iterable[CaseRow] | ScoredCells, *, replicates: int = 2000) -> list[MetricRow]:
+def measure_facts(cases: Iterable[CaseRow] | ScoredCells) -> list[MetricRow]:
     """The rates of measured facts, in the long form; cases that hold none of the facts are passed over.
 
     Errored cases are left out of all but the metrics whose name says that they failed.
@@ -312,7 +312,7 @@ def measure_facts(cases: Iterable[CaseRow] | ScoredCells, *, replicates: int = 2
     scored = group_scored_cells(cases)
     if not any(case.measured for case in scored.cases):
         return []
-    resampler = Resampler(replicates)
+    resampler = Resampler()
     cells = {cell: found for cell, found in scored.items() if any(map(_has_facts, found))}
     rows: list[MetricRow] = []
     for cell in sorted(cells, key=MeasuredCell.make_sort_key):

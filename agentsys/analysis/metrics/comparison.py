@@ -223,6 +223,7 @@ def compare_all_with_none(cells: ScoredCells, errors: ErrorRule = ErrorRule.REPO
     Without what takes long: intervals are nan.
     """
     rows: list[DifferenceRow] = []
+    # A baseline's alone are kept: what is kept of 50,000 cases is looked through by every garbage collection.
     tests, keyed = _Tests(SIGN_DRAWS, brief=True), cache(lambda cell: key_cases(cells[cell], errors))
     for cell in sorted(
         cells, key=lambda cell: (*_make_field_sort_key(cell._replace(defense="")), cell.defense)
@@ -230,7 +231,7 @@ def compare_all_with_none(cells: ScoredCells, errors: ErrorRule = ErrorRule.REPO
         base = cell._replace(defense=NO_DEFENSE)
         if base in cells and cell != base:
             contest = Contest(Axis.DEFENSE, cell._replace(defense=""), NO_DEFENSE, cell.defense)
-            pairing = pair_up(keyed(base), keyed(cell))
+            pairing = pair_up(keyed(base), key_cases(cells[cell], errors))
             verdict = _judge_together(cells.evidence[base], cells.evidence[cell])
             for outcome in _list_outcomes(contest, pairing, COMPARED_METRICS, ()):
                 rows += (_judge_row(row, verdict) for row in _make_rows(contest, pairing, outcome, tests))
@@ -244,7 +245,6 @@ def _judge_together(baseline: CellEvidence, compared: CellEvidence) -> CellVerdi
 
 
 def _judge_row(row: DifferenceRow, verdict: CellVerdict) -> DifferenceRow:
-    """The row with the verdict; where that is broken, without its numbers."""
     hidden: Any = dict.fromkeys(_NUMBERS if verdict.verdict == BROKEN else (), math.nan)
     return replace(row, **hidden, **verdict._asdict())
 
@@ -270,8 +270,6 @@ def _make_field_sort_key(field: MeasuredCell) -> tuple[str, str, str, str, bool,
 
 
 class _Outcome(NamedTuple):
-    """The outcome that a metric asks about, in the cases that two sides share."""
-
     metric: str
     pairs: tuple[Pair, ...]
     side: Side
@@ -307,11 +305,12 @@ class _Tests:
         """The columns of a row that a test fills."""
         key = (found.shares, *map(_describe_grid, found.grids))
         if key not in self._made:
-            interval = Interval(math.nan, math.nan) if self.brief else compute_difference_interval(found)
+            interval, least = Interval(math.nan, math.nan), math.nan
+            if not self.brief:
+                interval, least = compute_difference_interval(found), compute_smallest_detectable(found)
             bounds = {"ci_low": make_percent(interval.low), "ci_high": make_percent(interval.high)}
-            detectable = make_percent(compute_smallest_detectable(found))
             p = compute_p_value(found)
-            self._made[key] = {**bounds, "p": p, "p_holm": p, "smallest_detectable": detectable}
+            self._made[key] = {**bounds, "p": p, "p_holm": p, "smallest_detectable": make_percent(least)}
         return self._made[key]
 
 
@@ -331,7 +330,9 @@ def _make_rows(
         for suite, found in levels.items():
             if tests.brief and suite != OVERALL:
                 continue
-            gained, lost = (_list_pairs_in_suite(some, suite) for some in changed)
+            gained, lost = (
+                [pair for pair in some if suite in (OVERALL, POOLED, pair.baseline.suite)] for some in changed
+            )
             differing = [*gained, *lost]
             user_tasks = {(pair.baseline.suite, pair.baseline.user_task_id) for pair in differing}
             yield DifferenceRow(
@@ -355,10 +356,6 @@ def _make_rows(
                 only_compared=pairing.only_defense,
                 **tests.test(found),
             )
-
-
-def _list_pairs_in_suite(pairs: Iterable[Pair], suite: str) -> list[Pair]:
-    return [pair for pair in pairs if suite in (OVERALL, POOLED, pair.baseline.suite)]
 
 
 def get_injection_task(pair: Pair) -> tuple[str, str] | None:

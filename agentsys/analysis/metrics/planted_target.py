@@ -55,7 +55,6 @@ class PlantedTarget:
 
 
 def _iterate_executed_calls(stored: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Tool and arguments of each call that ran, workers' included where the record has them."""
     spans = (stored.get("agentsys") or {}).get("spans")
     if spans:
         decisions = (
@@ -72,7 +71,11 @@ def _iterate_executed_calls(stored: Mapping[str, Any]) -> Iterator[tuple[str, Ma
 def _iterate_target_values(tool: str, args: Mapping[str, Any]) -> Iterator[str]:
     """The values of a call's target arguments; of a reading tool, the addresses that it fetches."""
     wanted = _ADDRESS_WORD if _READING_VERB.fullmatch(tool.casefold().partition("_")[0]) else _TARGET_WORD
-    pending = [value for name, value in args.items() if any(map(wanted.fullmatch, _split_name(name)))]
+    pending = [
+        value
+        for name, value in args.items()
+        if any(wanted.fullmatch(piece.lower()) for piece in _NAME_PIECE.findall(name))
+    ]
     while pending:
         value = pending.pop()
         if isinstance(value, dict):
@@ -81,10 +84,6 @@ def _iterate_target_values(tool: str, args: Mapping[str, Any]) -> Iterator[str]:
             pending.extend(value)
         elif value is not None and not _BARE_WORD.fullmatch(str(value)):
             yield str(value)
-
-
-def _split_name(name: str) -> list[str]:
-    return [piece.lower() for piece in _NAME_PIECE.findall(name)]
 
 
 def _read_request(stored: Mapping[str, Any]) -> str:

@@ -195,7 +195,6 @@ def measure(
     errors: ErrorRule = ErrorRule.REPORT,
     *,
     own: Sequence[Metric] = (),
-    replicates: int = 2000,
     verdicts: Verdicts | None = None,
     brief: bool = False,
 ) -> list[MetricRow]:
@@ -206,7 +205,6 @@ def measure(
             left out. Epochs are cases like any others.
         errors: What errored cases count as.
         own: Further metrics, of the user's own; errored cases are in none of them, whatever the rule.
-        replicates: Number of bootstrap replicates.
         verdicts: The cells' verdicts, where they stand beside cells of other cases; None: judged here.
         brief: Whether intervals are wanted of `overall` alone: all others take longer and are nan.
 
@@ -218,7 +216,7 @@ def measure(
     Benign utility: share of user tasks solved with no attack; utility under
     attack, targeted ASR: shares of (user task, injection task) cases.
     """
-    resampler, cells = Resampler(replicates), group_scored_cells(cases)
+    resampler, cells = Resampler(), group_scored_cells(cases)
     rows: list[MetricRow] = []
     for cell in sorted(cells, key=MeasuredCell.make_sort_key):
         counted, pooled = cells.tally_cell(cell, errors), not brief

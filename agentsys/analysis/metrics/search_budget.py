@@ -147,7 +147,6 @@ def read_searches(paths: Iterable[str | os.PathLike[str]]) -> StoredSearches:
 
 
 def _find_attempt_folders(root: Path) -> Iterator[Path]:
-    """Folders of attempts, sorted; hidden ones are passed over."""
     if not root.is_dir():
         raise ConfigError(
             f"No folder '{root}'. Give the log folder of a run: agentsys results DIR --by budget"
@@ -163,7 +162,6 @@ _Attempt = tuple[AttemptFacts, StoredBlock]
 
 
 def _read_attempts(folder: Path, skipped: list[SkippedFile]) -> tuple[list[_Attempt], bool]:
-    """The attempts in a folder in order, and whether one could not be read."""
     attempts: dict[int, _Attempt] = {}
     bad = len(skipped)
     for path in sorted(folder.glob("*.json")):
@@ -180,13 +178,7 @@ def _read_attempts(folder: Path, skipped: list[SkippedFile]) -> tuple[list[_Atte
 
 
 def _make_search(attempts: Sequence[_Attempt], final: SearchFacts | None, *, lost: bool) -> Search:
-    """A search from its attempts in order.
-
-    Args:
-        attempts: All of the search, at least one.
-        final: What the last attempt, or the case's finished record, says of the search; None: no end.
-        lost: Whether an attempt could not be read; one that is not there counts likewise.
-    """
+    """A search from its attempts in order."""
     facts, blocks = [fact for fact, _ in attempts], [block for _, block in attempts]
     found = next((fact.number for fact, block in attempts if _has_succeeded(fact, block)), None)
     runs = [0 if fact.refused is not None else fact.tried_on for fact in facts]
@@ -240,7 +232,6 @@ def _sum_spending(attempts: Iterable[StoredBlock], *, of_attacker: bool) -> Sear
 
 
 def _read_end(folder: Path, skipped: list[SkippedFile]) -> SearchFacts | None:
-    """Read what the finished record of the case beside the folder says of the search."""
     path = folder.with_name(f"{folder.name.removesuffix(ATTEMPTS)}.json")
     if not path.is_file():
         return None
@@ -308,21 +299,13 @@ class BudgetRow(CellRow):
     """Searches whose attacker gave no text: in no rate."""
 
 
-def measure_budgets(
-    searches: Iterable[Search], budgets: Sequence[int] | None = None, *, replicates: int = 2000
-) -> list[BudgetRow]:
-    """The long form.
-
-    Args:
-        searches: Searches in any order.
-        budgets: Which to tabulate, up to each cell's own; by default 1, 2, 5, 10, 20, ... and the cells' own.
-        replicates: Number of bootstrap replicates. Injection tasks are drawn, and user tasks
-            where a search was made on several; see `agentsys.analysis.statistics.outcome_grid`.
+def measure_budgets(searches: Iterable[Search]) -> list[BudgetRow]:
+    """The long form, at 1, 2, 5, 10, 20, ... queries or attempts, up to what each cell's searches may make.
 
     Returns:
         Rows sorted by cell (`none` before other defenses), then suite with `overall` last.
     """
-    resampler = Resampler(replicates)
+    resampler = Resampler()
     cells = group_by(
         searches,
         lambda one: MeasuredCell(
@@ -331,9 +314,7 @@ def measure_budgets(
     )
     # The usual budgets of all cells, so that every column has every cell that went so far.
     most = [max(search.budget * search.tried_on for search in found) for found in cells.values()]
-    wanted = (
-        sorted({budget for one in most for budget in list_usual_budgets(one)}) if budgets is None else budgets
-    )
+    wanted = sorted({budget for one in most for budget in list_usual_budgets(one)})
     order = sorted(cells, key=lambda cell: (*cell[:3], cell.attack, cell.defense != "none", cell.defense))
     return [row for cell in order for row in _measure_budgets_of_cell(cell, cells[cell], wanted, resampler)]
 
@@ -367,7 +348,6 @@ def _measure_budgets_of_cell(
 
 
 def _count_omissions(part: Sequence[Search]) -> tuple[int, int, int]:
-    """Searches that errored, were interrupted, and had no text."""
     none = sum(search.none is not None for search in part)
     return sum(search.errored for search in part), sum(search.is_open for search in part), none
 

@@ -254,7 +254,6 @@ def load_fixes() -> dict[str, str]:
 
 
 def _replace_by_fixed_score(case: CaseRow) -> CaseRow | None:
-    """A case with its fixed scores; None where it has none."""
     if case.status == "error":
         return case
     utility, success = (case.measured.get(key) for key in ("utility_fixed", "security_fixed"))

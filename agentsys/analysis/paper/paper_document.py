@@ -1,7 +1,4 @@
-"""A table of the paper ready to be written: its grid, the notes below it, and what would fill its gaps.
-
-Further grids below it show variants: fixed scores, cases with a tag.
-"""
+"""A table of the paper ready to be written: its grid, the notes below it, and what would fill its gaps."""
 
 from __future__ import annotations
 
@@ -12,7 +9,6 @@ from dataclasses import dataclass
 
 from agentsys.analysis.metrics.cell_verdict import BROKEN, write_verdict_notes
 from agentsys.analysis.metrics.rates import TARGETED_ASR, Percent
-from agentsys.analysis.metrics.task_tags import SCORE_FIXED
 from agentsys.analysis.paper.paper_tables import (
     ATTACK,
     PER_CASE,
@@ -22,12 +18,11 @@ from agentsys.analysis.paper.paper_tables import (
     PaperCell,
     PaperRow,
     count_chosen_rounds,
-    fill_table,
 )
-from agentsys.analysis.statistics.outcome_grid import CONFIDENCE, ErrorRule
+from agentsys.analysis.statistics.outcome_grid import CONFIDENCE, REPLICATES, ErrorRule
 from agentsys.analysis.statistics.rate_estimates import OVERALL
 from agentsys.analysis.tables.result_notes import SIMULATED_NOTE, write_honesty_notes, write_replay_notes
-from agentsys.analysis.tables.results_report import Variants, write_errored_notes
+from agentsys.analysis.tables.results_report import write_errored_notes
 from agentsys.analysis.tables.table_document import (
     Document,
     Grid,
@@ -102,26 +97,13 @@ def make_paper_document(
     reading: LoadedCases,
     errors: ErrorRule = ErrorRule.REPORT,
     *,
-    variants: Variants | None = None,
     logdir: str = "results/runs/paper",
-    replicates: int = 2000,
 ) -> Document:
-    """Make the table, its notes, and the commands that would fill what is empty in a log folder.
-
-    Variants (fixed scores, cases with a tag) have a grid each below the table.
-    """
-    table = filled.table
-    heading = f"Table {table.number}. {table.title}"
-    sections = [(heading, [_make_grid(filled)])]
-    for variant in variants.listed if variants else ():
-        if variant.marks:
-            under = f" under {', '.join(variants.fixes)}" if variants and SCORE_FIXED in variant.marks else ""
-            grid = _make_grid(fill_table(table, variant.cases, errors))
-            sections.append((f"{heading}: {', '.join(variant.marks)}{under}", [grid]))
+    """Make the table, its notes, and the commands that would fill what is empty in a log folder."""
+    sections = [(f"Table {filled.table.number}. {filled.table.title}", [_make_grid(filled)])]
     notes = [
-        *(variants.notes if variants else ()),
         *write_verdict_notes(list_table_records(filled)),
-        *write_paper_notes(filled, reading, errors, replicates),
+        *write_paper_notes(filled, reading, errors),
     ]
     return Document(sections, notes, list_filling_commands(filled, logdir))
 
@@ -169,7 +151,6 @@ def _write_ours(cell: PaperCell, row: PaperRow) -> GridCell:
 
 
 def _count_cases(row: PaperRow) -> GridCell:
-    """Count the cases behind the row, benign and attacked ones apart, and how many errored."""
     measured = [(cell.spot, cell.ours) for cell in row.cells if cell.spot and cell.ours]
     counts, errors = [], 0
     for numbers in group_by(measured, lambda pair: pair[0].attack).values():
@@ -204,9 +185,7 @@ _WHY_BELOW = (
 """(the attack that should be at least as strong, the other, a reason why it may not be)."""
 
 
-def write_paper_notes(
-    filled: FilledTable, reading: LoadedCases, errors: ErrorRule, replicates: int
-) -> list[str]:
+def write_paper_notes(filled: FilledTable, reading: LoadedCases, errors: ErrorRule) -> list[str]:
     """Write the notes of one table, in order of importance."""
     cases = [case for line in filled.lines for case in line.cases]
     simulated = any(line.simulated for line in filled.lines)
@@ -214,7 +193,7 @@ def write_paper_notes(
     models = dict.fromkeys((line.short, line.model) for line in filled.lines)
     return [
         f"Ours in percent, beside the value the paper prints; {CONFIDENCE:.0f}% intervals: user tasks and "
-        f"injection tasks resampled, {replicates} times. {_explain_numbers(filled)}",
+        f"injection tasks resampled, {REPLICATES} times. {_explain_numbers(filled)}",
         *describe_unfinished(reading.unfinished),
         *([f"{SIMULATED} {SIMULATED_NOTE}"] if simulated else []),
         *write_replay_notes(cases),
@@ -305,7 +284,6 @@ def _note_left_out(filled: FilledTable, reading: LoadedCases) -> Iterator[str]:
 
 
 def _list_kinds(filled: FilledTable, cases: Iterable[CaseRow]) -> str:
-    """List the cells behind the cases that a table leaves out, the largest first."""
     inside = {(line.model, line.defense, case.attack) for line in filled.lines for case in line.cases}
     kinds: Counter[str] = Counter()
     for case in cases:

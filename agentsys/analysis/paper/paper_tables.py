@@ -265,7 +265,6 @@ def fill_table(
     cases: Iterable[CaseRow],
     errors: ErrorRule = ErrorRule.REPORT,
     *,
-    replicates: int = 2000,
     mine: bool = False,
 ) -> FilledTable:
     """Put our numbers into a table of the paper; of `mine` alone, without rows that were not run.
@@ -286,7 +285,7 @@ def fill_table(
     lines = list_run_lines(named, table.attacks)
     lines = [line for line in lines if further is None or line.defense in known | further]
     verdicts = judge_lines(lines)
-    ours = {line: _measure_line(table, line, errors, Resampler(replicates), verdicts) for line in lines}
+    ours = {line: _measure_line(table, line, errors, Resampler(), verdicts) for line in lines}
     rows = []
     for key in _sort_keys(table, [*printed, *((line.short, line.defense) for line in lines)]):
         paper = printed.get(key, {})
@@ -347,5 +346,5 @@ def _measure_line(
         by_round = compute_asr_by_round(attacked, ROUND_LENGTHS, errors, resampler)
         found = verdicts[rates.MeasuredCell.of(attacked[0])] if attacked else CellVerdict()
         return {make_round_spot(*pair): number.judge(found) for pair, number in by_round.items()}
-    rows = rates.measure(line.cases, errors, replicates=resampler.replicates, verdicts=verdicts)
+    rows = rates.measure(line.cases, errors, verdicts=verdicts)
     return {Spot(row.attack, row.suite, row.metric): rates.read_number(row) for row in rows}

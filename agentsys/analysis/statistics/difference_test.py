@@ -129,8 +129,6 @@ def _find_last_accepted(difference: Difference, side: int, *, significant: bool)
 
 
 class _Rate(NamedTuple):
-    """A rate under one of the two defenses."""
-
     value: float
     moments: Moments
     interval: Interval

@@ -17,8 +17,10 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from agentsys.analysis.statistics.case_pairs import Pair, tally_pairs
 from agentsys.analysis.statistics.outcome_grid import (
@@ -34,6 +36,9 @@ from agentsys.analysis.statistics.outcome_grid import (
 )
 from agentsys.analysis.statistics.rate_estimates import NOTHING, OVERALL, POOLED, StandardError
 
+Signs = npt.NDArray[np.floating[Any]]
+_EXACT = 2**12
+"""Cases whose number, squared, single precision holds exactly."""
 SIGN_DRAWS = 9999
 """Flips that are drawn: two seeds differ by about 0.001 at p = 0.002."""
 ENUMERATED = 12
@@ -49,7 +54,7 @@ class SignDraws:
     draws: int = SIGN_DRAWS
     seed: int = 0
 
-    def draw_signs(self, suite: str, way: str, tasks: tuple[str, ...]) -> FloatArray:
+    def draw_signs(self, suite: str, way: str, tasks: tuple[str, ...]) -> Signs:
         """Draw one sign per task.
 
         Args:
@@ -63,19 +68,19 @@ class SignDraws:
         return _draw_signs(self.draws, (str(self.seed), "signs", suite, way, *tasks))
 
 
-@lru_cache(maxsize=16)  # for all that is compared on the same suites; one of 40 tasks takes 3 MB
-def _draw_signs(draws: int, key: tuple[str, ...]) -> FloatArray:
+@lru_cache(maxsize=16)  # for all that is compared on the same suites; one of 40 tasks takes 1.6 MB
+def _draw_signs(draws: int, key: tuple[str, ...]) -> Signs:
     tasks = len(key) - 4
     count = draws * tasks
     bits = np.unpackbits(np.frombuffer(make_generator(*key).bytes(-(-count // 8)), np.uint8), count=count)
     # One task's signs lie beside each other: sums over tasks take half as long.
-    return bits.reshape(draws, tasks).astype(np.float64, order="F") * 2 - 1
+    return bits.reshape(draws, tasks).astype(np.float32, order="F") * 2 - 1
 
 
-def list_sign_patterns(count: int) -> FloatArray:
+def list_sign_patterns(count: int) -> Signs:
     """All patterns of signs that differ in more than the overall sign; shape (2^(count - 1), count)."""
     numbers = np.arange(2 ** (count - 1))[:, None]
-    return 1 - 2 * (numbers >> np.arange(count) & 1).astype(np.float64)
+    return 1 - 2 * (numbers >> np.arange(count) & 1).astype(np.float32)
 
 
 @dataclass(frozen=True)
@@ -86,7 +91,7 @@ class FlippedSums:
     cases' own are never made.
     """
 
-    signs: FloatArray
+    signs: Signs
     """Shape (flips, k)."""
     change: FloatArray
     """Shape (k, other kind of task): hits of the defense less those of the baseline."""
@@ -94,20 +99,23 @@ class FlippedSums:
     """Shape likewise."""
 
     @cached_property
-    def _of_change(self) -> tuple[FloatArray, FloatArray, FloatArray]:
+    def _of_change(self) -> tuple[Signs, FloatArray, FloatArray]:
         """Sums by the other kind of task, shape (tasks, flips); their total and their square, shape (flips,)."""
-        sums = self.change.T @ self.signs.T
-        return sums, self.signs @ self.change.sum(axis=1), _sum_column_products(sums, sums)
+        sums, total = self._flip(self.change)
+        return sums, total, _sum_column_products(sums, sums)
 
     @cached_property
     def _of_cases(self) -> tuple[FloatArray, FloatArray, FloatArray]:
         """The total of the cases' sums, their product with those of the change, and their square."""
-        sums = self.cases.T @ self.signs.T
-        return (
-            self.signs @ self.cases.sum(axis=1),
-            _sum_column_products(self._of_change[0], sums),
-            _sum_column_products(sums, sums),
-        )
+        sums, total = self._flip(self.cases)
+        return total, _sum_column_products(self._of_change[0], sums), _sum_column_products(sums, sums)
+
+    def _flip(self, grid: FloatArray) -> tuple[Signs, FloatArray]:
+        # Whole numbers are exact in single precision, which takes half the time.
+        exact = np.abs(grid).sum() < _EXACT and not (grid % 1).any()
+        signs = self.signs if exact else self.signs.astype(np.float64)
+        flipped: Signs = grid.T.astype(signs.dtype) @ signs.T
+        return flipped, (signs @ grid.sum(axis=1).astype(signs.dtype)).astype(np.float64)
 
     def sum_total(self, at: float) -> FloatArray:
         """The whole grid's sum in each flip."""
@@ -124,8 +132,8 @@ class FlippedSums:
         return found
 
 
-def _sum_column_products(one: FloatArray, other: FloatArray) -> FloatArray:
-    product: FloatArray = np.einsum("ij,ij->j", one, other)
+def _sum_column_products(one: Signs, other: Signs) -> FloatArray:
+    product: FloatArray = np.einsum("ij,ij->j", one, other).astype(np.float64)
     return product
 
 
@@ -144,11 +152,7 @@ class FlipReference:
     """Whether the flips are all there are, the observed one included."""
 
     def compute_p(self, at: float) -> float:
-        """Share of flips whose difference is, in its own standard errors, at least the observed one.
-
-        Args:
-            at: The true difference that is put to the test.
-        """
+        """Share of flips at least as far from `at`, in their own standard errors, as the observed difference."""
         total, observed, flipped = np.zeros(len(self.suites[0].signs)), 0.0, np.zeros(1)
         for suite, weight in zip(self.suites, self.weights, strict=True):
             cells = weight * (suite.change - at * suite.cases)

@@ -18,6 +18,7 @@ from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum, StrEnum
 from functools import cached_property, lru_cache
+from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,6 +30,8 @@ from agentsys.records.case_row import CaseRow
 FloatArray = npt.NDArray[np.float64]
 CONFIDENCE = 95.0
 """Percent."""
+REPLICATES = 2000
+"""Times that tasks are drawn anew."""
 _AGENTDOJO_GOES_ON_AFTER = frozenset({"context_length", "server_error", "overloaded"})
 """Kinds of error after which AgentDojo stores a score; any other ends its whole run."""
 
@@ -54,10 +57,13 @@ class CountedOutcome(NamedTuple):
     injection_success: bool
 
 
+_OUTCOMES = {pair: CountedOutcome(*pair) for pair in product((True, False), repeat=2)}
+
+
 def find_outcome(case: CaseRow, rule: ErrorRule) -> CountedOutcome | None:
     """The outcome of a case under a rule; None if the case is left out of the rates."""
     if case.status == "ok":
-        return CountedOutcome(case.utility, bool(case.injection_success))
+        return _OUTCOMES[case.utility, bool(case.injection_success)]
     if rule is ErrorRule.AGENTDOJO and case.error_kind in _AGENTDOJO_GOES_ON_AFTER:
         return CountedOutcome(utility=False, injection_success=True)
     return None
@@ -189,7 +195,7 @@ class Resampler:
     of the same user tasks move together, as they must in the defense quality.
     """
 
-    replicates: int = 2000
+    replicates: int = REPLICATES
     seed: int = 0
     _totals: dict[Hashable, FloatArray] = field(default_factory=dict, repr=False)
     made: dict[Hashable, Any] = field(default_factory=dict, repr=False)
@@ -395,12 +401,7 @@ def _compute_df(variance: float, uncertainty: float) -> float:
 
 
 def _compute_cell_variance(influence: FloatArray, cases: FloatArray) -> tuple[float, float]:
-    """Variance of the cells around additive effects of both kinds of task, and its degrees of freedom.
-
-    Args:
-        influence: Shape (U, I).
-        cases: Shape (U, I); tasks without a case play no part.
-    """
+    """Variance of the cells around additive effects of both kinds of task, and its degrees of freedom."""
     run = cases.any(axis=1)
     if not run.all():
         influence, cases = influence[run], cases[run]

@@ -81,13 +81,17 @@ class _SuiteTotals:
         hits, cases = (self.resampler.compute_totals(grid, self.counted) for grid in grids)
         return hits, cases
 
+    @cached_property
+    def rate(self) -> Estimate:
+        return _estimate_pooled([self])
+
 
 def estimate_rate_levels(
     suites: Mapping[str, Tally], side: Side, resampler: Resampler, *, pooled: bool = True
 ) -> dict[str, Estimate]:
     """The rate of each suite, then `overall`, then, if wanted, `pooled`."""
     parts = _make_suite_totals(suites.values(), side, resampler)
-    rates = {name: _estimate_pooled([part]) for name, part in zip(suites, parts, strict=True)}
+    rates = {name: part.rate for name, part in zip(suites, parts, strict=True)}
     overall = _average(parts, list(rates.values()))
     return {**rates, OVERALL: overall, **({POOLED: _estimate_pooled(parts)} if pooled else {})}
 
@@ -103,7 +107,7 @@ def estimate_mean_rate(suites: Iterable[Tally], side: Side, resampler: Resampler
     Equals the paper's Table 2 on the published gpt-4o-mini runs.
     """
     parts = _make_suite_totals(suites, side, resampler)
-    return _average(parts, [_estimate_pooled([part]) for part in parts])
+    return _average(parts, [part.rate for part in parts])
 
 
 def _make_suite_totals(suites: Iterable[Tally], side: Side, resampler: Resampler) -> list[_SuiteTotals]:
@@ -189,11 +193,7 @@ class StandardError(NamedTuple):
 
 
 def estimate_standard_error(estimate: Estimate) -> StandardError:
-    """The standard deviation of the replicates, corrected.
-
-    Args:
-        estimate: A rate or a product of rates.
-    """
+    """The standard deviation of the replicates, corrected."""
     missing = np.isnan(estimate.draws)
     drawn = estimate.draws[~missing] if missing.any() else estimate.draws  # as a rule a copy is spared
     if not len(drawn) or math.isnan(estimate.value):

@@ -254,7 +254,6 @@ def write_few_task_notes(found: Comparison) -> Iterator[str]:
 def _list_significant_rows(
     found: Comparison, contest: Contest, pairs: Sequence[Pair]
 ) -> Iterator[DifferenceRow]:
-    """The overall rows of one contest, on all its cases, in which p is below 0.05."""
     ours = MeasuredCell.of(pairs[0].defense) if pairs else None
     for row in found.rows:
         cell = MeasuredCell(row.benchmark, row.version, row.model, row.defense, row.attack)
@@ -264,7 +263,6 @@ def _list_significant_rows(
 
 
 def _collect_data(found: Comparison, records: LongForm) -> dict[str, Any]:
-    """Collect what JSON holds: the differences, every flip and the counts."""
     pairings = [
         {
             **contest.field._asdict(),
@@ -294,7 +292,6 @@ _FlipKind = tuple[Contest, str, bool]
 def _make_flip_grid(
     groups: Mapping[_FlipKind, Sequence[CaseFlip]], limit: int | None, found: Comparison
 ) -> Grid:
-    """All flips in one table: how many of a kind there are, and the first of them."""
     rows, breaks, several = [], set(), False
     fields = [(of.field.model, of.field.defense, of.field.attack) for of, _, _ in groups]
     # Where the sides met, as far as it is not the same in all; what is benign is told by its metric.

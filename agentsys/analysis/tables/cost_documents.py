@@ -105,7 +105,6 @@ _Cells = Mapping[tuple[str, ...], Mapping[str, MeasureRow]]
 
 
 def _make_measure_grid(heading: str, columns: Mapping[str, str], found: _Cells) -> Grid:
-    """One line per cell, with its verdict below its defense."""
     rows = []
     for (model, defense, *others), of in found.items():
         one = next(iter(of.values()))
@@ -115,7 +114,6 @@ def _make_measure_grid(heading: str, columns: Mapping[str, str], found: _Cells) 
 
 
 def _make_guard_grid(found: _Cells) -> Grid:
-    """One line per cell and guard."""
     lines: defaultdict[tuple[str, ...], dict[str, MeasureRow]] = defaultdict(dict)
     for cell, of in found.items():
         for name, row in of.items():
@@ -130,7 +128,6 @@ def _make_guard_grid(found: _Cells) -> Grid:
 
 
 def _make_gate_grid(found: _Cells) -> Grid:
-    """One line per cell, filter and outcome, with the calls by tool."""
     calls: defaultdict[tuple[str, ...], dict[str, int]] = defaultdict(dict)
     for cell, of in found.items():
         for name, row in of.items():

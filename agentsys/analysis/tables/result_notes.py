@@ -9,6 +9,7 @@ import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from itertools import chain
 from operator import itemgetter
 
@@ -37,10 +38,10 @@ _Counts = Mapping[_Line, Mapping[str, Tally]]
 
 
 def write_honesty_notes(
-    cases: Iterable[CaseRow] | ScoredCells, rule: ErrorRule = ErrorRule.REPORT, *, replicates: int = 2000
+    cases: Iterable[CaseRow] | ScoredCells, rule: ErrorRule = ErrorRule.REPORT
 ) -> Iterator[str]:
     """All footnotes on some cases, of which injection tasks run as user tasks are left out."""
-    signs, resampler = SignDraws(), Resampler(replicates)
+    signs, resampler = SignDraws(), Resampler()
     cells = group_scored_cells(cases)
     ordered = sorted(cells, key=lambda cell: (*cell[:3], cell.defense != NO_DEFENSE, *cell[3:]))
     sheets = group_by(ordered, lambda cell: cell[:3])
@@ -107,7 +108,6 @@ def _write_notes_on_replies(lines: _Lines) -> Iterator[str]:
 
 
 def _count_by_suite(met: Sequence[CaseRow], cases: Sequence[CaseRow]) -> str:
-    """E.g. `banking 3 of 144, slack 1 of 105 cases`."""
     some, all_of = Counter(case.suite for case in met), Counter(case.suite for case in cases)
     listed = ", ".join(f"{suite} {count} of {all_of[suite]}" for suite, count in sorted(some.items()))
     return f"{listed} cases"
@@ -290,9 +290,6 @@ def _list_exposure_facts(
         yield f"{len(unseen)} succeeded though the payload was never shown to the model ({listed})", None
     if succeeded and aims and any(case.injection_task_id for case in cases):
         yield "utility where the attack failed", attack_success.compute_utility_where_safe(cases, rule)
-    if split := attack_success.split_workspace_asr(cases, rule):
-        old, added = (f"{write_number(part.value)} (n {part.n})" for part in split)
-        yield f"workspace ASR on injection tasks 0-5 {old}, on those added in v1.2 {added}", None
 
 
 def _name_line(defense: str, attack: str) -> str:
@@ -347,7 +344,8 @@ def _write_notes_on_case_notes(cases: Sequence[CaseRow]) -> Iterator[str]:
 
     Such numbers are not the defense's, and such failures not its merit.
     """
-    told = [(found[1], case) for case in cases for found in map(_NO_PART.match, case.notes) if found]
+    match = cache(_NO_PART.match)  # thousands of cases have the same notes
+    told = [(found[1], case) for case in cases for found in map(match, case.notes) if found]
     for role, met in sorted(group_by(told, itemgetter(0)).items()):
         yield (
             f"Role '{role}' has no simulated part (`simulated_roles`), so the plain agent answered for it:"
@@ -366,7 +364,6 @@ def _write_notes_on_case_notes(cases: Sequence[CaseRow]) -> Iterator[str]:
 
 
 def _name_cells(cases: Iterable[CaseRow]) -> str:
-    """List the models and defenses of some cases."""
     return join_names(f"{case.table_model} / {case.defense}" for case in cases)
 
 

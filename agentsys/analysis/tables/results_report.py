@@ -12,7 +12,7 @@ from agentsys.analysis.metrics.case_measures import measure_facts
 from agentsys.analysis.metrics.cell_verdict import write_verdict_notes
 from agentsys.analysis.metrics.own_metric import Metric
 from agentsys.analysis.metrics.task_tags import SCORE_FIXED, load_tag, select_fixed_scores, split_by_tag
-from agentsys.analysis.statistics.outcome_grid import CONFIDENCE, ErrorRule, find_outcome
+from agentsys.analysis.statistics.outcome_grid import CONFIDENCE, REPLICATES, ErrorRule, find_outcome
 from agentsys.analysis.statistics.rate_estimates import OVERALL
 from agentsys.analysis.tables.result_notes import SIMULATED_NOTE, write_honesty_notes, write_replay_notes
 from agentsys.analysis.tables.results_document import Report, arrange_sheets, group_facts, write_fact_notes
@@ -28,31 +28,24 @@ def measure_reading(
     errors: ErrorRule = ErrorRule.REPORT,
     *,
     own: Sequence[Metric] = (),
-    replicates: int = 2000,
     cells: rates.ScoredCells | None = None,
     brief: bool = False,
 ) -> Report:
     """Measure everything that was read, for other programs: without what only people are told beside it.
 
-    Args:
-        reading: What was read, from `read_cases`.
-        errors: What errored cases count as.
-        own: Further metrics, of the user's own.
-        replicates: Number of bootstrap replicates.
-        cells: The cells of what was read, where they are made already.
-        brief: See `rates.measure`; what benchmarks measure besides is then left out.
+    A brief report (see `rates.measure`) is without what benchmarks measure besides, too.
     """
     cells = rates.group_scored_cells(reading.cases if cells is None else cells)
-    rows = rates.measure(cells, errors, own=own, replicates=replicates, brief=brief)
+    rows = rates.measure(cells, errors, own=own, brief=brief)
     titles = rates.METRIC_TITLES | {metric.name: metric.title for metric in own}
     if any(row.metric == rates.NET_RESILIENCE for row in rows):
         titles |= {rates.NET_RESILIENCE: rates.NRP_TITLE}
     if brief:
         return Report(rows, titles=titles, is_brief=True)
-    denials = find_paired_denials(cells, errors, replicates=replicates)
+    denials = find_paired_denials(cells, errors)
     return Report(
         rows,
-        measured=rates.apply_verdicts(measure_facts(cells, replicates=replicates), cells.verdicts),
+        measured=rates.apply_verdicts(measure_facts(cells), cells.verdicts),
         denials=[replace(one, rows=tuple(rates.apply_verdicts(one.rows, cells.verdicts))) for one in denials],
         titles=titles,
     )
@@ -63,15 +56,14 @@ def build_report(
     errors: ErrorRule = ErrorRule.REPORT,
     *,
     own: Sequence[Metric] = (),
-    replicates: int = 2000,
 ) -> Report:
     """The `numbers` of everything that was read, and everything a reader must know beside them."""
     cells = rates.group_scored_cells(reading.cases)
-    found = measure_reading(reading, errors, own=own, replicates=replicates, cells=cells)
+    found = measure_reading(reading, errors, own=own, cells=cells)
     return replace(
         found,
         unexposed=compute_unexposed_share(reading.cases),
-        notes=tuple(write_report_notes(found, reading, cells, errors, replicates=replicates)),
+        notes=tuple(write_report_notes(found, reading, cells, errors)),
         facts=group_facts(reading.cases),
     )
 
@@ -81,8 +73,6 @@ def write_report_notes(
     reading: LoadedCases,
     cells: rates.ScoredCells,
     errors: ErrorRule = ErrorRule.REPORT,
-    *,
-    replicates: int = 2000,
 ) -> Iterator[str]:
     """All footnotes, the most important first; each is made when it is asked for: a screen shows a few of them."""
     yield from describe_unfinished(reading.unfinished)
@@ -97,13 +87,13 @@ def write_report_notes(
             suites = [suite for suite in sheet.suites if (metric, suite) in line.numbers]
             if suites and suites != sheet.suites:
                 yield f"{line.name}: overall covers {', '.join(suites)} only."
-    yield from write_honesty_notes(cells, errors, replicates=replicates)
+    yield from write_honesty_notes(cells, errors)
     if found.is_brief:
-        found = measure_reading(reading, errors, replicates=replicates, cells=cells)
+        found = measure_reading(reading, errors, cells=cells)
     yield from write_fact_notes(found.measured, reading.cases)
     yield from write_denial_notes(found.denials)
     yield (
-        f"{CONFIDENCE:.0f}% intervals: user tasks and injection tasks resampled, {replicates} times. "
+        f"{CONFIDENCE:.0f}% intervals: user tasks and injection tasks resampled, {REPLICATES} times. "
         "Overall: unweighted mean of the suites."
     )
     if any(row.suite == OVERALL and row.value in (0, 100) for row in found.rows):
@@ -193,23 +183,15 @@ class Variants:
     """In the order of the lines of one defense."""
     notes: tuple[str, ...]
     """What has to be said of them."""
-    fixes: tuple[str, ...] = ()
-    """What fixed scores were made under; empty where none are shown."""
 
 
 def make_variants(cases: Sequence[CaseRow], *, fixed: bool = False, tag: str | None = None) -> Variants:
     """The variants that were asked for; without either, the cases as they are.
 
-    Args:
-        cases: Cases in any order.
-        fixed: Whether fixed scores stand beside the official ones.
-        tag: A tag's name, to split by.
-
     Raises:
         ConfigError: If no case holds fixed scores, or there is no such tag.
     """
     listed, notes = [Variant((), tuple(cases))], []
-    fixes: tuple[str, ...] = ()
     if tag is not None:
         found = split_by_tag(cases, load_tag(tag))
         listed = [Variant((tag,), found.cases_with), Variant((f"not {tag}",), found.cases_without)]
@@ -224,13 +206,12 @@ def make_variants(cases: Sequence[CaseRow], *, fixed: bool = False, tag: str | N
                 " others: agentsys rescore DIR --version V --out NEW, then agentsys results NEW --fixed."
             )
         notes = [*scored.notes, *notes]
-        fixes = tuple(dict.fromkeys(name for one in scored.fixes for name in one))
         listed = [
             both
             for one in listed
             for both in (one, Variant((*one.marks, SCORE_FIXED), select_fixed_scores(one.cases).cases))
         ]
-    return Variants(tuple(listed), tuple(notes), fixes)
+    return Variants(tuple(listed), tuple(notes))
 
 
 def build_variant_report(
@@ -239,20 +220,19 @@ def build_variant_report(
     errors: ErrorRule = ErrorRule.REPORT,
     *,
     own: Sequence[Metric] = (),
-    replicates: int = 2000,
 ) -> Report:
     """A report whose lines are the variants of each defense, one below the other.
 
     Its footnotes speak of all cases and of official scores.
     """
-    whole = build_report(reading, errors, own=own, replicates=replicates)
+    whole = build_report(reading, errors, own=own)
     # Rows of one defense stand together, the defenses in the order of the whole report.
     by_defense: dict[tuple[str, ...], list[rates.MetricRow]] = {
         cell: [] for cell in map(_get_defense_key, whole.rows)
     }
     unexposed = {}
     for variant in variants.listed:
-        for row in rates.measure(variant.cases, errors, own=own, replicates=replicates):
+        for row in rates.measure(variant.cases, errors, own=own):
             by_defense[_get_defense_key(row)].append(replace(row, defense=variant.name(row.defense)))
         for cell, share in compute_unexposed_share(variant.cases).items():
             unexposed[cell._replace(defense=variant.name(cell.defense))] = share

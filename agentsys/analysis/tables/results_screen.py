@@ -118,7 +118,6 @@ def write_findings(
 
 
 def _is_believed(row: DifferenceRow, verdicts: rates.Verdicts) -> bool:
-    """Whether both cells are valid, among all that are shown and beside each other."""
     cell = rates.MeasuredCell(row.benchmark, row.version, row.model, row.defense, row.attack)
     both = (verdicts[cell], verdicts[cell._replace(defense=NO_DEFENSE)])
     return row.verdict == VALID and all(one.verdict == VALID for one in both)
@@ -177,7 +176,6 @@ def _describe(name: str, same: Sequence[DifferenceRow | None]) -> str:
 
 
 def _is_unchanged(row: DifferenceRow) -> bool:
-    """Whether every case that both have came out alike."""
     return row.gained == row.lost == 0
 
 
@@ -217,14 +215,7 @@ def make_screen_of_reading(
     *,
     own: Sequence[Metric] = (),
 ) -> Document:
-    """Measure what was read and show it, without the numbers and notes that a screen has no room for.
-
-    Args:
-        reading: From `read_cases`, with names as tables show them.
-        width: Columns of the screen.
-        errors: What errored cases count as.
-        own: Further metrics, of the user's own.
-    """
+    """Measure what was read and show it, without the numbers and notes that a screen has no room for."""
     cells = rates.group_scored_cells(reading.cases)
     found = measure_reading(reading, errors, own=own, cells=cells, brief=True)
     found = replace(found, notes=write_report_notes(found, reading, cells, errors))
@@ -261,7 +252,6 @@ def _fold_note(note: str, width: int) -> str:
 
 
 def _make_sheet_grid(sheet: Sheet, relative: Mapping[rates.MeasuredCell, float]) -> Grid:
-    """One line for each defense and attack."""
     order = list(dict.fromkeys(line.attack for line in sheet.lines))
     lines = sorted(sheet.lines, key=lambda line: order.index(line.attack))
     metrics = [m for m in sheet.titles if any((m, OVERALL) in line.numbers for line in lines)]

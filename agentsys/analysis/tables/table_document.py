@@ -8,11 +8,10 @@ chosen by whoever wrote a file.
 from __future__ import annotations
 
 import math
-import re
 import textwrap
 import unicodedata
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from agentsys.analysis.metrics.cell_verdict import BROKEN
@@ -206,38 +205,3 @@ def break_between_words(text: str, width: int | None, hang: str = "") -> str:
         width, subsequent_indent=hang, break_long_words=False, break_on_hyphens=False
     )
     return "\n".join(map(wrapper.fill, text.split("\n")))
-
-
-_WORDS = {"none", "simulated"}
-"""Names that are words as well: in sentences they are names where they stand as one, as in `against none`,
-`none's` and `none / direct`."""
-_AS_NAME = r"(?:(?<=against ){0}|{0}(?= / |'s))"
-
-
-def rename_in_document(document: Document, names: Mapping[str, str]) -> Document:
-    """Replace names of defenses and models by those that the user gave them for showing."""
-    name, sentence = _make_replacer(names), _make_replacer(names, in_sentences=True)
-
-    def rename_cell(cell: GridCell) -> GridCell:
-        return cell._replace(text=name(cell.text), detail=name(cell.detail))
-
-    def rename_grid(grid: Grid) -> Grid:
-        # In the columns of names, and in headings: a column may be a defense's.
-        rows = [(*map(rename_cell, row[: grid.names]), *row[grid.names :]) for row in grid.rows]
-        return replace(grid, caption=name(grid.caption), header=tuple(map(name, grid.header)), rows=rows)
-
-    return replace(
-        document,
-        sections=[(name(heading), list(map(rename_grid, grids))) for heading, grids in document.sections],
-        notes=list(map(sentence, document.notes)),
-        title=name(document.title),
-        quotable=list(map(sentence, document.quotable)),
-    )
-
-
-def _make_replacer(names: Mapping[str, str], *, in_sentences: bool = False) -> Callable[[str], str]:
-    """Replace whole names: `agentsys` in `agentsys, camel`, not in `agentsys_flat` or a path."""
-    listed = sorted(names, key=len, reverse=True)
-    parts = [_AS_NAME.format(name) if in_sentences and name in _WORDS else re.escape(name) for name in listed]
-    pattern = re.compile(rf"(?<![\w+./-])(?!simulated\))(?:{'|'.join(parts)})(?![\w+/=-]|\.\w)")
-    return lambda text: pattern.sub(lambda found: names[found[0]], text)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args, get_type_hints
@@ -20,9 +20,7 @@ from agentsys.analysis.tables.table_document import (
     escape_for_latex,
     escape_for_markdown,
     make_plain,
-    rename_in_document,
 )
-from agentsys.records.names_file import DisplayNames
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -70,15 +68,6 @@ class Output:
     were found."""
 
 
-def with_shown_names(output: Output, shown: DisplayNames) -> Output:
-    """Put a result's tables under the names shown; its records, for other programs, keep the stored ones."""
-    names = {name: shown.name_defense(name) for name in shown.defenses}
-    names |= {name: shown.name_model(name) for name in shown.models}
-    if not names:
-        return output
-    return replace(output, document=rename_in_document(output.document, names))
-
-
 def make_long_form(kind: type, rows: Iterable[Any]) -> LongForm:
     """The long form of rows of a dataclass or a NamedTuple, whose fields are the columns.
 
@@ -121,7 +110,7 @@ def make_grid_records(document: Document) -> LongForm:
     return LongForm(dict.fromkeys(columns, "str"), [dict(zip(columns, row, strict=True)) for row in rows])
 
 
-def render_output(output: Output, form: OutputFormat, width: int = FILE_WIDTH) -> bytes:
+def render_output(output: Output, form: OutputFormat) -> bytes:
     """Write a result in one of the forms.
 
     Returns:
@@ -130,7 +119,7 @@ def render_output(output: Output, form: OutputFormat, width: int = FILE_WIDTH) -
     if form is OutputFormat.TABLE:
         from agentsys.analysis.tables.write_terminal import write_terminal_text  # alone it needs rich
 
-        return write_terminal_text(output.document, width).encode()
+        return write_terminal_text(output.document, FILE_WIDTH).encode()
     if form is OutputFormat.CSV:
         return write_csv_text(output.records).encode()
     if form is OutputFormat.JSON:
@@ -183,7 +172,7 @@ def write_markdown_document(document: Document) -> str:
     if document.notes:
         parts.append("\n".join(f"- {escape_for_markdown(note)}" for note in document.notes))
     if document.commands:
-        # A fence ends at a line of backticks alone, and `plain` leaves no second line in a command.
+        # A fence ends at a line of backticks alone, and `make_plain` leaves no second line in a command.
         parts.append("\n".join(["```sh", *(make_plain(command) for command in document.commands), "```"]))
     return "\n\n".join(parts) + "\n"
 
@@ -217,7 +206,6 @@ _FITS = 9
 
 
 def _write_latex_table(grid: Grid, caption: str, notes: Sequence[str]) -> Iterator[str]:
-    """Write the lines of one float."""
     is_wide = len(grid.header) > _FITS
     yield from (r"\begin{table}", r"\centering", rf"\caption{{{caption}}}")
     if is_wide:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from rich import box
 from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.padding import Padding
 from rich.style import Style
 from rich.table import Table
 from rich.text import Text
@@ -99,26 +100,27 @@ class GridTables:
         for index, some in enumerate(tables):
             if index:
                 yield Text()
-            # The box has a column of its own between two of the grid's.
-            table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, _GAP - 1, 0, 0))
+            # rich takes twice as long where it measures or pads cells: only those do that are broken over lines.
+            table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=0)
+            parts: list[Sequence[RenderableType]] = []
             for one in some:
+                # The box has a column of its own between two of the grid's.
+                gap = 0 if one is some[-1] else _GAP - 1
+                width, least = (None, one.least + gap) if one.wraps else (one.least + gap, None)
                 table.add_column(
-                    Text(one.heading),
-                    justify="left" if one.left else "right",
-                    no_wrap=not one.wraps,
-                    overflow="fold",
-                    min_width=one.least,
+                    Text(one.heading), no_wrap=not one.wraps, overflow="fold", width=width, min_width=least
                 )
-            for place, row in enumerate(zip(*(one.texts for one in some), strict=True)):
+                parts.append(
+                    [Padding(text, (0, gap, 0, 0)) for text in one.texts] if one.wraps else one.texts
+                )
+            for place, row in enumerate(zip(*parts, strict=True)):
                 table.add_row(*row, end_section=place + 1 in self.grid.breaks)
-            yield from console.render(table, options)
+            yield from console.render(table, options.update(max_width=max(room, _sum_widths(some))))
         if any(below):
             yield _Sentence(" ".join(filter(None, below)), "dim")
 
 
 class _Column:
-    """A column of a grid as a terminal shows it."""
-
     def __init__(self, grid: Grid, place: int, *, tight: bool = False) -> None:
         self.made_of = grid, place
         self.cells = [row[place] for row in grid.rows]
@@ -126,12 +128,15 @@ class _Column:
         longest = _LONGEST_NAME if tight and not self.wraps else None
         self.texts = _write_names(self.cells, longest) if self.holds_names else _write_numbers(self.cells)
         self.heading = make_plain(grid.header[place])
+        below = _measure_longest_line(text.plain for text in self.texts)
         if tight:  # a heading no wider than what stands below it
-            below = _measure_longest_line(text.plain for text in self.texts)
             self.heading = textwrap.fill(self.heading, max(below, 1), break_long_words=False)
-        # Smaller print is aligned by blanks, and rich takes those off the end of what it puts right.
-        self.left = self.holds_names or any(cell.detail for cell in self.cells)
-        whole = _measure_longest_line([self.heading, *(text.plain for text in self.texts)])
+        whole = max(below, _measure_longest_line([self.heading]))
+        if not self.holds_names and not any(cell.detail for cell in self.cells):
+            self.heading = "\n".join(line.rjust(whole) for line in self.heading.split("\n"))
+            for text in self.texts:
+                text.rstrip()
+                text.pad_left(whole - text.cell_len)
         self.least = min(whole, _NARROWEST) if self.wraps else whole
         """Columns of the console that it needs."""
 
@@ -151,7 +156,7 @@ def _split_off_constants(columns: list[_Column]) -> tuple[list[_Column], str]:
     if len(columns[0].cells) < 2:
         return columns, ""
     constant = [column for column in constant if column is not names[-1] or names != constant[: len(names)]]
-    told = ", ".join(f"{column.heading} {column.cells[0].in_one}" for column in constant)
+    told = ", ".join(f"{column.heading.strip()} {column.cells[0].in_one}" for column in constant)
     left = [column for column in columns if column not in constant]
     return left, f"In every row: {told}." if told else ""
 

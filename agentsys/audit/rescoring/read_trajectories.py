@@ -220,12 +220,10 @@ def read_agentdojo_trajectory(stored: Mapping[str, Any], source: str) -> Traject
         Unusable: If its messages or injections cannot be used.
     """
     record = parse_agentdojo_record(stored)
-    last_assistant = is_answer_last_assistant_message(find_benchmark_of_suite(record.suite_name))
-    parsed = parse_messages(record.messages, record.error, last_assistant=last_assistant)
     texts = {vector: text for vector, text in record.injections.items() if isinstance(text, str)}
     if len(texts) < len(record.injections):
         raise Unusable(RecordFault.UNREADABLE, "injections: not all are texts")
-    return _build_trajectory("agentdojo", record, parsed, source, texts, record.error)
+    return _build_trajectory("agentdojo", record, source, texts, record.error)
 
 
 def read_drift_trajectory(stored: Mapping[str, Any], source: str) -> Trajectory:
@@ -236,25 +234,26 @@ def read_drift_trajectory(stored: Mapping[str, Any], source: str) -> Trajectory:
         Unusable: If its messages cannot be used.
     """
     record = parse_drift_record(stored)
-    last_assistant = is_answer_last_assistant_message(find_benchmark_of_suite(record.suite_name))
-    parsed = parse_messages(record.messages, None, last_assistant=last_assistant)
-    return _build_trajectory("drift", record, parsed, source, None if record.injection_task_id else {}, None)
+    return _build_trajectory("drift", record, source, None if record.injection_task_id else {}, None)
 
 
 def _build_trajectory(
     form: Producer,
     record: AgentDojoRecord | DriftRecord,
-    parsed: ParsedMessages,
     source: str,
     injections: Mapping[str, str] | None,
     error: str | None,
 ) -> Trajectory:
+    benchmark = find_benchmark_of_suite(record.suite_name)
+    parsed = parse_messages(
+        record.messages, error, last_assistant=is_answer_last_assistant_message(benchmark)
+    )
     if record.injection_task_id is not None and record.security is None:
         raise Unusable(RecordFault.UNFINISHED, "no scores in it")
     return Trajectory(
         source=source,
         form=form,
-        benchmark=find_benchmark_of_suite(record.suite_name),
+        benchmark=benchmark,
         version=record.benchmark_version,
         pipeline=record.pipeline_name,
         suite=record.suite_name,
@@ -354,10 +353,6 @@ class RecordFiles:
 
 def find_records(paths: Iterable[str | os.PathLike[str]], names: RunNames | None = None) -> RecordFiles:
     """Every record under some paths, named and counted as `agentsys results` does.
-
-    Args:
-        paths: Log, pipeline or suite folders or single files, in any mixture; overlaps are read once.
-        names: The user's word on other people's folders.
 
     Raises:
         ConfigError: If a path does not exist, or a file of names is not one.

@@ -48,12 +48,7 @@ class RecordFault(StrEnum):
 
 
 class Unusable(Exception):
-    """A record that is skipped.
-
-    Args:
-        obstacle: Kind of fault that was found.
-        reason: The reason in one short line; it may quote names from the file.
-    """
+    """A record that is skipped."""
 
     def __init__(self, obstacle: RecordFault, reason: str) -> None:
         super().__init__(reason)
@@ -161,11 +156,6 @@ class RecordTasks(NamedTuple):
 @lru_cache(maxsize=16)
 def load_agentdojo(version: str, label: str = "agentdojo") -> AgentDojo:
     """Load one version, once per process.
-
-    Args:
-        version: A version that the package registers.
-        label: The benchmark's label, as a case has it: `agentdojo`, or with the options that change what
-            models read.
 
     Raises:
         ConfigError: If there is no such version, or the label is not one of AgentDojo's.

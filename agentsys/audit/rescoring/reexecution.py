@@ -192,14 +192,7 @@ def score_with_execution(trajectory: Trajectory, version: str) -> TaskExecution:
 
 
 def ask_checks(trajectory: Trajectory, tasks: RecordTasks, suite: Suite, done: Reexecution) -> CheckScores:
-    """The checks' verdicts on an execution.
-
-    Args:
-        trajectory: The record that was executed; its answer and calls are judged, too.
-        tasks: The record's tasks in the suite's version.
-        suite: A suite of `agentsys.benchmarks.agentdojo.AgentDojo`, whose checks see copies.
-        done: The environments before and after.
-    """
+    """The verdicts on an execution of a suite's checks, which must see copies (`agentsys.benchmarks.agentdojo`)."""
     facts = list(trajectory.answer), done.before, done.after, convert_calls(trajectory.seen_by_checks)
     utility = bool(suite._check_task_result(tasks.user, *facts))
     if tasks.injection is None:

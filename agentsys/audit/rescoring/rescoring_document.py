@@ -245,21 +245,19 @@ def _build_count_cell(row: FixedRow, rows: Sequence[FixedRow], name: str) -> Gri
 
 
 def _build_changed_grid(cases: Sequence[RescoredCase]) -> Grid:
-    lines = [_build_changed_cells(case) for case in cases]
+    lines = [
+        make_cells(
+            case.trajectory.shown_pipeline,
+            *_name_tasks(case.trajectory),
+            _describe_turn(case.scores.utility, fixed.utility),
+            "" if case.trajectory.is_benign else _describe_turn(case.scores.security, fixed.security),
+            ", ".join(fixed.changed_by),
+        )
+        for case in cases
+        if (fixed := case.fixed)
+    ]
     header = ("Pipeline", *_TASK_COLUMNS, "Utility", "Attack success", "Fixes")
     return Grid("scores that a fix turned, official -> fixed", header, lines, names=8)
-
-
-def _build_changed_cells(case: RescoredCase) -> tuple[GridCell, ...]:
-    done, fixed = case.trajectory, case.fixed
-    assert fixed is not None
-    return make_cells(
-        done.shown_pipeline,
-        *_name_tasks(done),
-        _describe_turn(case.scores.utility, fixed.utility),
-        "" if done.is_benign else _describe_turn(case.scores.security, fixed.security),
-        ", ".join(fixed.changed_by),
-    )
 
 
 def _describe_turn(official: bool | None, fixed: bool | None) -> str:

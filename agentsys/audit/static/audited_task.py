@@ -29,11 +29,7 @@ class GroundTruthFailed(Exception):
 
 
 class CallPlayer:
-    """Plays calls on one suite's environments. Keeps nothing that a later call could change.
-
-    Args:
-        suite: A suite as a benchmark gives it: environments load fast, checks see copies.
-    """
+    """Plays calls on one suite's environments. Keeps nothing that a later call could change."""
 
     def __init__(self, suite: Suite) -> None:
         self.suite = suite
@@ -131,12 +127,8 @@ class AuditedTask:
     def accepts(self, calls: Sequence[FunctionCall], *, strict: bool = True) -> bool | None:
         """Whether the task passes after these calls and the ground truth's answer.
 
-        Args:
-            calls: Calls to play in order, from where the task begins.
-            strict: Whether a call that ends in an error makes the question void.
-
         Returns:
-            None if `strict` and a call ended in an error.
+            None if `strict` and a call ended in an error, which makes the question void.
         """
         try:
             played = self.stage.play(self.start, calls, self.task.GROUND_TRUTH_OUTPUT, strict=strict)

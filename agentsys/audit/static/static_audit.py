@@ -199,10 +199,6 @@ WORTH_A_PROCESS = 60
 def audit_benchmark(build: BuildBenchmark, *, workers: int = 2) -> StaticAudit:
     """Audit a benchmark without a model.
 
-    Args:
-        build: Makes the benchmark, here and in each process.
-        workers: Processes; a small benchmark, or one worker, is audited in this one.
-
     Raises:
         ConfigError: If the benchmark cannot be made.
     """
@@ -240,7 +236,6 @@ def _make_task_sort_key(task: str) -> tuple[int, str]:
 
 
 def _audit_portion(build: BuildBenchmark, tasks: Sequence[SuiteTaskId]) -> AuditRows:
-    """Audit some tasks in a process of their own."""
     return _audit_tasks(build(), tasks)
 
 

@@ -275,7 +275,6 @@ def _list_by_kind(tasks: tuple[str, ...]) -> str:
 
 
 def _list_tasks(suites: Sequence[SuiteAudit], finding: str) -> str:
-    """`banking 5, 6; slack 2`, for the suites that have any."""
     by_suite = [(suite.suite, getattr(suite, finding)) for suite in suites]
     return "; ".join(f"{suite} {format_task_numbers(tasks)}" for suite, tasks in by_suite if tasks)
 

@@ -31,7 +31,7 @@ READ_BACK = HOSTILE.replace("\ud800", "\\ud800")
 
 def made(folder: Path, **limits: Any) -> HtmlReport:
     reading = read_cases([folder])
-    return make_html_report(reading, build_report(reading, replicates=20), [str(folder)], **limits)
+    return make_html_report(reading, build_report(reading), [str(folder)], **limits)
 
 
 def data_of(document: str, element: str) -> Any:
@@ -96,7 +96,7 @@ def test_the_papers_figures_are_images_inside_the_page(
     store_attacked(tmp_path, defense="none", security=True)
     reading = read_cases([tmp_path])
     figures = draw_paper_figures(reading.cases)
-    document = make_html_report(reading, build_report(reading, replicates=20), figures=figures).html
+    document = make_html_report(reading, build_report(reading), figures=figures).html
     assert len(figures) > 1
     assert document.count('src="data:image/svg+xml;base64,') == len(figures)
     assert "img-src data:" in document
@@ -239,7 +239,7 @@ def test_a_file_that_vanished_after_it_was_read_costs_its_messages_only(tmp_path
     path = store_attacked(tmp_path)
     reading = read_cases([tmp_path])
     path.unlink()
-    found = make_html_report(reading, build_report(reading, replicates=20))
+    found = make_html_report(reading, build_report(reading))
     assert data_of(found.html, "trajectory-data")["trajectories"][0]["messages"] == []
 
 
@@ -270,7 +270,7 @@ def stored(folder: Path, case: CaseRow) -> Path:
 def tables(folder: Path) -> dict[str, str]:
     """Caption -> table of the report."""
     reading = read_cases([folder])
-    page = make_html_report(reading, build_report(reading, replicates=20), [str(folder)]).html
+    page = make_html_report(reading, build_report(reading), [str(folder)]).html
     found = re.findall(r"<table>\s*<caption>(.*?)</caption>(.*?)</table>", page, re.DOTALL)
     return {html.unescape(caption): table for caption, table in found}
 

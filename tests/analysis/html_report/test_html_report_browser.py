@@ -25,9 +25,7 @@ def window() -> Iterator[Browser]:
 def written(folder: Path) -> Path:
     reading = read_cases([folder])
     page = folder / "report.html"
-    page.write_text(
-        make_html_report(reading, build_report(reading, replicates=5), [str(folder)]).html, encoding="utf-8"
-    )
+    page.write_text(make_html_report(reading, build_report(reading), [str(folder)]).html, encoding="utf-8")
     return page
 
 

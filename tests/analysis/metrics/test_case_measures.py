@@ -141,7 +141,7 @@ def counts(**found: int) -> dict[str, dict[str, int]]:
 
 
 def numbers(*cases: Any) -> dict[str, Any]:
-    return dict(measure_guards(list(cases), replicates=200))
+    return dict(measure_guards(list(cases)))
 
 
 def test_over_results_and_over_cases_are_two_questions() -> None:
@@ -202,7 +202,7 @@ def test_a_run_books_the_truth_beside_each_verdict(
 
 
 def _overall(cases: list[CaseRow], **where: str) -> dict[str, MetricRow]:
-    rows = measure_facts(cases, replicates=200)
+    rows = measure_facts(cases)
     return {
         row.metric: row
         for row in rows
@@ -211,7 +211,7 @@ def _overall(cases: list[CaseRow], **where: str) -> dict[str, MetricRow]:
 
 
 def _report(cases: list[CaseRow]) -> Report:
-    return build_report(LoadedCases(tuple(cases)), replicates=50)
+    return build_report(LoadedCases(tuple(cases)))
 
 
 def test_a_success_is_split_into_planner_chosen_and_injection_caused() -> None:

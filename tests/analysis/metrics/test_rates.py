@@ -31,7 +31,7 @@ Numbers = dict[tuple[str, str, str], MetricRow]
 
 
 def _numbers(cases: Sequence[CaseRow], rule: ErrorRule = ErrorRule.REPORT) -> Numbers:
-    return {(row.metric, row.suite, row.defense): row for row in measure(cases, rule, replicates=50)}
+    return {(row.metric, row.suite, row.defense): row for row in measure(cases, rule)}
 
 
 def test_overall_is_the_mean_of_suites_and_pooled_is_not() -> None:
@@ -63,7 +63,7 @@ def test_both_rates_of_a_quality_draw_the_same_tasks_whichever_cases_are_there(
         for suite in benign_suites
         for u in range(benign_tasks)
     ]
-    sampler, both = Resampler(200), [suite for suite in benign_suites if suite != "travel"]
+    sampler, both = Resampler(), [suite for suite in benign_suites if suite != "travel"]
     frames = {suite: tuple(f"user_task_{u}" for u in range(max(4, benign_tasks))) for suite in both}
     counted = tally_suites(benign, ErrorRule.REPORT)
     solved = {suite: widen_tally(counted[suite], frames[suite]) for suite in both}
@@ -75,7 +75,7 @@ def test_both_rates_of_a_quality_draw_the_same_tasks_whichever_cases_are_there(
     asr = estimate_rate_levels(injected, Side.INJECTED, sampler)
     numbers = {
         r.suite: (r.value, r.ci_low, r.ci_high)
-        for r in measure([*benign, *attacked], replicates=200)
+        for r in measure([*benign, *attacked])
         if r.metric == "defense_quality"
     }
     for suite in both:
@@ -133,13 +133,13 @@ def test_injection_tasks_run_alone_are_in_no_metric() -> None:
 
 
 def test_a_simulated_models_number_is_marked_and_never_mixed_with_a_real_ones() -> None:
-    rows = measure([row(simulated=True), row()], replicates=10)
+    rows = measure([row(simulated=True), row()])
     assert {row.model for row in rows} == {"gpt-4o", "gpt-4o (simulated)"}
     assert {row.n for row in rows if row.metric == "targeted_asr"} == {1}
 
 
 def test_every_attack_has_its_own_rows_and_benign_utility_is_stated_once() -> None:
-    rows = measure([row(attack="none"), row(), row(attack="direct")], replicates=10)
+    rows = measure([row(attack="none"), row(), row(attack="direct")])
     assert [row.attack for row in rows if (row.metric, row.suite) == ("benign_utility", "overall")] == [
         "none"
     ]
@@ -162,7 +162,7 @@ def test_an_interval_does_not_depend_on_what_else_is_in_the_folder() -> None:
         replace(case, injection_success=i % 3 == 0) for i, case in enumerate(row_grid(6, 4, suite="banking"))
     ]
     other = [replace(case, defense="none", injection_success=True) for case in cases[:-4]]
-    alone, together = measure(cases, replicates=50), measure(cases + other, replicates=50)
+    alone, together = measure(cases), measure(cases + other)
     assert {repr(number) for number in alone} <= {repr(number) for number in together}
 
 
@@ -189,8 +189,8 @@ _CASES = st.lists(
 def test_rows_are_bounded_blind_to_the_order_of_cases_and_overall_the_mean_of_suites(
     cases: list[CaseRow], rule: ErrorRule, data: st.DataObject
 ) -> None:
-    rows = measure(cases, rule, replicates=40)
-    shuffled = measure(data.draw(st.permutations(cases)), rule, replicates=40)
+    rows = measure(cases, rule)
+    shuffled = measure(data.draw(st.permutations(cases)), rule)
     assert list(map(repr, rows)) == list(map(repr, shuffled))  # by repr, since nan is not equal to itself
     for number in rows:
         assert math.isnan(number.value) or 0 <= number.value <= 100
@@ -211,7 +211,7 @@ def test_rows_are_bounded_blind_to_the_order_of_cases_and_overall_the_mean_of_su
 def test_a_quality_is_undefined_where_every_attacked_case_of_lone_user_tasks_errored() -> None:
     benign = [row(attack="none", suite="slack", status="error"), row(attack="none", suite="travel")]
     attacked = [row(attack="direct", suite=suite, status="error") for suite in ("slack", "travel")]
-    rows = measure([*benign, *attacked], replicates=5)
+    rows = measure([*benign, *attacked])
     qualities = [number.value for number in rows if number.metric == "defense_quality"]
     assert qualities
     assert all(math.isnan(value) for value in qualities)

@@ -94,7 +94,7 @@ def tasks(logdir: Path, suite: str, *found: int | None, **more: Any) -> None:
 
 
 def by_place(logdir: Path, measure: str = ASR) -> dict[tuple[str, int | None], BudgetRow]:
-    rows = measure_budgets(read_searches([logdir]).found, replicates=200)
+    rows = measure_budgets(read_searches([logdir]).found)
     return {(row.suite, row.budget): row for row in rows if row.measure == measure}
 
 
@@ -143,7 +143,7 @@ def test_defenses_attacks_epochs_and_user_tasks_are_searches_of_their_own(tmp_pa
         store_search(tmp_path, 1, **fields)
     found = read_searches([tmp_path]).found
     assert len(found) == 5
-    rows = [r for r in measure_budgets(found, [1], replicates=50) if (r.suite, r.measure) == ("banking", ASR)]
+    rows = [r for r in measure_budgets(found) if (r.suite, r.measure, r.budget) == ("banking", ASR, 1)]
     assert [(row.defense, row.attack, row.n) for row in rows] == [
         ("none", "pair-transfer", 3),
         ("agentsys", "pair-transfer", 1),
@@ -214,9 +214,9 @@ def test_a_transfer_is_told_beside_the_attack_it_starts_from_on_the_same_cases(t
             search=search,
         )
         store_own(tmp_path / "start", case_of(attack="important_instructions", **place), security=task > 0)
-    alone = " ".join(build_report(read_cases([tmp_path / "found"]), replicates=50).notes)
+    alone = " ".join(build_report(read_cases([tmp_path / "found"])).notes)
     assert "no line of the attack its texts start from stands beside it" in alone
-    both = " ".join(build_report(read_cases([tmp_path / "found", tmp_path / "start"]), replicates=50).notes)
+    both = " ".join(build_report(read_cases([tmp_path / "found", tmp_path / "start"])).notes)
     assert "pair-transfer-task: ASR 33.33 is below 100.00 of important_instructions" in both
     assert "on the same 3 cases" in both
     assert "pair-transfer-task+home: the cases that the texts were searched on" in both

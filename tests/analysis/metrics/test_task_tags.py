@@ -83,9 +83,7 @@ def test_an_unknown_tag_names_the_known_ones() -> None:
 
 def test_the_two_lines_of_a_defense_add_up_to_its_cases() -> None:
     cases = [row(user_task_id=f"user_task_{n}", utility=n % 2 == 0) for n in range(4)]
-    found = build_variant_report(
-        LoadedCases(tuple(cases)), make_variants(cases, tag="action_open"), replicates=50
-    )
+    found = build_variant_report(LoadedCases(tuple(cases)), make_variants(cases, tag="action_open"))
     counts = {
         one.defense: one.n
         for one in found.rows
@@ -132,7 +130,7 @@ def overall(rows: list[MetricRow]) -> dict[tuple[str, str], float]:
 
 def test_lines_of_fixed_scores_stand_below_the_official_ones() -> None:
     found = build_variant_report(
-        LoadedCases(tuple(cases())), make_variants(cases(), fixed=True), ErrorRule.REPORT, replicates=50
+        LoadedCases(tuple(cases())), make_variants(cases(), fixed=True), ErrorRule.REPORT
     )
     values = overall(found.rows)
     assert values["agentsys", "benign_utility"] == 100.0
@@ -188,16 +186,9 @@ def stored(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_table_of_the_paper_has_a_second_one_of_fixed_scores(tmp_path: Path) -> None:
-    shown = command_output("table", "2", stored(tmp_path), "--fixed", "--format", "markdown")
-    first, second = shown.split(r"fixed under utility\_arguments, any\_match")
-    line = "| gpt-4o-mini | agentsys | {}"
-    assert line.format("100.00") in first and line.format("50.00") in second
-
-
 def test_official_numbers_do_not_depend_on_fixed_ones(tmp_path: Path) -> None:
     reading = read_cases([stored(tmp_path)])
-    with_fixed = build_variant_report(reading, make_variants(reading.cases, fixed=True), replicates=50).rows
+    with_fixed = build_variant_report(reading, make_variants(reading.cases, fixed=True)).rows
     bare = LoadedCases(tuple(replace(case, measured={}) for case in reading.cases))
-    alone = build_variant_report(bare, make_variants(bare.cases), replicates=50).rows
+    alone = build_variant_report(bare, make_variants(bare.cases)).rows
     assert [one for one in with_fixed if one.defense == "agentsys"] == alone

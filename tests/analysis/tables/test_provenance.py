@@ -87,11 +87,11 @@ def test_published_runs_of_a_defense_with_other_prompts_are_named() -> None:
 
 def test_every_table_has_these_notes() -> None:
     cases = (row(data_hash="a"), row(defense="none", data_hash="b"))
-    table = fill_table(TABLES[6], cases, replicates=10)
+    table = fill_table(TABLES[6], cases)
     for found in (
-        build_report(LoadedCases(cases), replicates=10).notes,
+        build_report(LoadedCases(cases)).notes,
         compare_output(compare_sides(cases), 0).document.notes,
-        write_paper_notes(table, LoadedCases(cases), ErrorRule.REPORT, 10),
+        write_paper_notes(table, LoadedCases(cases), ErrorRule.REPORT),
     ):
         assert any("these runs had different data" in note for note in found)
 

@@ -102,7 +102,7 @@ def test_footnotes_name_what_was_left_out(tmp_path: Path) -> None:
     store_own(tmp_path / "a", case_of())
     store_own(tmp_path / "b", case_of())
     store_own(tmp_path / "a", case_of(attack="none", user_task_id="injection_task_1"))
-    notes = " ".join(build_report(read_cases([tmp_path / "a", tmp_path / "b"]), replicates=10).notes)
+    notes = " ".join(build_report(read_cases([tmp_path / "a", tmp_path / "b"])).notes)
     assert "Left out: 1 run of injection tasks" in notes
     assert "Left out: 1 file of cases that are stored more than once" in notes
     assert f"{tmp_path / 'b' / case_of().key} (counted: {tmp_path / 'a' / case_of().key})" in notes
@@ -110,21 +110,21 @@ def test_footnotes_name_what_was_left_out(tmp_path: Path) -> None:
 
 def test_footnote_says_where_overall_covers_fewer_suites() -> None:
     cases = (row(), row(suite="slack"), row(defense="none"))
-    notes = build_report(LoadedCases(cases), replicates=10).notes
+    notes = build_report(LoadedCases(cases)).notes
     assert "none / important_instructions: overall covers banking only." in notes
 
 
 def test_unexposed_share_leaves_out_errors_and_unknown_exposure() -> None:
     cases = [row(user_task_id=f"user_task_{u}", exposed_raw=u > 0) for u in range(4)]
     lost = row(user_task_id="user_task_9", exposed_raw=False, status="error")
-    found = build_report(LoadedCases((*cases, lost, row(defense="none"))), replicates=10)
+    found = build_report(LoadedCases((*cases, lost, row(defense="none"))))
     assert list(found.unexposed.values()) == [25.0]
 
 
 def _nasty_report() -> Report:
     cases = [row(defense=_NASTY, attack=_NASTY, suite=_NASTY, model=_NASTY, version=_NASTY)]
     lost = row(defense=_NASTY, suite="b", status="error", error_kind=_NASTY)
-    return build_report(LoadedCases((*cases, lost)), ErrorRule.REPORT, replicates=10)
+    return build_report(LoadedCases((*cases, lost)), ErrorRule.REPORT)
 
 
 def _text(found: Report, form: OutputFormat) -> str:
@@ -148,7 +148,7 @@ def test_markup_in_names_is_text() -> None:
 def test_names_that_a_spreadsheet_would_run_are_neutralised(name: str) -> None:
     cell = escape_for_csv(name)
     assert not cell.lstrip().startswith(("=", "+", "-", "@", "\t"))
-    text = _text(build_report(LoadedCases((row(model=name),)), replicates=5), OutputFormat.CSV)
+    text = _text(build_report(LoadedCases((row(model=name),))), OutputFormat.CSV)
     (line,) = csv.reader([text.splitlines()[1]])
     assert line[2] == cell
 
@@ -159,7 +159,7 @@ def test_plain_keeps_what_is_visible() -> None:
 
 
 def test_json_survives_a_lone_surrogate() -> None:
-    found = build_report(LoadedCases((row(model="x\ud800"),)), replicates=5)
+    found = build_report(LoadedCases((row(model="x\ud800"),)))
     assert json.loads(_text(found, OutputFormat.JSON))[0]["model"] == "x?"
 
 
@@ -167,7 +167,7 @@ def test_a_narrow_terminal_cuts_neither_names_nor_intervals() -> None:
     long = "important_instructions_no_model_name"
     cases = [row(attack=long, user_task_id=f"user_task_{u}", injection_success=True) for u in range(3)]
     benign = [row(attack="none", user_task_id=f"user_task_{u}") for u in range(3)]
-    shown = _shown(build_report(LoadedCases((*cases, *benign)), replicates=5), width=80)
+    shown = _shown(build_report(LoadedCases((*cases, *benign))), width=80)
     assert "…" not in shown
     assert "29.2-100" in shown
 

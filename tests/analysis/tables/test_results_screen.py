@@ -75,7 +75,7 @@ def test_nothing_is_found_where_there_is_nothing_to_compare(cases: list[CaseRow]
 
 
 def screen_of(cases: list[CaseRow]) -> tuple[tuple[str, ...], list[list[str]], tuple[str, ...]]:
-    document = make_results_screen(build_report(LoadedCases(tuple(cases)), replicates=50), cases, (), 200)
+    document = make_results_screen(build_report(LoadedCases(tuple(cases))), cases, (), 200)
     ((_, (found,)),) = document.sections
     return found.header, [[cell.text for cell in line] for line in found.rows], tuple(document.notes)
 
@@ -110,9 +110,7 @@ def test_attacks_stand_below_each_other_with_a_best_each() -> None:
 
 def test_a_note_that_is_too_long_is_folded_to_its_first_clauses_and_says_where_the_rest_is() -> None:
     long = "Utility cannot exceed 90.6 (on slack): the injection overwrites what some user tasks need " * 2
-    found = replace(
-        build_report(LoadedCases(tuple(NONE)), replicates=20), notes=(long, "word " * 40, "c", "d")
-    )
+    found = replace(build_report(LoadedCases(tuple(NONE))), notes=(long, "word " * 40, "c", "d"))
     head = "none / important_instructions: of which nothing is said before the colon " + "word " * 20
     assert make_results_screen(replace(found, notes=(head,)), NONE, (), 80).notes == [head]
     notes = make_results_screen(found, NONE, (), 80).notes

@@ -29,7 +29,7 @@ def ten_agents(defense: str = "none") -> list[CaseRow]:
 
 
 def found(cases: list[CaseRow]) -> Report:
-    return build_report(LoadedCases(tuple(cases)), replicates=50)
+    return build_report(LoadedCases(tuple(cases)))
 
 
 def printed(cases: list[CaseRow], width: int) -> list[str]:
