@@ -5,9 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -174,24 +171,6 @@ def test_skipped_files_are_named_on_stderr_and_never_in_the_output(folder: Path)
     outcome = CliRunner().invoke(app, [str(folder), "--format", "json"], catch_exceptions=False)
     assert json.loads(outcome.stdout)
     assert "bad.json: not valid JSON" in outcome.stderr
-
-
-def test_results_of_a_thousand_files_need_neither_pandas_nor_agentdojo(tmp_path: Path) -> None:
-    for user in range(40):
-        for goal in range(25):
-            fields = {"user_task_id": f"user_task_{user}", "injection_task_id": f"injection_task_{goal}"}
-            store_published(tmp_path, **fields)
-    program = (
-        "import sys; from pathlib import Path; from agentsys.cli.results_command import results_command\n"
-        f"results_command([Path({str(tmp_path)!r})])\n"
-        "heavy = {'pandas', 'agentdojo', 'openai', 'anthropic', 'hydra', 'google.genai'} & set(sys.modules)\n"
-        "sys.exit(f'imported {heavy}' if heavy else 0)"
-    )
-    command = [sys.executable, "-c", program]
-    surroundings = os.environ | {"XDG_CACHE_HOME": str(tmp_path / "cache")}
-    outcome = subprocess.run(command, capture_output=True, text=True, timeout=60, env=surroundings)
-    assert outcome.returncode == 0, outcome.stderr
-    assert "1000" in outcome.stdout or "1,000" in outcome.stdout
 
 
 def test_stored_records_of_a_preset_that_is_gone_are_still_read(tmp_path: Path) -> None:
