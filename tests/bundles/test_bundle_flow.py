@@ -59,7 +59,8 @@ def lead_out(name: str, content: bytes) -> bytes:
     return json.dumps(packed).encode()
 
 
-@pytest.mark.parametrize("leads_out", [pytest.param(False, marks=pytest.mark.slow), True])
+@pytest.mark.slow
+@pytest.mark.parametrize("leads_out", [False, True])
 def test_a_check_imports_no_folder_beside_the_bundle(bundle: Path, leads_out: bool, tmp_path: Path) -> None:
     suites = tmp_path / "data" / "agentdojo" / "default_suites" / "v1"
     suites.mkdir(parents=True)

@@ -14,7 +14,6 @@ import pytest
 import yaml
 from scripted_for_defense import LABELS, ScriptedModel, Tools, ToyEnvironment, call
 
-import agentsys
 from agentsys.defense.agentsys import AgentSys, read_corrections
 from agentsys.defense.privileges import (
     PRIVILEGES_CONTRACT,
@@ -331,28 +330,3 @@ def test_the_files_content_is_part_of_the_identity_and_its_absence_changes_nothi
         assert "tool_labels" in settings.labels["defense"]
         hashes.append(settings.config_hash)
     assert len({*hashes, without.config_hash}) == 3
-
-
-@pytest.mark.slow
-def test_records_name_the_labels_that_were_corrected(tmp_path: Path) -> None:
-    file = tmp_path / "labels.yaml"
-    file.write_text("send_money: query")
-    case = ["benchmark.suites=[banking]", "user_tasks=[0]", "injection_tasks=[0]", "defense=agentsys"]
-    for number, more in enumerate([[], [f"defense.tool_labels={file}"]]):
-        runs = tmp_path / str(number)
-        agentsys.run(
-            [
-                "model=simulated",
-                *case,
-                "attack=important_instructions",
-                "model.reader=literal",
-                *more,
-                f"logdir={runs}",
-            ]
-        )
-        [path] = runs.rglob("injection_task_0.json")
-        spans = json.loads(path.read_bytes())["agentsys"]["spans"]
-        found = [span["decision"] for span in spans if span["kind"] == "privileges"]
-        assert found
-        assert {one["labels"]["send_money"] for one in found} == {"query" if more else "command"}
-        assert {tuple(one.get("corrected", ())) for one in found} == {("send_money",) if more else ()}
