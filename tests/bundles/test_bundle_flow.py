@@ -147,14 +147,6 @@ def test_a_changed_reply_is_named_and_so_are_its_cases(bundle: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_reply_that_was_taken_out_is_named(bundle: Path) -> None:
-    name = names_in(bundle, "replies")[1]
-    found = verified(changed(bundle, lambda n, content: None if n == name else content))
-    assert found.changed == (name,)
-    assert not found.is_verified
-
-
-@pytest.mark.slow
 def test_other_code_is_said_whether_cases_differ_or_not(
     bundle: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

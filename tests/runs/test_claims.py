@@ -188,12 +188,6 @@ def test_a_heart_that_has_not_beaten_for_a_day_was_of_a_machine_that_went_down(
         assert claims.take("case") == (days > 1)
 
 
-def test_an_owner_without_a_heartbeat_is_gone(tmp_path: Path) -> None:
-    away(tmp_path, beats=False)
-    with Claims(Store(tmp_path)) as claims:
-        assert claims.take("case")
-
-
 def test_waiting_for_a_claim_ends_when_it_is_free_or_given_up(tmp_path: Path) -> None:
     with Claims(Store(tmp_path)) as one, Claims(Store(tmp_path)) as other:
         assert one.take("search")
