@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import yaml
-from scripted_for_defense import LABELS, ScriptedModel, Tools, ToyEnvironment, call
+from scripted_for_defense import LABELS, ScriptedModel, Tools, ToyEnvironment, call, run
 
 from agentsys.defense.agentsys import AgentSys, read_corrections
 from agentsys.defense.privileges import (
@@ -276,6 +276,22 @@ def test_a_corrected_tool_is_not_unclear_and_a_set_that_is_named_whole_is_not_as
         ScriptedModel({}), TOOLS
     )
     assert set(whole.labels.values()) == {Privilege.QUERY}
+
+
+def test_a_call_of_a_corrected_tool_is_judged_as_its_file_says_and_the_record_names_it(
+    tmp_path: Path,
+) -> None:
+    (file := tmp_path / "labels.yaml").write_text("ping: command")
+    replies = {
+        "main": [[call("read_note", {"a": "string"}, name="n")], "ok"],
+        "worker": [[call("ping", {"a": "string"})], '{"a": "b"}'],
+        "privileges": [LABELS],
+        "validator": ["False"],
+        "sanitizer": ['{"spans": []}'],
+    }
+    outcome = run(replies, tools := Tools(note="n"), tool_labels=str(file))
+    assert tools.names_run() == ["read_note"] and outcome.spans("validator")
+    assert outcome.spans("privileges")[0].decision["corrected"] == ["ping"]
 
 
 def test_what_the_model_says_is_listed_in_a_yaml_that_can_be_given_back(tmp_path: Path) -> None:
