@@ -298,7 +298,13 @@ def _is_constant(name: str) -> bool:
 
 
 @pytest.mark.parametrize(
-    "program", ["[x for x in ['a'] if mail()]", "[1 for x in mail()]", "[x for x in [mail()]]"]
+    "program",
+    [
+        "[x for x in ['a'] if mail()]",
+        "[1 for x in mail()]",
+        "[x for x in [mail()]]",
+        "({} if mail() else {}).keys()",
+    ],
 )
 def test_what_decided_on_a_list_or_stands_in_it_is_in_its_label(program: str) -> None:
     assert not run(program, mail="x").full.is_trusted
