@@ -28,6 +28,8 @@ gc.disable()
 def pytest_collection_finish() -> None:
     """From here on look for garbage in what tests make, and in nothing that was there before."""
     gc.freeze()
+    gc.set_threshold(20_000, 20, 20)
+    gc.set_threshold(20_000, 20, 20)
     gc.enable()
 
 
@@ -54,7 +56,10 @@ def looked_up_once() -> Iterator[None]:
                 lambda: packages(tuple(place for place in sys.path if "site-packages" in place)),
             )
         if (cells := sys.modules.get("agentsys.runs.cell")) is not None:
-            patch.setattr(cells, "build_benchmark_playbook", KeptPlaybooks(cells.build_benchmark_playbook))
+            playbooks = KeptPlaybooks(cells.build_benchmark_playbook)
+            patch.setattr(cells, "build_benchmark_playbook", playbooks)
+            if (served := sys.modules.get("agentsys.serve_agent.agent_server")) is not None:
+                patch.setattr(served, "build_benchmark_playbook", playbooks)
         yield
 
 

@@ -66,7 +66,7 @@ def load_config(group: str, name: str, config_dirs: Sequence[Path] = ()) -> dict
 
     path = find_config_file(group, name, config_dirs)
     try:
-        values = yaml.safe_load(_read_config(path))
+        values = yaml.load(_read_config(path), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
     except yaml.YAMLError as error:
         raise ConfigError(f"{path} is not valid YAML: {' '.join(str(error).split())}") from None
     if not isinstance(values, dict):

@@ -205,7 +205,8 @@ class EnvironmentLoader:
     @cached_property
     def _blanks(self) -> dict[str, tuple[str, str]]:
         """Vector -> blanks before and behind its placeholder, unless they differ from one place to another."""
-        found = {vector: set(_find_placeholder(vector).findall(self._data[1])) for vector in self._data[0]}
+        defaults, text = self._data
+        found = {vector: set(_split_at_placeholders(text, vector)[1]) for vector in defaults}
         return {vector: next(iter(around)) for vector, around in found.items() if len(around) == 1}
 
     @cached_property
@@ -213,7 +214,7 @@ class EnvironmentLoader:
         """The environment with marks where placeholders and the blanks beside them stand, which fold with the text."""
         defaults, text = self._data
         for vector in self._blanks:
-            text = _find_placeholder(vector).sub(_make_mark(vector), text)
+            text = _make_mark(vector).join(_split_at_placeholders(text, vector)[0])
         with suppress(*_BROKEN):
             document = yaml.load(text.format(**defaults), yaml.CSafeLoader)
             template = MarkedEnvironment.build(self._suite.environment_type.model_validate(document))
@@ -327,9 +328,25 @@ def _find_edges(injections: Mapping[str, str]) -> frozenset[tuple[str, str, str]
     return frozenset((vector, *_find_blank_ends(text)) for vector, text in injections.items())
 
 
-def _find_placeholder(vector: str) -> re.Pattern[str]:
-    """What finds a vector's placeholder with the blanks and line breaks on both sides, escaped ones too."""
-    return re.compile(rf"((?:\\?[ \t\n])*)\{{{re.escape(vector)}\}}((?:\\?[ \t\n])*)")
+_BLANKS = re.compile(r"(?:\\?[ \t\n])*")
+
+
+def _split_at_placeholders(text: str, vector: str) -> tuple[list[str], list[tuple[str, str]]]:
+    """The texts between a vector's placeholders, and the blanks and line breaks beside each, escaped ones too.
+
+    One pattern for all three would be tried at every character of a file of 200 kB, for every vector.
+    """
+    first, *others = text.split(f"{{{vector}}}")
+    between, around = [first], list[tuple[str, str]]()
+    for part in others:
+        kept = rest = between[-1]
+        while (bare := kept.rstrip(" \t\n")) != kept:
+            kept = bare.removesuffix("\\")
+        blanks = _BLANKS.match(part)
+        assert blanks is not None
+        around.append((rest[len(kept) :], blanks[0]))
+        between[-1:] = kept, part[blanks.end() :]
+    return between, around
 
 
 @lru_cache(maxsize=1024)

@@ -1,4 +1,7 @@
-"""Hostile texts from every shipped attack: AgentDojo's environment, one clear error, or the literal text."""
+"""Hostile texts from every shipped attack stand literally in the environment; what breaks it is an errored record.
+
+That other texts give AgentDojo's environment or one clear error: tests/benchmarks/test_environment_equality.py.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from agentdojo.task_suite.load_suites import get_suite
 from omegaconf import OmegaConf
 
 from agentsys.base.config_catalog import list_config_names, load_config
 from agentsys.benchmarks.agentdojo import AgentDojo
-from agentsys.benchmarks.environment_loader import InjectionBreaksEnvironment, find_breaking_character
 from agentsys.contracts import Victim
 from agentsys.runs.instantiate import instantiate
 
@@ -96,19 +97,7 @@ def hostile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Hostile:
     return Hostile(tmp_path, monkeypatch)
 
 
-@lru_cache
-def suite_of(injection: str) -> Any:
-    return AgentDojo("v1.2.2", injection=injection).suite("banking")
-
-
-@lru_cache(maxsize=512)
-def packages_own(texts: tuple[tuple[str, str], ...]) -> Any:
-    """AgentDojo's own environment as data, or None where it cannot load one."""
-    try:
-        loaded = get_suite("v1.2.2", "banking").load_and_inject_default_environment(dict(texts))
-    except Exception:  # noqa: BLE001 - whatever the package raises: ours must be its one error
-        return None
-    return loaded.model_dump()
+EXACT = AgentDojo("v1.2.2", injection="exact").suite("banking")
 
 
 def written(attack: Any, suite: Any, words: str) -> dict[str, str]:
@@ -133,37 +122,12 @@ TARGETED = [name for name in NAMES if name != "none"]
 
 @pytest.mark.parametrize("name", TARGETED)
 @pytest.mark.parametrize("kind", KINDS)
-def test_by_default_the_environment_is_agentdojos_or_one_error_before_any_model_is_asked(
-    hostile: Hostile, name: str, kind: str
-) -> None:
-    suite = suite_of("folded")
-    texts = written(hostile.attack(name, HOSTILE[kind]), suite, HOSTILE[kind])
-    assert texts
-    expected = packages_own(tuple(texts.items()))
-    if expected is not None:
-        assert suite.load_and_inject_default_environment(dict(texts)).model_dump() == expected
-        return
-    with pytest.raises(InjectionBreaksEnvironment) as caught:
-        suite.load_and_inject_default_environment(dict(texts))
-    error, message = caught.value, str(caught.value)
-    assert len(message.splitlines()) == 1
-    assert error.suite == "banking"
-    assert error.vector in texts
-    assert error.position is not None
-    position, _ = find_breaking_character(texts[error.vector]) or (None, "")
-    assert (error.position, error.character) == (position, texts[error.vector][error.position])
-    for part in ("'banking'", f"'{error.vector}'", f"at character {position}", "benchmark.injection=exact"):
-        assert part in message
-
-
-@pytest.mark.parametrize("name", TARGETED)
-@pytest.mark.parametrize("kind", KINDS)
 def test_under_exact_the_literal_text_stands_in_the_environment(
     hostile: Hostile, name: str, kind: str
 ) -> None:
-    suite = suite_of("exact")
-    texts = written(hostile.attack(name, HOSTILE[kind]), suite, HOSTILE[kind])
-    held = strings(suite.load_and_inject_default_environment(dict(texts)).model_dump())
+    texts = written(hostile.attack(name, HOSTILE[kind]), EXACT, HOSTILE[kind])
+    held = strings(EXACT.load_and_inject_default_environment(dict(texts)).model_dump())
+    assert texts
     for text in texts.values():
         assert any(text in string for string in held)
 

@@ -148,16 +148,6 @@ def test_refused_calls_of_slacks_injection_task_5_count_neither_in_the_run_nor_w
 
 
 @pytest.mark.slow
-def test_attacks_are_written_without_the_gate_and_have_somewhere_to_stand_in_every_suite(
-    run_cases: Callable[..., Any],
-) -> None:
-    one = ["user_tasks=[1]", "injection_tasks=[1]", "attack=important_instructions"]
-    records = run_cases(["model=simulated", "defense=progent", *one])
-    assert len(records) == 4
-    assert all(any(record["agentsys"]["written"].values()) for record in records.values())
-
-
-@pytest.mark.slow
 def test_on_agent_security_bench_both_presets_allow_the_tasks_tools_and_refuse_the_attackers(
     run_cases: Callable[..., Any],
 ) -> None:

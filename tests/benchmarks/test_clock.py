@@ -8,6 +8,7 @@ import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import Context
+from functools import cache
 from types import ModuleType
 from typing import Any
 
@@ -22,6 +23,7 @@ START = datetime.datetime(2025, 1, 1, 12, 0, 0, 500_000)
 MAIL = {"recipients": ["a@b.c"], "subject": "s", "body": "b"}
 
 
+@cache
 def workspace() -> Any:
     return AgentDojo("v1.2.2").suite("workspace")
 

@@ -56,7 +56,10 @@ def assert_same(name: str, injections: dict[str, str], version: str = "v1.2.2") 
 
 
 @pytest.mark.parametrize("name", SUITES)
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize(
+    "version",
+    [VERSIONS[0], *(pytest.param(one, marks=pytest.mark.slow) for one in VERSIONS[1:-1]), VERSIONS[-1]],
+)
 def test_environment_without_injection_equals_the_packages(name: str, version: str) -> None:
     assert_same(name, {}, version)
 

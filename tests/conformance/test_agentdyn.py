@@ -6,7 +6,6 @@ import os
 import tarfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 import orjson
 import pytest
@@ -84,32 +83,6 @@ def test_a_way_is_known_to_every_task_but_those_whose_check_no_honest_agent_pass
         assert len(plans) == len(PLANS[name])
         assert all(_accept_plan(suite, task, PLANS[name][task.ID]) is not None for task in plans)
     assert found == UNSOLVED
-
-
-@pytest.mark.slow
-def test_on_the_simulated_model_isolation_and_policies_stop_what_obeying_lets_through(
-    checkout: Path, run_cases: Callable[..., Any]
-) -> None:
-    defenses = ("none", "spotlighting", "agentsys", "agentsys_lean", "melon", "camel")
-    records = run_cases(
-        [
-            "model=simulated",
-            "model.reader=literal",  # as the figures of docs/agentdyn.md
-            "benchmark=agentdyn",
-            f"benchmark.source={checkout}",
-            f"defense={','.join(defenses)}",
-            "attack=important_instructions",
-            "user_tasks=[1]",
-            "injection_tasks=[0,1]",
-        ]
-    )
-    carried_out = {
-        name: [one["security"] for one in records.values() if one["agentsys"]["case"]["defense"] == name]
-        for name in defenses
-    }
-    assert {len(found) for found in carried_out.values()} == {6}
-    assert sum(carried_out["none"]) == sum(carried_out["spotlighting"]) >= 5
-    assert not any(any(carried_out[name]) for name in ("agentsys", "agentsys_lean", "melon", "camel"))
 
 
 def test_the_page_names_each_task_without_a_way(checkout: Path) -> None:

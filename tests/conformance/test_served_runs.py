@@ -130,15 +130,6 @@ def said(records: dict[str, Any]) -> dict[str, Any]:
     return {path: (r["utility"], r["security"], r["messages"]) for path, r in records.items()}
 
 
-@pytest.mark.slow
-def test_a_run_pays_the_same_with_one_worker_and_with_32(drawing_server: Server, tmp_path: Path) -> None:
-    paid = {n: ran_with_cache(drawing_server, tmp_path / str(n), f"executor.workers={n}")[0] for n in (1, 32)}
-    asked = sum(
-        len(span["calls"]) for r in records_in(tmp_path / "1").values() for span in r["agentsys"]["spans"]
-    )
-    assert paid[1] == paid[32] < asked
-
-
 @pytest.mark.parametrize("temperature", ["0.0", "null"])
 def test_the_same_cases_again_get_their_own_replies_and_ask_nobody(
     drawing_server: Server, temperature: str, tmp_path: Path

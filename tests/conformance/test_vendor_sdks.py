@@ -1,14 +1,9 @@
-"""Vendors' SDKs and litellm's proxy: each role is asked, counted and paid at its own server.
-
-`AGENTSYS_LITELLM` may name the command of another environment (extra `proxy`).
-"""
+"""Vendors' SDKs in one run: each role is asked, counted and paid at its own vendor's server."""
 
 from __future__ import annotations
 
 import json
-import secrets
-from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,13 +12,10 @@ import pytest
 from command_output import command_output
 from served_faults import TestServer as Server
 from served_faults import serve
-from small_runs import Silent, records_in
-from started_servers import litellm_proxy
+from small_runs import Silent
 
-from agentsys.extensions import shipped_config_dir
 from agentsys.models.chat import ChatReply, ChatRequest, Usage
 from agentsys.models.pricing import pick_usage
-from agentsys.records.case import ATTEMPTS
 from agentsys.runs.run_session import prepare_session
 from agentsys.serve_agent.agent_server import build_served_model
 
@@ -142,102 +134,3 @@ def test_each_role_is_asked_counted_and_paid_at_its_own_vendor(tmp_path: Path) -
         for measure in ("tokens_per_case", "cached_tokens_per_case", "usd_per_case"):
             assert f"{measure}:{role}" in told
         assert f"{dollars / len(listener.records):.4g}"[:4] in told
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "named_by", ["attack.attacker=other", pytest.param("+model.roles.attacker=other", marks=pytest.mark.slow)]
-)
-def test_attacker_and_target_are_asked_each_at_its_own_server(tmp_path: Path, named_by: str) -> None:
-    victim = build_served_model(["model.susceptibility=0.5"])
-    with (
-        serve(victim) as target,
-        serve(build_served_model(["seed=3"])) as attacker,
-    ):
-        shipped = (shipped_config_dir() / "model/served.yaml").read_text()
-        (tmp_path / "conf/model").mkdir(parents=True)
-        (tmp_path / "conf/model/other.yaml").write_text(
-            shipped.replace("name: served", "name: other")
-            .replace("model_id: simulated", "model_id: the-attacker")
-            .replace("http://127.0.0.1:8321/v1", attacker.openai_base_url)
-        )
-        session = prepare_session(
-            [
-                "model=served",
-                f"model.base_url={target.openai_base_url}",
-                "attack=pair",
-                named_by,
-                "attack.feedback=defense_aware",
-                "attack.depth=2",
-                "attack.search_on=1",
-                "benchmark.suites=[slack]",
-                "user_tasks=[0,1]",
-                f"logdir={tmp_path / 'runs'}",
-            ],
-            config_dirs=[tmp_path / "conf"],
-        )
-        outcome = session.execute(Silent())
-        asked = target.requests, attacker.requests
-    assert (outcome.errors, outcome.fatal) == (0, None)
-    records = records_in(tmp_path / "runs")
-    attempts = [record for path, record in records.items() if ATTEMPTS in path]
-    cases = [record for path, record in records.items() if ATTEMPTS not in path]
-    assert len(cases) == 10
-    found = [case["agentsys"]["search"]["found_at"] for case in cases]
-    assert 1 in found, "no search succeeded"
-    assert None in found, "no search went through its budget"
-    sent = {"agent": 0, "attacker": 0}
-    for record in [*attempts, *cases]:
-        for role, usage in record["agentsys"]["usage"].items():
-            sent[role] += usage["requests"]
-    assert asked == (sent["agent"], sent["attacker"])
-    # The second attempt's proposal was asked for with the first.
-    facts = [record["agentsys"]["attempt"] for record in attempts]
-    assert sent["attacker"] == sum((fact["stream"], fact["depth"]) != (1, 1) for fact in facts)
-    assert all(record["agentsys"]["simulated"] for record in records.values())
-
-
-CASES = 20
-KEY = "LITELLM_MASTER_KEY"
-
-
-@pytest.fixture
-def proxy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """The address of a proxy that passes everything on to a served model; it does not start without a key."""
-    monkeypatch.setenv(KEY, f"sk-{secrets.token_hex(32)}")
-    with (
-        serve(build_served_model()) as server,
-        litellm_proxy(server.openai_base_url, tmp_path) as url,
-    ):
-        yield f"{url}/v1"
-
-
-def ran(folder: Path, base_url: str) -> dict[str, Any]:
-    chosen = ["model=served", f"model.base_url={base_url}", "model.model_id=served", "model.timeout_s=60"]
-    chosen += [f"model.api_key_env={KEY}", "model.send_role=false", "benchmark.suites=[slack]"]
-    session = prepare_session(
-        [
-            *chosen,
-            "defense=none",
-            "attack=important_instructions",
-            f"limit_per_suite={CASES}",
-            f"logdir={folder}",
-        ]
-    )
-    session.preflight().execute(Silent())
-    return records_in(folder)
-
-
-@pytest.mark.slow
-def test_cases_through_litellms_proxy_end_in_defined_outcomes(proxy: str, tmp_path: Path) -> None:
-    records = ran(tmp_path / "runs", proxy)
-    blocks = [record["agentsys"] for record in records.values()]
-    outcomes = Counter(block["error_kind"] or "ok" for block in blocks)
-    assert len(blocks) == CASES
-    assert outcomes == {"ok": CASES}, outcomes
-    calls = [call for block in blocks for span in block["spans"] for call in span["calls"]]
-    assert all(call["uncounted"] or call["prompt"] > 0 for call in calls)
-    structured = sum(len(m.get("tool_calls") or ()) for r in records.values() for m in r["messages"])
-    unparsed = sum(call["odd"].get("unparsed_call", 0) for call in calls)
-    assert structured + unparsed > CASES
-    assert all(block["simulated"] for block in blocks)

@@ -121,15 +121,6 @@ def test_a_nested_command_that_the_validator_allows_runs_with_a_nested_worker() 
     assert "RAWSENT" not in everything(back) and '{"status": "paid"}' in text_of(back.messages[-1])
 
 
-def test_nested_queries_are_not_validated() -> None:
-    replies = {
-        "main": [READ, "ok"],
-        "worker": [[call("ping", STATUS)], '{"status": "up"}', '{"date": "x"}'],
-        "privileges": [LABELS],
-    }
-    assert run(replies, Tools(note="n")).results() == [{"date": "x"}]
-
-
 def test_the_validator_is_shown_request_trace_and_proposal_and_no_output() -> None:
     replies = {
         "main": [READ, "ok"],
@@ -207,12 +198,6 @@ def test_a_failed_nested_worker_is_a_failure_object_to_its_caller_which_goes_on(
     assert outcome.results() == [{"date": "x"}]
     told = read_result(text_of(outcome.model.asked("worker")[-1].messages[-1]))
     assert told == {"error": "denied", "tool_ran": True}
-
-
-def test_without_sanitizer_a_denial_ends_the_subtask() -> None:
-    replies = {"main": [READ, "ok"], "worker": [PAY], "privileges": [LABELS], "validator": ["False"]}
-    outcome = run(replies, Tools(note="n"), sanitizer=False)
-    assert outcome.results() == [{"error": "denied", "tool_ran": True}] and not outcome.spans("sanitizer")
 
 
 def test_without_validator_every_output_is_sanitized_before_the_worker_sees_it() -> None:
@@ -380,13 +365,6 @@ def test_a_repeated_call_that_a_tool_answers_is_left_alone() -> None:
     model = RepeatingModel({"main": [[call("ping", {})]]})
     outcome = run(model, tools := Tools(), main_steps=6)
     assert len(tools.ran) == 6 and "failure" not in outcome.spans("main")[0].decision
-
-
-def test_the_status_of_a_tool_that_returns_nothing_needs_no_reader() -> None:
-    tools = Tools()
-    tools.sent = None  # type: ignore[assignment]
-    outcome = run({"main": [[call("send_money", STATUS, to="bob", amount=1.0)], "ok"]}, tools)
-    assert outcome.results() == [{"status": "done"}] and not outcome.model.asked("worker")
 
 
 def test_an_empty_main_reply_ends_the_run_without_a_crash() -> None:

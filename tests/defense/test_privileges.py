@@ -12,9 +12,8 @@ from typing import Any
 
 import pytest
 import yaml
-from scripted_for_defense import LABELS, ScriptedModel, Tools, ToyEnvironment, call
+from scripted_for_defense import LABELS, ScriptedModel, Tools, ToyEnvironment, call, run
 
-import agentsys
 from agentsys.defense.agentsys import AgentSys, read_corrections
 from agentsys.defense.privileges import (
     PRIVILEGES_CONTRACT,
@@ -279,6 +278,22 @@ def test_a_corrected_tool_is_not_unclear_and_a_set_that_is_named_whole_is_not_as
     assert set(whole.labels.values()) == {Privilege.QUERY}
 
 
+def test_a_call_of_a_corrected_tool_is_judged_as_its_file_says_and_the_record_names_it(
+    tmp_path: Path,
+) -> None:
+    (file := tmp_path / "labels.yaml").write_text("ping: command")
+    replies = {
+        "main": [[call("read_note", {"a": "string"}, name="n")], "ok"],
+        "worker": [[call("ping", {"a": "string"})], '{"a": "b"}'],
+        "privileges": [LABELS],
+        "validator": ["False"],
+        "sanitizer": ['{"spans": []}'],
+    }
+    outcome = run(replies, tools := Tools(note="n"), tool_labels=str(file))
+    assert tools.names_run() == ["read_note"] and outcome.spans("validator")
+    assert outcome.spans("privileges")[0].decision["corrected"] == ["ping"]
+
+
 def test_what_the_model_says_is_listed_in_a_yaml_that_can_be_given_back(tmp_path: Path) -> None:
     PrivilegeStore(tmp_path).sort_tools(ScriptedModel({"privileges": [LABELS]}), TOOLS)
     [listed] = tmp_path.glob("*.yaml")
@@ -331,28 +346,3 @@ def test_the_files_content_is_part_of_the_identity_and_its_absence_changes_nothi
         assert "tool_labels" in settings.labels["defense"]
         hashes.append(settings.config_hash)
     assert len({*hashes, without.config_hash}) == 3
-
-
-@pytest.mark.slow
-def test_records_name_the_labels_that_were_corrected(tmp_path: Path) -> None:
-    file = tmp_path / "labels.yaml"
-    file.write_text("send_money: query")
-    case = ["benchmark.suites=[banking]", "user_tasks=[0]", "injection_tasks=[0]", "defense=agentsys"]
-    for number, more in enumerate([[], [f"defense.tool_labels={file}"]]):
-        runs = tmp_path / str(number)
-        agentsys.run(
-            [
-                "model=simulated",
-                *case,
-                "attack=important_instructions",
-                "model.reader=literal",
-                *more,
-                f"logdir={runs}",
-            ]
-        )
-        [path] = runs.rglob("injection_task_0.json")
-        spans = json.loads(path.read_bytes())["agentsys"]["spans"]
-        found = [span["decision"] for span in spans if span["kind"] == "privileges"]
-        assert found
-        assert {one["labels"]["send_money"] for one in found} == {"query" if more else "command"}
-        assert {tuple(one.get("corrected", ())) for one in found} == {("send_money",) if more else ()}

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from command_output import command_output
-from stored_cases import case_of, store_own, store_published
+from stored_cases import case_of, model_call, span, store_own, store_published
 
 import agentsys
 from agentsys.errors import ConfigError
@@ -23,22 +23,11 @@ SEND: Json = {"function": "send_money", "args": {"to": "Mallory"}, "id": "w1"}
 
 
 def _call(role: str, prompt: int) -> Json:
-    plain: Json = dict.fromkeys(("cached", "reasoning"), 0)
-    return plain | {
-        "role": role,
-        "prompt": prompt,
-        "completion": 10,
-        "cost_usd": 0.25,
-        "latency_s": 0.5,
-        "model_id": "gpt-4o-2024-05-13",
-        "attempts": 1,
-        "from_cache": False,
-    }
+    return model_call(role, prompt, 10, cost_usd=0.25, latency_s=0.5, model_id="gpt-4o-2024-05-13")
 
 
 def _span(number: int, parent: int | None, kind: str, name: str | None = None, **more: Any) -> StoredSpan:
-    plain: Json = {"attempt": 0, "messages": [], "calls": [], "decision": {}, "duration_s": 1.0}
-    return StoredSpan(**(plain | {"id": number, "parent_id": parent, "kind": kind, "name": name} | more))
+    return StoredSpan(**span(number, parent, kind, name=name, duration_s=1.0, **more))
 
 
 def _said(role: str, text: str | None, calls: list[Json] | None = None) -> Json:

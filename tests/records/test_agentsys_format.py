@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from stored_cases import case_of, store_own
+from stored_cases import case_of, model_call, span, store_own
 
 from agentsys.analysis.metrics.rates import measure
 from agentsys.records.agentsys_format import is_simulated_block, parse_stored_block
@@ -16,29 +16,8 @@ from agentsys.records.case import UnreadableRecord
 from agentsys.records.case_reader import read_cases
 from agentsys.records.schema import CaseRecord, RoleUsage, StoredCall, StoredSpan
 
-CALL = StoredCall(
-    role="main",
-    prompt=1,
-    completion=2,
-    cached=0,
-    reasoning=0,
-    cost_usd=None,
-    latency_s=0.1,
-    model_id="gpt-4o",
-    attempts=1,
-    from_cache=False,
-)
-SPAN = StoredSpan(
-    id=1,
-    parent_id=None,
-    kind="main",
-    name=None,
-    attempt=0,
-    messages=[],
-    calls=[CALL],
-    decision={},
-    duration_s=1.0,
-)
+CALL = StoredCall(**model_call("main", 1, 2, model_id="gpt-4o"))
+SPAN = StoredSpan(**span(1, None, "main", calls=[CALL]))
 
 
 def stored(folder: Path, **record: Any) -> dict[str, Any]:

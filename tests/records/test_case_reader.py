@@ -5,15 +5,16 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
-from stored_cases import case_of, store_own, store_published
+from stored_cases import case_of, model_call, span, store_own, store_published
 
 from agentsys.errors import ConfigError
 from agentsys.records import case_reader, folder_index
 from agentsys.records.case_reader import list_case_rows, load_runs, read_cases
 from agentsys.records.case_row import COLUMNS
-from agentsys.records.schema import RoleUsage, StoredCall, StoredSpan
+from agentsys.records.schema import RoleUsage
 from agentsys.records.stored_file import read_case_file
 
 
@@ -32,17 +33,11 @@ def test_one_reply_without_a_count_makes_the_tokens_unknown_and_not_small(tmp_pa
 
 
 def test_odd_replies_are_counted_by_the_model_that_gave_them(tmp_path: Path) -> None:
-    def asked(model_id: str, **odd: int) -> StoredCall:
-        counts = dict.fromkeys(("prompt", "completion", "cached", "reasoning", "attempts"), 1)
-        about = {"role": "agent", "cost_usd": None, "latency_s": 0.0, "from_cache": False}
-        return StoredCall.model_validate({**counts, **about, "model_id": model_id, "odd": odd})
+    def asked(model_id: str, **odd: int) -> Any:
+        return model_call("agent", 1, 1, model_id=model_id, odd=odd)
 
     calls = [asked("m-1", empty=2), asked("m-1", empty=1, unparsed_call=1), asked("m-2")]
-    span = StoredSpan(
-        id=0, parent_id=None, kind="main", name=None, attempt=0, messages=[], calls=calls, decision={},
-        duration_s=0.0,
-    )  # fmt: skip
-    store_own(tmp_path, case_of(), spans=[span])
+    store_own(tmp_path, case_of(), spans=[span(0, None, "main", calls=calls)])
     (found,) = read_cases([tmp_path]).cases
     assert found.odd_replies == {"m-1": {"empty": 3, "unparsed_call": 1}}
     (again,) = list_case_rows(load_runs(tmp_path))

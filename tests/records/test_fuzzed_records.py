@@ -15,7 +15,7 @@ from typing import Any
 
 import orjson
 import pytest
-from stored_cases import case_of, store_own, store_published
+from stored_cases import case_of, model_call, span, store_own, store_published
 
 from agentsys.analysis.metrics.search_budget import read_searches
 from agentsys.analysis.tables.results_report import build_report
@@ -55,27 +55,14 @@ def calls() -> list[Json]:
     ]
 
 
-def reply(role: str) -> Json:
-    zero = dict.fromkeys(("prompt", "completion", "cached", "reasoning"), 1)
-    rest = {"cost_usd": 0.1, "latency_s": 0.1, "model_id": "m", "attempts": 1, "from_cache": False}
-    return {"role": role, **zero, **rest}
-
-
 def seeds(folder: Path) -> list[Json]:
     """One of each kind of file that a reader may meet."""
-    span = {
-        "id": 0,
-        "parent_id": None,
-        "name": None,
-        "attempt": 0,
-        "duration_s": 0.1,
-        "calls": [reply("main")],
-    }
+    reply = model_call("main", 1, 1, cached=1, reasoning=1, cost_usd=0.1)
     spans = [
-        {**span, "kind": "main", "messages": calls(), "decision": {}},
-        {**span, "id": 1, "kind": "worker", "messages": calls(), "decision": {"output_chars": 9}},
-        {**span, "id": 2, "kind": "validator", "messages": [], "decision": {"allow": False}},
-        {**span, "id": 3, "kind": "tool", "name": "read_file", "messages": [], "decision": {"args": {}}},
+        span(0, None, "main", calls=[reply], messages=calls()),
+        span(1, None, "worker", calls=[reply], messages=calls(), decision={"output_chars": 9}),
+        span(2, None, "validator", calls=[reply], decision={"allow": False}),
+        span(3, None, "tool", calls=[reply], name="read_file", decision={"args": {}}),
     ]
     facts = {"number": 1, "stream": 1, "depth": 1, "parent": None, "text": "t"}
     own = {"spans": spans, "written": {"v": "INJECTED " * 9}, "asked": {"main": "n"}, "attempt": facts}

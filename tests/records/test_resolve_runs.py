@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from stored_cases import case_of, store_own, store_published
+from stored_cases import case_of, model_call, span, store_own, store_published
 
 from agentsys.analysis.tables.results_report import build_report
 from agentsys.errors import ConfigError
@@ -197,17 +197,8 @@ def test_a_file_of_names_in_another_form_is_one_line(tmp_path: Path, content: st
         RunNames(tmp_path / "missing.yaml")
 
 
-def call(model_id: str) -> dict[str, Any]:
-    return {
-        "role": "agent", "prompt": 1, "completion": 1, "cached": 0, "reasoning": 0, "cost_usd": None,
-        "latency_s": 0.0, "model_id": model_id, "attempts": 1, "from_cache": False,
-    }  # fmt: skip
-
-
 def spans(*model_ids: str) -> list[dict[str, Any]]:
-    calls = [call(model_id) for model_id in model_ids]
-    plain = {"id": 0, "parent_id": None, "kind": "run", "name": None, "attempt": 0, "messages": []}
-    return [{**plain, "calls": calls, "decision": {}, "duration_s": 0.0}]
+    return [span(0, None, "run", calls=[model_call("agent", 1, 1, model_id=one) for one in model_ids])]
 
 
 @pytest.mark.parametrize(

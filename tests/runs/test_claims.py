@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import random
-import signal
 import subprocess
 import sys
 import threading
@@ -190,12 +188,6 @@ def test_a_heart_that_has_not_beaten_for_a_day_was_of_a_machine_that_went_down(
         assert claims.take("case") == (days > 1)
 
 
-def test_an_owner_without_a_heartbeat_is_gone(tmp_path: Path) -> None:
-    away(tmp_path, beats=False)
-    with Claims(Store(tmp_path)) as claims:
-        assert claims.take("case")
-
-
 def test_waiting_for_a_claim_ends_when_it_is_free_or_given_up(tmp_path: Path) -> None:
     with Claims(Store(tmp_path)) as one, Claims(Store(tmp_path)) as other:
         assert one.take("search")
@@ -266,16 +258,6 @@ def left_over(folder: Path) -> list[str]:
 
 
 @pytest.mark.slow
-def test_two_processes_share_the_cases_and_leave_what_one_would(tmp_path: Path) -> None:
-    plan = [*SMALL, "attack=none,direct", "limit_per_suite=6"]
-    summary = together(tmp_path, 2, 0, *plan)
-    assert sorted(summary["stored"]) == sorted(summary["planned"])
-    assert summary["joined"] >= 1
-    assert left_over(tmp_path) == []
-    assert records_in(tmp_path / "runs") == alone(tmp_path, plan)
-
-
-@pytest.mark.slow
 def test_a_search_that_several_cases_need_is_made_by_one_process(tmp_path: Path) -> None:
     plan = [*SEARCHED, "attack=pair", "attack.mode=transfer", "injection_tasks=[1,2]"]
     summary = together(tmp_path, 3, 0, *plan)
@@ -306,6 +288,7 @@ def test_many_processes_and_many_kills_lose_and_double_nothing(
     plan = [*SMALL, "attack=none,direct", "defense=none,agentsys", f"limit_per_suite={limit}"]
     summary = together(tmp_path, processes, kills, *plan)
     stored = summary["stored"]
+    assert summary["joined"] >= 1
     assert len(stored) == len(set(stored)), "a case was stored twice"
     # Who is killed between storing a case and saying so has said nothing; the records tell.
     assert set(stored) <= set(summary["planned"])
@@ -315,54 +298,3 @@ def test_many_processes_and_many_kills_lose_and_double_nothing(
     records = records_in(tmp_path / "runs")
     assert sorted(records) == sorted(summary["planned"])
     assert records == alone(tmp_path, plan)
-
-
-PLAN = [
-    "model=simulated",
-    "defense=agentsys",
-    "attack=important_instructions",
-    "benchmark.suites=[banking]",
-    "limit_per_suite=48",
-]
-KILLS = 20
-
-
-@pytest.mark.slow
-def test_a_run_killed_twenty_times_ends_with_the_records_of_an_uninterrupted_one(tmp_path: Path) -> None:
-    whole, cut = tmp_path / "whole", tmp_path / "cut"
-    session, start = prepare_session([*PLAN, f"logdir={whole}"]), time.monotonic()
-    session.execute(Silent())
-    longest = max(0.2, (time.monotonic() - start) / 4)  # a busy machine has stored nothing after 0.2 s
-    moments = random.Random(7)
-    seen: list[set[str]] = []
-    for _ in range(KILLS):
-        _run_and_kill_after(moments.uniform(0.0, longest), [*PLAN, f"logdir={cut}"])
-        seen.append(set(records_in(cut)))
-        assert all(early <= seen[-1] for early in seen), "a finished record was lost"
-    finished = prepare_session([*PLAN, f"logdir={cut}"])
-    untouched = {path: (cut / path).stat().st_mtime_ns for path in seen[-1]}
-    finished.execute(Silent())
-    assert records_in(cut) == records_in(whole)
-    assert {path: (cut / path).stat().st_mtime_ns for path in untouched} == untouched, (
-        "a finished case ran twice"
-    )
-    assert len({len(names) for names in seen}) > 2, "the kills did not hit the run at different moments"
-
-
-def _run_and_kill_after(seconds: float, overrides: list[str]) -> None:
-    """Run in a forked child (everything is imported already) and kill it, wherever it is by then."""
-    ready, tell = os.pipe()
-    child = os.fork()
-    if child == 0:
-        try:
-            session = prepare_session([*overrides, "executor.workers=2"])
-            os.write(tell, b"x")
-            session.execute(Silent())
-        finally:
-            os._exit(0)
-    os.read(ready, 1)
-    os.close(ready)
-    os.close(tell)
-    time.sleep(seconds)
-    os.kill(child, signal.SIGKILL)
-    os.waitpid(child, 0)

@@ -225,12 +225,6 @@ def test_a_second_ctrl_c_does_not_wait_for_cases_under_way(
         release.set()
 
 
-def test_a_folder_finished_under_other_settings_is_refused(run_cases: Run, tmp_path: Path) -> None:
-    run_cases(SMALL)
-    with pytest.raises(ConfigError, match=r"other settings: seed \(0 there, 5 now\).*logdir="):
-        planned(tmp_path, [*SMALL, "seed=5"])
-
-
 @pytest.mark.parametrize(
     ("override", "says"),
     [
@@ -244,16 +238,6 @@ def test_unknown_tasks_and_suites_are_one_line(tmp_path: Path, override: str, sa
     with pytest.raises(ConfigError, match=says) as caught:
         planned(tmp_path, [override])
     assert "\n" not in str(caught.value)
-
-
-def test_the_same_seed_gives_the_same_records_and_another_one_does_not(
-    run_cases: Run, tmp_path: Path
-) -> None:
-    coin = [*SMALL, "attack=important_instructions", "model.susceptibility=0.5"]
-    first = run_cases(coin, tmp_path / "a")
-    assert run_cases([*coin, "executor.workers=1"], tmp_path / "b") == first
-    other = run_cases([*coin, "seed=1"], tmp_path / "c")
-    assert [r["messages"] for r in other.values()] != [r["messages"] for r in first.values()]
 
 
 def cell(defense: str = "none", config_hash: str = "a") -> Cell:

@@ -180,6 +180,9 @@ def test_a_models_bug_is_told_and_left_to_the_cases_which_keep_its_traceback(tmp
     assert "its code broke (KeyError: 'choices'); the run goes on" in looked.oddities[0]
     outcome = looked.execute(Silent())
     assert (outcome.errors, len(outcome.tracebacks)) == (1, 1)
+    (record,) = records_in(tmp_path / "runs").values()
+    assert record["agentsys"]["error_kind"] == "model"
+    assert "KeyError: 'choices'" in record["agentsys"]["traceback"]
 
 
 def test_a_missing_key_is_what_the_run_would_need_and_the_price_is_told_all_the_same(

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from stored_cases import case_of, span
 
 from agentsys.benchmarks.agentdojo import AgentDojo
 from agentsys.cli.run_progress import CellTotals, RunningTotals
-from agentsys.records.case import Case
 from agentsys.records.published_facts import find_ground_truth_length
 from agentsys.records.schema import CaseRecord, RoleUsage
 from agentsys.runs.build_record import count_ground_truth_calls
@@ -25,18 +25,8 @@ def record(
     defense: str = "none",
     seconds: float | None = None,
 ) -> CaseRecord:
-    case = Case(
-        benchmark="agentdojo",
-        version="v1",
-        suite="banking",
-        user_task_id="user_task_0",
-        injection_task_id="injection_task_0" if attacked else None,
-        attack="direct" if attacked else "none",
-        model="m",
-        defense=defense,
-    )
-    span = {"id": 0, "parent_id": None, "kind": "agent", "name": None, "attempt": 1, "messages": []}
-    spans = [] if seconds is None else [span | {"calls": [], "decision": {}, "duration_s": seconds}]
+    case = case_of(attack="direct" if attacked else "none", model="m", defense=defense)
+    spans = [] if seconds is None else [span(0, None, "agent", attempt=1, duration_s=seconds)]
     return CaseRecord.model_validate(
         {
             "case": case,

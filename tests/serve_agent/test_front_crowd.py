@@ -6,13 +6,7 @@ import json
 import os
 import random
 import re
-import resource
-import socket
-import statistics
-import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import httpx
@@ -136,86 +130,6 @@ def test_a_turn_whose_client_leaves_before_the_first_reply_ends() -> None:
     assert "its client left" in str(kept[0].error)
 
 
-class Greeter:
-    """Calls a tool when told to, with words that take a bad pattern an age; else greets."""
-
-    name = "greeter"
-
-    def complete(self, request: ChatRequest) -> ChatReply:
-        time.sleep(0.05)  # A real model takes longer.
-        call = calls(("read", {"page": "a" * 40 + "!"}))
-        return call if text_of(request.messages[-1]).startswith("CALL") else says("Hello.")
-
-
-def ask(client: httpx.Client, url: str, key: str, said: str, **more: Any) -> int:
-    body = {"model": "m", "messages": [{"role": "user", "content": said}], **more}
-    return client.post(url, json=body, headers={"Authorization": f"Bearer {key}"}).status_code
-
-
 def evil_tools(**page: Any) -> dict[str, Any]:
     parameters = {"type": "object", "properties": {"page": {"type": "string", **page}}}
     return {"tools": [{"type": "function", "function": {"name": "read", "parameters": parameters}}]}
-
-
-@contextmanager
-def redos(url: str) -> Iterator[None]:
-    """A pattern that takes for ever, in request after request of four clients."""
-    over = threading.Event()
-
-    def keep_asking() -> None:
-        with httpx.Client(timeout=300) as client:
-            while not over.is_set():
-                ask(client, url, "evil", "CALL", **evil_tools(pattern="^(a|aa)+$"))
-
-    threads = [threading.Thread(target=keep_asking) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    try:
-        yield
-    finally:
-        over.set()
-        for thread in threads:
-            thread.join()
-
-
-@contextmanager
-def unanswered(url: str) -> Iterator[None]:
-    """All the conversations that a key may have, left waiting."""
-    with httpx.Client(timeout=300) as client:
-        said = [ask(client, url, "evil", f"CALL {number}", **evil_tools()) for number in range(260)]
-        assert said.count(200) == 256 and said.count(429) == 4
-        yield
-
-
-@contextmanager
-def half_sent(url: str) -> Iterator[None]:
-    """Requests of which the end never comes."""
-    most = min(4000, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2 - 200)
-    host = httpx.URL(url)
-    with ExitStack() as stack:
-        for number in range(most):
-            half = stack.enter_context(socket.create_connection((host.host, host.port or 80)))
-            head = b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\n"
-            half.sendall(head + (b"Content-Length: 900\r\n\r\n{" if number % 2 else b"Content-"))
-        yield
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("attack", [redos, unanswered, half_sent])
-def test_another_key_is_answered_as_ever(attack: Callable[[str], Any]) -> None:
-    def timed(client: httpx.Client, url: str) -> float:
-        took = []
-        for _ in range(20):
-            started = time.perf_counter()
-            assert ask(client, url, "honest", "hi") == 200
-            took.append(time.perf_counter() - started)
-        return statistics.median(took)
-
-    with served_desk(Greeter(), NoDefense()) as server, httpx.Client(timeout=300) as client:
-        url = f"{server.base_url}/v1/chat/completions"
-        timed(client, url)
-        usual = timed(client, url)
-        with attack(url):
-            meanwhile = timed(client, url)
-    print(json.dumps({"usual_ms": usual * 1000, "meanwhile_ms": meanwhile * 1000}))
-    assert meanwhile < 2 * usual

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import base64
-import itertools
 import json
 import zlib
 from collections.abc import Callable, Iterator
@@ -66,7 +65,6 @@ def nested(depth: int, inside: str = "1") -> str:
     return '{"a":' * depth + inside + "}" * depth
 
 
-HUGE = "1" + "0" * 10_000
 BIG = "1" + "0" * 30
 LONE = "\\ud800\\udfff\\udc00"
 
@@ -88,16 +86,8 @@ def _transport() -> list[Mode]:
     late = ("timeout",)
     lost = ("connection",)
     return [
-        endless(
-            "endless chunks",
-            (*late, *ASKED_AGAIN),
-            _HEAD + b"Transfer-Encoding: chunked\r\n\r\n",
-            b"4\r\nabcd\r\n",
-        ),
         endless("endless fast body", (*late, *ASKED_AGAIN), _HEAD + b"\r\n", b" " * 65536),
-        endless("a byte of a header in 0.3 s", late, _HEAD + b"X-Long: ", b"a", 0.3),
         endless("headers without end", (*late, *lost), _HEAD, b"X-More: " + b"b" * 500 + b"\r\n"),
-        endless("100 Continue for ever, fast", late, b"", b"HTTP/1.1 100 Continue\r\n\r\n" * 100),
         endless(
             "event stream",
             (*late, *ASKED_AGAIN),
@@ -113,20 +103,9 @@ def _transport() -> list[Mode]:
             "a length of 30 digits", (*lost, *late), _HEAD + b"Content-Length: " + b"9" * 30 + b"\r\n\r\n{}"
         ),
         whole("not HTTP", lost, b"SSH-2.0-OpenSSH_9.6\r\n"),
-        whole("a status of 999", ("server_error", *lost), http(999, "{}")),
-        whole(
-            "101 Switching Protocols",
-            (*ASKED_AGAIN, "server_error", *lost, *late),
-            b"HTTP/1.1 101 X\r\nUpgrade: h2c\r\nConnection: Upgrade\r\n\r\n",
-        ),
         # Made when it is sent: it takes two seconds, and every process of tests imports this module.
         Mode("gzip bomb of 1 GB", lambda: iter([http(200, bomb(), gz)]), ASKED_AGAIN),
         whole("gzip that is none", ASKED_AGAIN, http(200, "{}", gz)),
-        whole(
-            "zstd bomb's header",
-            ASKED_AGAIN,
-            http(200, b"\x28\xb5\x2f\xfd" + b"\0" * 50, "Content-Encoding: zstd"),
-        ),
         whole("20 MB of text", ASKED_AGAIN, http(200, b'{"a":"' + b"x" * 20_000_000 + b'"}')),
         whole("HTML page", ASKED_AGAIN, http(200, f"<html>{ESCAPES}</html>", "Content-Type: text/html")),
         whole("not UTF-8", ASKED_AGAIN, http(200, b'{"a": "\xff\xfe\x80"')),
@@ -141,14 +120,7 @@ def _transport() -> list[Mode]:
             http(200, "{}", *(f"Set-Cookie: a{i}={'v' * 500}" for i in range(120))),
         ),
         # -- redirects
-        *(
-            whole(
-                f"{status} to another host",
-                ("bad_request",),
-                http(status, "", f"Location: http://127.0.0.1:{PORT}/other"),
-            )
-            for status in (301, 302, 303, 307, 308)
-        ),
+        whole("301 to another host", ("bad_request",), http(301, "", f"Location: http://127.0.0.1:{PORT}/")),
         whole(
             "307 with escapes and a password",
             ("bad_request",),
@@ -179,54 +151,6 @@ def _transport() -> list[Mode]:
             http(400, json.dumps({"error": {"message": "x\x1b" * 1_000_000}})),
         ),
         whole("400 nested 5,000 deep", ("bad_request",), http(400, nested(5000))),
-        whole(
-            "422 of FastAPI", ("bad_request",), http(422, '{"detail":[{"loc":["body","tools"],"msg":"bad"}]}')
-        ),
-        whole("413", ("context_length",), http(413, "too large")),
-        whole(
-            "400 of llama.cpp",
-            ("context_length",),
-            http(
-                400,
-                '{"error":{"type":"exceed_context_size_error","message":"exceeds the context size"}}',
-            ),
-        ),
-        whole(
-            "400 of Anthropic's filter",
-            ("content_refused",),
-            http(400, '{"error":{"message":"Output blocked by content filtering policy"}}'),
-        ),
-        whole("408", ("timeout",), http(408, "{}")),
-        whole("529", ("overloaded",), http(529, '{"type":"error","error":{"type":"overloaded_error"}}')),
-        *(
-            whole(f"{status} with Retry-After {wait!r}", (kind,), http(status, body, f"Retry-After: {wait}"))
-            for (status, kind, body), wait in zip(
-                itertools.cycle(
-                    [(429, "rate_limited", "{}"), (503, "overloaded", '"x"'), (529, "overloaded", "[]")]
-                ),
-                [
-                    "1e9",
-                    "-5",
-                    "nan",
-                    "inf",
-                    "Fri, 31 Dec 9999 23:59:59 GMT",
-                    "soon",
-                    "9" * 400,
-                    "0x10",
-                    "1_0",
-                    "٣",
-                ],
-                strict=False,
-            )
-        ),
-        whole(
-            "429 with retry-after-ms of nonsense", ("rate_limited",), http(429, "{}", "retry-after-ms: 1e400")
-        ),
-        whole(
-            "429 with an odd retryDelay",
-            ("rate_limited",),
-            http(429, '{"error":{"details":[{"retryDelay":"\\u00b2s"},{"retryDelay":[1]},7]}}'),
-        ),
     ]
 
 
@@ -251,30 +175,8 @@ def _in_openai(call: str) -> bytes:
 
 _CALL = '{"id":"c","function":{"name":"no_such_tool","arguments":"{}"}}'
 ODD_OPENAI = [
-    whole("tool_calls: true", ASKED_AGAIN, _openai({"content": "x", "tool_calls": True})),
-    whole("tool_calls of numbers", ASKED_AGAIN, _openai({"tool_calls": [5, None]})),
-    whole("a call without a name", ASKED_AGAIN, _in_openai('{"id":"c","function":{}}')),
-    whole("a name that is a list", ASKED_AGAIN, _in_openai('{"function":{"name":["a"],"arguments":"{}"}}')),
-    whole("arguments that are no JSON", ASKED_AGAIN, _openai_args('"{"')),
-    whole("arguments that are a list", ASKED_AGAIN, _openai_args('"[1]"')),
-    whole("arguments nested 900 deep", ASKED_AGAIN, _openai_args(json.dumps(nested(900)))),
     whole("arguments nested 120 deep, as an object", ASKED_AGAIN, _openai_args(nested(120))),
-    whole("arguments with 10,000 digits", ASKED_AGAIN, _openai_args(json.dumps('{"a":' + HUGE + "}"))),
-    whole("choices: {}", ASKED_AGAIN, http(200, '{"choices":{}}')),
-    whole("choices: [null]", ASKED_AGAIN, http(200, '{"choices":[null]}')),
-    whole("message: []", ASKED_AGAIN, http(200, '{"choices":[{"message":[]}]}')),
     whole("an error under 200", ("server_error",), http(200, '{"error":{"message":"' + LONE + '"}}')),
-    whole("a 429 under 200", ("rate_limited",), http(200, '{"error":{"code":429}}')),
-    whole(
-        "an error code beyond 64 bits under 200",
-        ("server_error",),
-        http(200, '{"error":{"code":' + BIG + "}}"),
-    ),
-    whole(
-        "a filter's stop",
-        ("content_refused",),
-        http(200, '{"choices":[{"message":{"content":null},"finish_reason":"content_filter"}]}'),
-    ),
     whole("integer beyond 64 bits", OK, _openai_args(json.dumps('{"amount":' + BIG + "}"))),
     whole("NaN and Infinity", OK, _openai_args('{"a":NaN,"b":-Infinity}')),
     whole("lone surrogates in an object of arguments", OK, _openai_args('{"' + LONE + '":["' + LONE + '"]}')),
@@ -292,19 +194,6 @@ ODD_OPENAI = [
         ),
     ),
     whole("a thousand calls", OK, _in_openai(",".join([_CALL] * 1000))),
-    whole(
-        "usage beyond 64 bits",
-        OK,
-        http(200, '{"choices":[{"message":{"content":"x"}}],"usage":{"prompt_tokens":' + BIG + "}}"),
-    ),
-    whole(
-        "usage of texts and negatives",
-        OK,
-        _openai(
-            {"content": "x"},
-            usage={"prompt_tokens": "9", "completion_tokens": -5, "prompt_tokens_details": []},
-        ),
-    ),
     whole("the key in the text", OK, _openai({"content": f"your key is {KEY}, or {KEY[:16]} ..."})),
     whole(
         "the key in an argument, escaped",
@@ -327,11 +216,6 @@ ODD_OPENAI = [
             model=ESCAPES,
         ),
     ),
-    whole(
-        "content in parts",
-        OK,
-        _openai({"content": [{"type": "thinking", "thinking": "h"}, {"type": "text", "text": "hello"}, 5]}),
-    ),
     whole("a call of 2 MB", OK, _openai_args(json.dumps(json.dumps({"a": "x" * 2_000_000})))),
 ]
 
@@ -345,16 +229,11 @@ def _use(given: str) -> bytes:
 
 
 ODD_ANTHROPIC = [
-    whole("content: true", ASKED_AGAIN, _anthropic(True)),
-    whole("input: a list", ASKED_AGAIN, _use("[1]")),
-    whole("input nested 900 deep", ASKED_AGAIN, _use(nested(900))),
-    whole("tool_use without a name", ASKED_AGAIN, _anthropic([{"type": "tool_use", "input": {}}])),
     whole(
         "error under 200",
         ("overloaded",),
         http(200, '{"type":"error","error":{"type":"overloaded_error","message":"' + LONE + '"}}'),
     ),
-    whole("refusal", ("content_refused",), _anthropic([], stop_reason="refusal")),
     whole("surrogates in input", OK, _use('{"' + LONE + '":"' + LONE + '"}')),
     whole(
         "key and escapes in the text",
@@ -378,22 +257,10 @@ def _function(args: str) -> bytes:
 
 
 ODD_GOOGLE = [
-    whole("parts: 5", ASKED_AGAIN, _google(5)),
-    whole("candidates: {}", ASKED_AGAIN, http(200, '{"candidates":{}}')),
-    whole("functionCall: 5", ASKED_AGAIN, _google([{"functionCall": 5}])),
-    whole("args nested 900 deep", ASKED_AGAIN, _function(nested(900))),
-    whole(
-        "a malformed call",
-        ASKED_AGAIN,
-        http(200, '{"candidates":[{"finishReason":"MALFORMED_FUNCTION_CALL"}]}'),
-    ),
     whole(
         "a blocked prompt",
         ("content_refused",),
         http(200, '{"promptFeedback":{"blockReason":"\\u001b[31mSAFETY"}}'),
-    ),
-    whole(
-        "a finish of SAFETY", ("content_refused",), http(200, '{"candidates":[{"finishReason":"SAFETY"}]}')
     ),
     whole("args beyond 64 bits", OK, _function('{"amount":' + BIG + "}")),
     whole("key and escapes in model and text", OK, _google([{"text": f"{KEY}{ESCAPES}"}], modelVersion=KEY)),

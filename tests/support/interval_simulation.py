@@ -6,12 +6,13 @@ over all tasks that could have been drawn. For docs/statistics.md and the tests.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 from paired_grids import tally_of
+from scipy import special
 
 from agentsys.analysis.statistics.outcome_grid import (
     FloatArray,
@@ -20,11 +21,7 @@ from agentsys.analysis.statistics.outcome_grid import (
     Side,
     compute_percentile_interval,
 )
-from agentsys.analysis.statistics.rate_estimates import (
-    Estimate,
-    compute_proportion_interval,
-    estimate_mean_rate,
-)
+from agentsys.analysis.statistics.rate_estimates import compute_proportion_interval, estimate_mean_rate
 
 AGENTDOJO_V1_2 = ((16, 9), (21, 5), (20, 7), (40, 14))
 """User tasks and injection tasks of banking, slack, travel and workspace since v1.2."""
@@ -53,7 +50,7 @@ class Setting:
         """The overall rate over all tasks that could have been drawn."""
         nodes, weights = np.polynomial.hermite_e.hermegauss(80)
         spread = np.sqrt(self.user**2 + self.injection**2 + self.pair**2)
-        rates = [np.average(_logistic(mean + spread * nodes), weights=weights) for mean in self.means]
+        rates = [np.average(special.expit(mean + spread * nodes), weights=weights) for mean in self.means]
         return float(np.mean(rates))
 
 
@@ -81,8 +78,9 @@ def coverage(setting: Setting, runs: int, *, replicates: int = 400, seed: int = 
     truth, resampler = setting.truth, Resampler(replicates)
     shown: list[Interval] = []
     plain: list[Interval] = []
-    for chances in _chances(setting, runs, seed):
-        estimate = _overall([_outcomes(chances[0], chance) for chance in chances[1]], resampler)
+    for grids in _generate(setting, runs, seed):
+        tallies = [tally_of(grid, suite=f"suite {number}") for number, grid in enumerate(grids)]
+        estimate = estimate_mean_rate(tallies, Side.INJECTED, resampler)
         shown.append(compute_proportion_interval(estimate))
         plain.append(compute_percentile_interval(estimate.draws))
     above = float(np.mean([interval.high < truth for interval in shown]))
@@ -91,40 +89,15 @@ def coverage(setting: Setting, runs: int, *, replicates: int = 400, seed: int = 
     return Covered(1 - above - below, inside, above, below)
 
 
-def _chances(
-    setting: Setting, runs: int, seed: int
-) -> Iterator[tuple[np.random.Generator, list[FloatArray]]]:
-    for generator, logits in _logits(setting, runs, seed):
-        yield generator, [_logistic(logit) for logit in logits]
-
-
-def _logits(setting: Setting, runs: int, seed: int) -> Iterator[tuple[np.random.Generator, list[FloatArray]]]:
+def _generate(setting: Setting, runs: int, seed: int) -> Iterator[list[FloatArray]]:
+    """The outcomes of each run, one array per suite."""
     generator = np.random.default_rng(seed)
     for _ in range(runs):
         logits = []
-        for mean, shape in zip(setting.means, setting.shape, strict=True):
-            single = setting.pair * generator.standard_normal(shape)
-            logits.append(mean + _effects(generator, shape, setting.user, setting.injection) + single)
-        yield generator, logits
-
-
-def _effects(
-    generator: np.random.Generator, shape: tuple[int, ...], user: float, injection: float
-) -> FloatArray:
-    users = user * generator.standard_normal((shape[0], 1))
-    effects: FloatArray = users + injection * generator.standard_normal((1, shape[1]))
-    return effects
-
-
-def _outcomes(generator: np.random.Generator, chance: FloatArray) -> FloatArray:
-    return (generator.random(chance.shape) < chance).astype(np.float64)
-
-
-def _overall(grids: Sequence[FloatArray], resampler: Resampler) -> Estimate:
-    counted = [tally_of(grid, suite=f"suite {number}") for number, grid in enumerate(grids)]
-    return estimate_mean_rate(counted, Side.INJECTED, resampler)
-
-
-def _logistic(logit: FloatArray) -> FloatArray:
-    chance: FloatArray = 1 / (1 + np.exp(-logit))
-    return chance
+        for mean, (users, injections) in zip(setting.means, setting.shape, strict=True):
+            single = setting.pair * generator.standard_normal((users, injections))
+            effects = setting.user * generator.standard_normal((users, 1))
+            logits.append(
+                mean + effects + setting.injection * generator.standard_normal((1, injections)) + single
+            )
+        yield [(generator.random(one.shape) < special.expit(one)).astype(np.float64) for one in logits]

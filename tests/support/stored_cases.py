@@ -130,6 +130,19 @@ def stored(folder: Path, content: Json, name: str | None = None) -> Path:
     return path
 
 
+def span(number: int, parent: int | None, kind: str, **fields: Any) -> Json:
+    """One stored span."""
+    plain = {"name": None, "attempt": 0, "messages": [], "calls": [], "decision": {}, "duration_s": 0.25}
+    return {"id": number, "parent_id": parent, "kind": kind, **(plain | fields)}
+
+
+def model_call(role: str, prompt: int, completion: int, **fields: Any) -> Json:
+    """One model call of a span."""
+    plain = {"cached": 0, "reasoning": 0, "cost_usd": None, "latency_s": 0.1, "model_id": "m", "attempts": 1}
+    counts = {"role": role, "prompt": prompt, "completion": completion, "from_cache": False}
+    return counts | plain | fields
+
+
 CALLING: list[dict[str, Any]] = [
     {"role": "user", "content": "hi"},
     {"role": "assistant", "content": "", "tool_calls": [{"function": "get_iban", "args": {}}]},

@@ -237,11 +237,6 @@ def test_truth_is_the_mean_of_what_is_generated() -> None:
     assert setting.truth == pytest.approx((1 / (1 + np.exp(-logits))).mean(), abs=0.03)
 
 
-def test_truth_depends_on_the_effects_through_the_sum_of_their_variances() -> None:
-    together = Setting(means=(-1.0,), user=3.0, injection=0.0).truth
-    assert Setting(means=(-1.0,), user=2.0, injection=2.0, pair=1.0).truth == pytest.approx(together)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("means", [UNDEFENDED, (0.0,) * 4, (-3.0,) * 4, (1.5,) * 4], ids=str)
 @pytest.mark.parametrize(

@@ -5,16 +5,13 @@ from __future__ import annotations
 import csv
 import io
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import typer
 from command_output import command_output
 from rich.console import Console
-from stored_cases import case_of, row, store_own, store_published
+from stored_cases import case_of, row, span, store_own, store_published
 from typer.testing import CliRunner
 
 from agentsys.analysis.statistics.outcome_grid import ErrorRule
@@ -30,7 +27,7 @@ from agentsys.analysis.tables.table_writers import OutputFormat, render_output
 from agentsys.analysis.tables.write_terminal import arrange_for_terminal
 from agentsys.cli.results_command import results_command
 from agentsys.records.case_reader import LoadedCases, read_cases
-from agentsys.records.schema import Exposure, StoredSpan
+from agentsys.records.schema import Exposure
 
 _HEADER = "benchmark,version,model,defense,attack,suite,metric,"
 _HEADER += "value_fraction,ci_low_fraction,ci_high_fraction,n,errors,verdict,reasons,mean"
@@ -181,30 +178,9 @@ def test_skipped_files_are_named_on_stderr_and_never_in_the_output(folder: Path)
     assert "bad.json: not valid JSON" in outcome.stderr
 
 
-def test_results_of_a_thousand_files_need_neither_pandas_nor_agentdojo(tmp_path: Path) -> None:
-    for user in range(40):
-        for goal in range(25):
-            fields = {"user_task_id": f"user_task_{user}", "injection_task_id": f"injection_task_{goal}"}
-            store_published(tmp_path, **fields)
-    program = (
-        "import sys; from pathlib import Path; from agentsys.cli.results_command import results_command\n"
-        f"results_command([Path({str(tmp_path)!r})])\n"
-        "heavy = {'pandas', 'agentdojo', 'openai', 'anthropic', 'hydra', 'google.genai'} & set(sys.modules)\n"
-        "sys.exit(f'imported {heavy}' if heavy else 0)"
-    )
-    command = [sys.executable, "-c", program]
-    surroundings = os.environ | {"XDG_CACHE_HOME": str(tmp_path / "cache")}
-    outcome = subprocess.run(command, capture_output=True, text=True, timeout=60, env=surroundings)
-    assert outcome.returncode == 0, outcome.stderr
-    assert "1000" in outcome.stdout or "1,000" in outcome.stdout
-
-
 def test_stored_records_of_a_preset_that_is_gone_are_still_read(tmp_path: Path) -> None:
-    span = StoredSpan(
-        id=0, parent_id=None, kind="validate", name="send_money", attempt=1, messages=[], calls=[],
-        decision={"allow": False, "by": "rules"}, duration_s=0.1,
-    )  # fmt: skip
-    store_own(tmp_path, case_of(defense="agentsys_hybrid"), spans=[span], config_hash="a" * 64)
+    judged = span(0, None, "validate", name="send_money", decision={"allow": False, "by": "rules"})
+    store_own(tmp_path, case_of(defense="agentsys_hybrid"), spans=[judged], config_hash="a" * 64)
     read = read_cases([tmp_path])
     assert [case.defense for case in read.cases] == ["agentsys_hybrid"] and not read.skipped_files
     assert "agentsys_hybrid,important_instructions,banking,targeted_asr" in command_output(

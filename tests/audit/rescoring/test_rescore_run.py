@@ -10,7 +10,17 @@ from pathlib import Path
 
 import orjson
 import pytest
-from stored_cases import PAY_ATTACKER, READ_BILL, attacked, drift, published, stored, turns
+from stored_cases import (
+    PAY_ATTACKER,
+    READ_BILL,
+    attacked,
+    case_of,
+    drift,
+    published,
+    store_own,
+    stored,
+    turns,
+)
 
 from agentsys.analysis.tables.table_writers import OutputFormat, render_output, write_markdown_document
 from agentsys.audit.rescoring.recorded_trajectory import RecordFault
@@ -108,26 +118,10 @@ def test_an_unknown_version_of_the_user_is_an_error_and_of_a_record_is_skipped(t
     )
 
 
-def test_other_benchmarks_are_not_scored_by_agentdojos_checks(run_asb_like: Path) -> None:
-    (skipped,) = rescore_records([run_asb_like], "v1.2.2").skipped
+def test_other_benchmarks_are_not_scored_by_agentdojos_checks(tmp_path: Path) -> None:
+    store_own(tmp_path, case_of(benchmark="asb", attack="none"))
+    (skipped,) = rescore_records([tmp_path], "v1.2.2").skipped
     assert skipped.obstacle is RecordFault.OTHER_BENCHMARK
-
-
-@pytest.fixture
-def run_asb_like(tmp_path: Path) -> Path:
-    case = {
-        "benchmark": "asb",
-        "version": "v1",
-        "suite": "banking",
-        "user_task_id": "user_task_0",
-        "injection_task_id": None,
-        "attack": "none",
-        "model": "m",
-        "defense": "none",
-    }
-    block = {"schema_version": 1, "case": case, "status": "ok", "simulated": False}
-    stored(tmp_path, published(agentsys={**block, "utility": True, "security": False}))
-    return tmp_path
 
 
 def test_csv_has_a_line_per_record_and_no_formula(tmp_path: Path) -> None:
@@ -153,29 +147,10 @@ def test_names_from_files_do_not_steer_a_terminal(tmp_path: Path) -> None:
     ).decode() + write_markdown_document(build_rescoring_document(found))
 
 
-RECORD = {
-    "suite_name": "banking",
-    "pipeline_name": "some-model",
-    "user_task_id": "user_task_6",
-    "injection_task_id": None,
-    "attack_type": None,
-    "injections": {},
-    "messages": [
-        {"role": "user", "content": "Set it up"},
-        {"role": "assistant", "content": "No.", "tool_calls": None},
-    ],
-    "error": None,
-    "utility": False,
-    "security": True,
-    "duration": 1.0,
-}
-
-
 @pytest.fixture
 def two_runs(tmp_path: Path) -> Path:
-    path = tmp_path / "two_runs" / "some-model" / "banking" / "user_task_6" / "none" / "none.json"
-    path.parent.mkdir(parents=True)
-    path.write_bytes(orjson.dumps(RECORD))
+    idle = published(user_task_id="user_task_6", utility=False, messages=turns([], "No."))
+    stored(tmp_path / "two_runs", idle)
     return tmp_path / "two_runs"
 
 

@@ -295,3 +295,16 @@ def test_no_builtin_of_python_is_there_that_the_tables_do_not_name() -> None:
 
 def _is_constant(name: str) -> bool:
     return name in {"True", "False", "None", "Ellipsis", "NotImplemented"}
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        "[x for x in ['a'] if mail()]",
+        "[1 for x in mail()]",
+        "[x for x in [mail()]]",
+        "({} if mail() else {}).keys()",
+    ],
+)
+def test_what_decided_on_a_list_or_stands_in_it_is_in_its_label(program: str) -> None:
+    assert not run(program, mail="x").full.is_trusted

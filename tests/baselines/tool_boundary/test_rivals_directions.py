@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -75,22 +76,6 @@ def test_a_perfect_guard_stops_all_and_costs_no_utility_and_a_blind_one_stops_no
         assert scores(grid[0.0], defense) == scores(grid[0.0], "none")
 
 
-@pytest.mark.slow
-def test_a_sloppy_model_ends_no_case_in_an_error(run_cases: Any) -> None:
-    records = run_cases(
-        [
-            "model=simulated",
-            "model.sloppiness=0.3",
-            f"defense={','.join(RIVALS)},firewall_sanitizer+melon,agentsys+firewall_sanitizer",
-            "attack=none,important_instructions",
-            "benchmark.suites=[banking]",
-            "user_tasks=[0,1,3]",
-            "injection_tasks=[0,1]",
-        ]
-    )
-    assert {r["agentsys"]["status"] for r in records.values()} == {"ok"}
-
-
 def test_an_agent_that_repeats_gets_by_the_published_audit_and_not_by_ours(run_cases: Any) -> None:
     records = run_cases(
         [
@@ -152,31 +137,19 @@ def changed(defense: BoundaryDefense, results: Iterable[ChatToolResultMessage]) 
     return odd, len(asked.requests)
 
 
-def messages(suites: list[str]) -> list[ChatToolResultMessage]:
-    return [tool_message(call, text, error) for call, text, error in agentdojo_results(suites)]
-
-
-@pytest.fixture(scope="module")
-def small_suites() -> list[ChatToolResultMessage]:
-    return messages(["banking", "slack", "travel"])
-
-
-@pytest.fixture(scope="module")
-def workspace() -> list[ChatToolResultMessage]:
-    return messages(["workspace"])
+@cache
+def messages(*suites: str) -> list[ChatToolResultMessage]:
+    return [tool_message(call, text, error) for call, text, error in agentdojo_results(list(suites))]
 
 
 @pytest.mark.parametrize("guard", GUARDS)
-def test_of_agentdojo(small_suites: list[ChatToolResultMessage], guard: str) -> None:
-    odd, asked = changed(GUARDS[guard], small_suites)
-    assert odd == [] and asked > 150
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("guard", GUARDS)
-def test_of_agentdojos_workspace(workspace: list[ChatToolResultMessage], guard: str) -> None:
-    odd, asked = changed(GUARDS[guard], workspace)
-    assert odd == [] and asked > 50
+@pytest.mark.parametrize(
+    ("suites", "least"),
+    [(("banking", "slack", "travel"), 150), pytest.param(("workspace",), 50, marks=pytest.mark.slow)],
+)
+def test_of_agentdojo(suites: tuple[str, ...], least: int, guard: str) -> None:
+    odd, asked = changed(GUARDS[guard], messages(*suites))
+    assert odd == [] and asked > least
 
 
 @pytest.mark.parametrize("data", ["sample", pytest.param(str(ASB_DATA), id="shared")])

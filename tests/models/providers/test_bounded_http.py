@@ -91,7 +91,7 @@ def test_an_encoding_that_was_not_asked_for_is_malformed(vendor: str, encoding: 
 
 
 @pytest.mark.parametrize("vendor", PROVIDERS)
-@pytest.mark.parametrize("status", [301, 302, 307, 308])
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
 def test_a_redirect_is_an_error_that_names_the_target_and_nothing_goes_there(
     vendor: str, status: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

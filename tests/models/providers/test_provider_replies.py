@@ -45,17 +45,27 @@ def _error(vendor: str, status: int, body: object, **headers: str) -> ModelError
     return caught.value
 
 
+_CALLS: list[Any] = [True, [5, None], [{"id": "c", "function": {}}], [{"function": {"name": ["a"]}}]]
+NO_REPLIES: list[Any] = [
+    *({}, [], {"content": "x"}, {"content": True}, None, "x"),
+    *({"choices": choices} for choices in ([], {}, [{}], [None], [{"message": []}])),
+    *({"choices": [{"message": {"tool_calls": calls}}]} for calls in _CALLS),
+    *({"content": [{"type": "tool_use", "id": "t", **more}]} for more in ({}, {"name": "f", "input": [1]})),
+    *({"candidates": candidates} for candidates in ([], {}, [{"finishReason": "MALFORMED_FUNCTION_CALL"}])),
+    *({"candidates": [{"content": {"parts": parts}}]} for parts in (5, [{"functionCall": 5}])),
+]
+
+
 @pytest.mark.parametrize("vendor", PROVIDERS)
 def test_json_that_is_no_reply_is_malformed(vendor: str) -> None:
-    bodies = ({}, [], {"choices": []}, {"choices": [{}]}, {"candidates": []}, {"content": "x"}, None, "x")
     with answering(200, b"") as server:
         model = model_at(vendor, server.base_url)
-        for body in bodies:
+        for body in NO_REPLIES:
             server.body = json.dumps(body).encode()
             with pytest.raises(ModelError) as caught:
                 model.complete(ASK)
-            assert caught.value.kind is ErrorKind.MALFORMED_REPLY
-        assert server.requests == len(bodies)
+            assert caught.value.kind is ErrorKind.MALFORMED_REPLY, body
+        assert server.requests == len(NO_REPLIES)
 
 
 @pytest.mark.parametrize("vendor", PROVIDERS)
@@ -99,8 +109,8 @@ def test_openai_usage_has_cached_and_reasoning_tokens_and_a_refusal_is_text() ->
 
 
 def test_openai_error_under_status_200_is_an_error() -> None:
-    found = _error("openai", 200, {"error": {"code": 429, "message": "slow down"}})
-    assert found.kind is ErrorKind.RATE_LIMITED
+    for code, kind in ((429, ErrorKind.RATE_LIMITED), (10**30, ErrorKind.SERVER_ERROR)):
+        assert _error("openai", 200, {"error": {"code": code, "message": "slow down"}}).kind is kind
 
 
 @pytest.mark.parametrize("arguments", ["[1]", "{", '"x"', "[" * 100_000, "9" * 5000])
@@ -169,12 +179,18 @@ def test_google_thoughts_count_as_completion_and_signatures_go_back() -> None:
     assert fresh._build_body(ChatRequest([user("Hi"), reply.message]))["contents"][1]["parts"] == parts[1:]
 
 
-def test_google_blocked_prompts_and_replies_are_refusals() -> None:
-    for body in (
-        {"promptFeedback": {"blockReason": "SAFETY"}},
-        {"candidates": [{"finishReason": "PROHIBITED_CONTENT"}]},
-    ):
-        assert _error("google", 200, body).kind is ErrorKind.CONTENT_REFUSED
+@pytest.mark.parametrize(
+    ("vendor", "body"),
+    [
+        ("google", {"promptFeedback": {"blockReason": "SAFETY"}}),
+        ("google", {"candidates": [{"finishReason": "PROHIBITED_CONTENT"}]}),
+        ("google", {"candidates": [{"finishReason": "SAFETY"}]}),
+        ("openai", {"choices": [{"message": {"content": None}, "finish_reason": "content_filter"}]}),
+        ("anthropic", {"type": "message", "content": [], "stop_reason": "refusal"}),
+    ],
+)
+def test_blocked_prompts_and_replies_are_refusals(vendor: str, body: dict[str, Any]) -> None:
+    assert _error(vendor, 200, body).kind is ErrorKind.CONTENT_REFUSED
 
 
 def test_google_results_of_one_turn_stand_in_one_content() -> None:
@@ -382,7 +398,8 @@ def test_status_and_wording_decide_the_kind(status: int, body: str, kind: ErrorK
         ({"retry-after": "Thu, 01 Jan 1970 00:00:10 GMT"}, 0.0),
         ({"retry-after": "-5"}, 0.0),
         ({"retry-after": "inf"}, None),
-        ({"retry-after": "soon"}, None),
+        *(({"retry-after": text}, None) for text in ("soon", "nan", "9" * 400, "0x10")),
+        ({"retry-after-ms": "1e400"}, None),
         ({}, None),
         (None, None),
     ],

@@ -287,8 +287,3 @@ def test_usage_is_estimated_from_characters_where_the_model_reports_none() -> No
         1000 + TOKENS_PER_MESSAGE,
         10 + TOKENS_PER_MESSAGE,
     )
-
-
-def test_models_are_listed() -> None:
-    with serve_faulty(Scripted(says("x"))) as server:
-        assert [model.id for model in openai_client(server).models.list()] == ["scripted"]

@@ -191,16 +191,11 @@ def goes_on(number: int, whole: Path, folder: Path) -> None:
     assert [p.read_bytes() for p in artefacts[0]] == [p.read_bytes() for p in artefacts[1]]
 
 
-@pytest.mark.parametrize("number", [1, 16, 18])
+@pytest.mark.parametrize(
+    "number",
+    [n if n in (1, 16, 18) else pytest.param(n, marks=pytest.mark.slow) for n in range(1, BUDGET + 1)],
+)
 def test_a_search_killed_after_an_attempt_makes_the_same_ones(
-    number: int, whole: Path, tmp_path: Path
-) -> None:
-    goes_on(number, whole, tmp_path / "killed")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("number", sorted({*range(1, BUDGET + 1)} - {1, 16, 18}))
-def test_a_search_killed_after_any_attempt_makes_the_same_ones(
     number: int, whole: Path, tmp_path: Path
 ) -> None:
     goes_on(number, whole, tmp_path / "killed")
