@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 import itertools
-import pickle
 import re
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from copy import copy, deepcopy
+from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from hydra import compose as hydra_compose
 from hydra import initialize_config_dir
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
-from hydra._internal.config_repository import ConfigRepository
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import ChoiceSweep, Glob, Override, OverrideType
 from hydra.errors import HydraException
-from hydra.plugins.config_source import ConfigResult
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
@@ -264,24 +261,6 @@ class _ComposedFiles:
     """Overrides that choose -> what they come to, before any value is set."""
     shipped: dict[tuple[str, str], Mapping[str, Any]] = field(default_factory=dict)
     """Group and choice -> its YAML, before any override."""
-    read: dict[str, bytes] = field(default_factory=dict)
-    """Path in the search path -> what Hydra read there, pickled."""
-
-
-class _ReadOnce(ConfigRepository):
-    """Hydra's reader of YAMLs, which would read its own and ours anew for each combination: half its time."""
-
-    read: dict[str, bytes]
-
-    def load_config(self, config_path: str) -> ConfigResult | None:
-        """What a YAML holds: a copy, since Hydra joins the others of a combination into it."""
-        if (kept := self.read.get(config_path)) is None:
-            kept = self.read[config_path] = pickle.dumps(super().load_config(config_path))
-        return cast("ConfigResult | None", pickle.loads(kept))
-
-    def __deepcopy__(self, memo: object) -> _ReadOnce:
-        """One with sources of its own, as Hydra wants for each combination, and with the same YAMLs."""
-        return copy(self)
 
 
 class Composer:
@@ -295,10 +274,6 @@ class Composer:
         files = [path for folder in self._folders for path in sorted(folder.resolve().rglob("*.yaml"))]
         stamps = [(str(path), stat.st_size, stat.st_mtime_ns) for path in files for stat in [path.stat()]]
         self._kept = _load_composed(tuple(stamps))
-        loader = GlobalHydra.instance().config_loader()
-        assert isinstance(loader, ConfigLoaderImpl)
-        loader.repository = _ReadOnce(loader.config_search_path)
-        loader.repository.read = self._kept.read
 
     def __call__(self, overrides: Sequence[str]) -> Composition:
         """One combination.
