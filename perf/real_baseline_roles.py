@@ -102,9 +102,9 @@ class AskedTask:
         return {call.function for call in self.calls}
 
 
-def iterate_tasks() -> Iterator[AskedTask]:
-    """All tasks, suite by suite: its tools are read once."""
-    for name in SUITES:
+def iterate_tasks(suites: tuple[str, ...] = SUITES) -> Iterator[AskedTask]:
+    """All tasks of some suites, suite by suite: its tools are read once."""
+    for name in suites:
         suite = get_suites("v1.2.2")[name]
         tools = tuple(tool_specs(suite.tools))
         for task_id, task in suite.user_tasks.items():
@@ -118,19 +118,22 @@ def of_tasks(ask: Callable[[AskedTask, ChatModel], Judged]) -> Questions:
         yield task.key, partial(ask, task)
 
 
-_FEW = 5
+_FEW = (5, 8, 12, 16)
 
 
 def of_short_tasks(ask: Callable[[AskedTask, ChatModel], Judged]) -> Questions:
-    """One question for each task that the five commonest tools of its suite do; the others are not offered."""
-    for suite, tasks in groupby(list(iterate_tasks()), lambda task: task.suite):
-        found = list(tasks)
-        counts = Counter(name for task in found for name in task.needed)
-        few = {name for name, _ in counts.most_common(_FEW)}
-        for task in found:
-            if task.needed <= few:
-                tools = tuple(tool for tool in task.tools if tool.name in few)
-                yield f"{suite}/{task.task_id}", partial(ask, replace(task, tools=tools))
+    """One question for each task, the shortest first: it is offered the commonest tools of its suite, as few as do."""
+    suites = [list(tasks) for _, tasks in groupby(iterate_tasks((*SUITES, "slack")), lambda task: task.suite)]
+    done = set[str]()
+    for few in _FEW:
+        for tasks in suites:
+            counts = Counter(name for task in tasks for name in task.needed)
+            offered = {name for name, _ in counts.most_common(few)}
+            for task in tasks:
+                if task.needed <= offered and task.key not in done:
+                    done.add(task.key)
+                    tools = tuple(tool for tool in task.tools if tool.name in offered)
+                    yield task.key, partial(ask, replace(task, tools=tools))
 
 
 def of_outputs(ask: Callable[[SeenOutput, ChatModel], Judged]) -> Questions:
