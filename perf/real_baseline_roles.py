@@ -437,15 +437,8 @@ def main() -> None:
                     rows.append(row | {"asked": list(keeping.kept)})
                     file.write(json.dumps(rows[-1], default=str) + "\n")
                     file.flush()
-                    print(
-                        role,
-                        key,
-                        row["form"],
-                        right,
-                        cut,
-                        [k["reply"][:70] for k in keeping.kept],
-                        flush=True,
-                    )
+                    replies = [k["reply"][:70] for k in keeping.kept]
+                    print(role, key, row["form"], right, cut, replies, flush=True)
     print_counts(rows)
 
 
