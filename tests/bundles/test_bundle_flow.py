@@ -155,7 +155,7 @@ def test_other_code_is_said_whether_cases_differ_or_not(
     found = verified(bundle)
     assert found.is_verified
     assert found.here == ("code: agentsys/defense/prompts.py",)
-    monkeypatch.setattr(build_record, "ground_truth_length", lambda *_: 99)
+    monkeypatch.setattr(build_record, "count_ground_truth_calls", lambda *_: 99)
     found = verified(bundle)
     assert found.here == ("code: agentsys/defense/prompts.py",)
     assert all("ground_truth_length" in case.details[0] for case in found.cases)
