@@ -275,6 +275,8 @@ def test_replies_to_the_baselines_contracts_are_read_as_counted() -> None:
     rows = re.findall(r"^\| [\w ,]+: `(\w+)` \| (\d+) \| (\d+) \| (\d+) of (\d+) \(", page, re.MULTILINE)
     assert {role: [int(asked), int(cut), int(bad)] for role, asked, cut, bad, _ in rows} == counts
     assert all(int(asked) - int(cut) == int(read) for _, asked, cut, _, read in rows)
+    asked_for = [found[0] for found in counts.values()]
+    assert f"First replies, {min(asked_for)} to {max(asked_for)} a role" in page
     assert (
         f"In all, {sum(int(row[3]) for row in rows)} of {sum(int(row[4]) for row in rows)} were flawed"
         in page

@@ -143,12 +143,13 @@ class AnsweringSign:
     def __init__(self, store: Store, cell: Cell) -> None:
         self._path = store.root / SERVED_FILE
         before = read_answering_agent(str(store.root))
-        named: Any = {name: cell.settings.labels[name] for name in ("model", "defense")}
-        told: Any = {"simulated": cell.stack.is_simulated, "asked": [] if before is None else before.asked}
-        self._agent = AnsweringAgent(**named, **told)
+        labels, asked = cell.settings.labels, [] if before is None else before.asked
+        self._agent = AnsweringAgent(
+            model=labels["model"], defense=labels["defense"], simulated=cell.stack.is_simulated, asked=asked
+        )
         if before not in (None, self._agent):
             # Two agents answered into one folder, and no client's file says which: it is neither's.
-            self._agent = AnsweringAgent(model=UNRECORDED, defense=UNRECORDED, **told)
+            self._agent = self._agent.model_copy(update={"model": UNRECORDED, "defense": UNRECORDED})
         self._noted = set[str]()
 
     def note_asked(self, model_id: str) -> None:
@@ -200,23 +201,30 @@ def serve_agent(
     overrides: Sequence[str],
     *,
     config_dirs: Sequence[Path] = (),
+    host: str = "127.0.0.1",
+    port: int = 0,
+    tokens: Sequence[str] = (),
     limits: ConversationLimits | None = None,
-    **address: Any,
 ) -> Iterator[ServedAgent]:
     """Serve a model with a defense around it until the block is left; then every conversation is ended.
 
     Args:
         overrides: Settings as for a run, e.g. `["model=gpt-4o", "defense=agentsys", "logdir=runs"]`.
         config_dirs: The user's own config folders.
+        host: A loopback address; any address where tokens are asked for.
+        port: The port; 0 takes a free one.
+        tokens: Keys one of which a client must send; none: whoever is on this machine may ask.
         limits: How many conversations there may be, and for how long.
-        address: Host, port and tokens, as `serve` takes them.
+
+    Raises:
+        ConfigError: If something cannot be built, used or listened on.
     """
     agent, cell, store = build_defended_agent(overrides, config_dirs)
     labels = cell.settings.labels
     name = f"{labels['model']}+{labels['defense']}"
     writer, note = make_dialogue_writer(store, cell), AnsweringSign(store, cell).note_asked
     router = ConversationRouter(agent, name, writer, limits, note)
-    with serve(router, **address) as server:
+    with serve(router, host=host, port=port, tokens=tokens) as server:
         try:
             yield ServedAgent(server, router, cell, store.root)
         finally:

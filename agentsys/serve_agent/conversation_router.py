@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
 
 from agentdojo.types import ChatMessage
 
@@ -189,12 +188,17 @@ class ConversationRouter:
             why = "this defense plans a request as a whole: begin a conversation for the next one"
             raise RequestRefused(400, why, code="out_of_place")
         self._check_quota(account, request)
-        told: Any = {"before": before, "goes_on": behind is not None, "owner": request.owner}
         turn = RunningTurn(
             self.agent,
             self.keep,
             request,
-            ClientTurn(position.user_text, system_text=position.system_text, **told),
+            ClientTurn(
+                position.user_text,
+                system_text=position.system_text,
+                before=before,
+                goes_on=behind is not None,
+                owner=request.owner,
+            ),
             partial(self._add_handout, account),
             partial(self._put_turn_to_rest, account),
             self.limits.idle_s,

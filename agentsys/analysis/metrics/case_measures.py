@@ -145,7 +145,7 @@ class MeasureRow(CellRow):
 
     measure: str
     unit: str
-    """Of value and interval, e.g. `tokens`; `make_percent` is `fraction` in data."""
+    """Of value and interval, e.g. `tokens`; `percent` is `fraction` in data."""
     value: Annotated[float, "unit"]
     """nan where undefined or unknown."""
     ci_low: Annotated[float, "unit"]

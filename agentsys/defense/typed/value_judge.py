@@ -90,7 +90,7 @@ def judge_leaf(
     computed: bool = True,
     listed: Sequence[object] = (),
 ) -> LeafGround | None:
-    """Why a leaf may not stand in a command; None where it may.
+    """Why a leaf may stand in a command; None where it may not.
 
     `computed`: whether a quantity may be one that the main agent made; `listed`: words of the tool's schema.
     """

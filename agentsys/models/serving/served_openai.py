@@ -86,6 +86,7 @@ class _Body(BaseModel):
     temperature: float | None = None
     max_tokens: PositiveInt | None = None
     max_completion_tokens: PositiveInt | None = None
+    response_format: Json | None = None
     schema_: JsonSchema | None = Field(
         None, validation_alias=AliasPath("response_format", "json_schema", "schema")
     )
