@@ -95,6 +95,7 @@ WITH_SCHEMA = {"type": "json_schema", "json_schema": {"schema": 5}}
         ({"tools": [{"function": {"name": f"t{n}"}} for n in range(MAX_TOOLS + 1)]}, "at most 1024 items"),
         ({"tools": [{"function": {"name": "f", "description": "x" * MAX_SCHEMA_BYTES}}]}, "262144 at most"),
         ({"response_format": WITH_SCHEMA}, "schema: Input should be a valid dictionary"),
+        ({"response_format": "json"}, "response_format: Input should be a valid dictionary"),
         ({"tool_choice": 5}, "tool_choice"),
     ],
 )
