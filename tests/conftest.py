@@ -29,7 +29,6 @@ def pytest_collection_finish() -> None:
     """From here on look for garbage in what tests make, and in nothing that was there before."""
     gc.freeze()
     gc.set_threshold(20_000, 20, 20)
-    gc.set_threshold(20_000, 20, 20)
     gc.enable()
 
 
