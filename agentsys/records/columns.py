@@ -40,14 +40,14 @@ def pack_rows(rows: Sequence[CaseRow]) -> tuple[Columns, frozenset[int]]:
     bad: set[int] = set()
     for name in _STORED:
         values = [*map(attrgetter(name), rows)]
-        texts = [*map(_dump_value, values)]
-        different = {text: orjson.loads(text) for text in dict.fromkeys(texts)}
-        again = dict(zip(different, _parse_values(_ANNOTATIONS[name], different.values()), strict=True))
-        bad.update(
-            at for at, (text, value) in enumerate(zip(texts, values, strict=True)) if again[text] != value
-        )
-        places = {text: at for at, text in enumerate(different)}
-        packed[name] = [*different.values()], [places[text] for text in texts] if len(places) > 1 else None
+        is_mapping = _ANNOTATIONS[name].startswith("Mapping")
+        keys = [*map(_dump_value, values)] if is_mapping else values  # what tells equal values from others
+        stored = {key: orjson.loads(key if is_mapping else _dump_value(key)) for key in dict.fromkeys(keys)}
+        again = dict(zip(stored, _parse_values(_ANNOTATIONS[name], stored.values()), strict=True))
+        if is_mapping or any(value != key for key, value in again.items()):
+            bad.update(at for at, key in enumerate(keys) if again[key] != values[at])
+        places = {key: at for at, key in enumerate(stored)}
+        packed[name] = [*stored.values()], [*map(places.__getitem__, keys)] if len(places) > 1 else None
     if bad:
         packed = dict(pack_rows([row for at, row in enumerate(rows) if at not in bad])[0])
     return packed, frozenset(bad)
@@ -55,7 +55,7 @@ def pack_rows(rows: Sequence[CaseRow]) -> tuple[Columns, frozenset[int]]:
 
 def _dump_value(value: object) -> bytes:
     try:
-        return orjson.dumps(value)
+        return b"{}" if value == {} else orjson.dumps(value)  # most mappings are empty
     except TypeError:  # a number beyond 64 bits
         return b"null"
 

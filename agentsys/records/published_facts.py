@@ -85,6 +85,7 @@ class PublishedName(NamedTuple):
     defense: str
 
 
+@lru_cache(maxsize=4096)
 def parse_pipeline_name(name: str) -> PublishedName:
     """Model and defense of a pipeline, or of its folder, named as AgentDojo and its forks do.
 
