@@ -115,7 +115,7 @@ class FolderSnapshot(NamedTuple):
     @property
     def finished_hashes(self) -> dict[str, str]:
         """Record of ours that ended without an error -> the hash of its config."""
-        cut = _prefix_length(self.listing.root)
+        cut = _measure_prefix(self.listing.root)
         return {
             row.source[cut:]: row.config_hash
             for row in self.contents
@@ -158,7 +158,8 @@ def list_files(root: Path) -> Listing:
     return found
 
 
-def _prefix_length(root: str) -> int:
+def _measure_prefix(root: str) -> int:
+    """Characters that the paths of a folder's files begin with before they differ."""
     return len(os.path.join(root, ""))  # noqa: PTH118
 
 
@@ -258,7 +259,7 @@ _NOT_THERE = SkippedFile("", "")
 def _look_up(listing: Listing, files: Sequence[str], stamps: Sequence[FileStamp]) -> list[FileContent]:
     """What an index has of files that have not changed since, `_NOT_THERE` for the others."""
     contents: list[FileContent] = [_NOT_THERE] * len(files)
-    find, cut = listing.known.files.get, _prefix_length(listing.root)
+    find, cut = listing.known.files.get, _measure_prefix(listing.root)
     cases, numbers = list[int](), list[int]()
     for at, (file, mark) in enumerate(zip(files, stamps, strict=True)):
         entry = find(file[cut:])
@@ -331,7 +332,7 @@ def _write_index(
     Left out are young files and skipped ones (new permissions mend those and show in no mark), and names that
     are no valid text.
     """
-    cut = _prefix_length(listing.root)
+    cut = _measure_prefix(listing.root)
     old = {
         file: (mark, content)
         for file, (mark, content) in known.items()

@@ -110,8 +110,11 @@ def _lay_down_records(file: Path) -> Path:
             RuntimeError,
         ) as error:
             raise ConfigError(f"{file} is damaged: {error}. Get it again.") from None
-        if not folder.is_dir():  # else another process was faster
+        try:
             made.rename(folder)
+        except OSError:
+            if not folder.is_dir():  # else another process was faster
+                raise
     return folder
 
 
