@@ -22,6 +22,7 @@ from agentsys.bundles.check_bundle import run_confined
 from agentsys.bundles.rerun_bundle import insert_paths
 from agentsys.bundles.verify_bundle import check_trust
 from agentsys.errors import ConfigError
+from agentsys.records import runs_source
 
 EMPTY: dict[str, Any] = {"versions": {}, "cells": {}, "code": [], "data": {}}
 
@@ -81,6 +82,25 @@ def test_a_name_twice_is_refused(tmp_path: Path) -> None:
 def test_a_member_that_is_not_listed_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="not in its list"):
         BundleReader(bundle(tmp_path, {"code/evil.py": b"x"}, {}))
+
+
+def test_a_bundle_that_two_commands_open_at_one_moment_is_read_by_both(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, write = bundle(tmp_path, {"records/a.json": b"{}"}), runs_source._write_records
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    others = list[Path]()
+
+    def write_while_another_opens_it(*wanted: Any) -> None:
+        write(*wanted)
+        if not others:
+            others.append(Path())
+            others[0] = runs_source.open_runs(file)
+
+    monkeypatch.setattr(runs_source, "_write_records", write_while_another_opens_it)
+    folder = runs_source.open_runs(file)
+    assert others == [folder]
+    assert [at.name for at in folder.iterdir()] == ["a.json"]
 
 
 def test_a_huge_member_is_refused_before_it_is_unpacked(tmp_path: Path) -> None:
