@@ -130,7 +130,7 @@ def find_shipped_docs_dir() -> Path:
 
 
 def list_shipped_config_dirs() -> list[Path]:
-    """The same folder and those of the rooms that are installed."""
+    """The folders that shipped configs lie in: the package's own first, then those of installed extensions."""
     return [
         shipped_config_dir(),
         *(room.configs for room in load_extensions() if room.configs is not None),
