@@ -50,7 +50,8 @@ from agentsys.runs.settings import Settings, validate_settings
 from agentsys.runs.source_files import compute_content_digest
 from agentsys.runs.store import OWN_FOLDER, Recipe, Store, hash_package_files
 
-CONFIG_GROUPS = ("model", "defense", "attack", "benchmark")
+_CHECKED_GROUPS = ("model", "defense", "attack", "benchmark")
+"""Groups of a bundle's settings in which paths are looked for."""
 _FOLDER_OPTIONS = {
     "attack.file",
     "attack.artefact",
@@ -123,7 +124,7 @@ def _check_paths(settings: Mapping[str, Any]) -> None:
     Raises:
         ConfigError: If an option is, or looks like, any other path.
     """
-    for option, value in walk_options({group: settings.get(group, {}) for group in CONFIG_GROUPS}):
+    for option, value in walk_options({group: settings.get(group, {}) for group in _CHECKED_GROUPS}):
         if not isinstance(value, str) or value.startswith(MEMBER_PREFIX):
             continue
         name = option.rpartition(".")[2]
@@ -237,7 +238,7 @@ def walk_options(value: Any, option: str = "") -> Iterator[tuple[str, Any]]:
 
 def _iterate_existing(settings: Mapping[str, Any]) -> Iterator[tuple[str, Path]]:
     """Yield the options that may name something of this machine, with its path."""
-    for option, value in walk_options({group: settings.get(group, {}) for group in CONFIG_GROUPS}):
+    for option, value in walk_options({group: settings.get(group, {}) for group in _CHECKED_GROUPS}):
         if isinstance(value, str) and _path_exists(Path(value)):
             yield option, Path(value)
 
@@ -289,7 +290,7 @@ def make_folder_importable(folder: Path) -> Iterator[None]:
 
 
 def prepare_rerun(bundle: BundleReader, folder: Path) -> RerunPlan:
-    """Build what the cases of a bundle need that was unpacked by `PLACES`.
+    """Build what the cases of a bundle need that was unpacked as `UNPACK_FOLDERS` says.
 
     Raises:
         ConfigError: If its settings are none, or lead out of it, or this machine lacks something.

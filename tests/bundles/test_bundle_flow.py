@@ -117,6 +117,16 @@ def test_a_field_that_came_in_after_a_record_was_stored_is_no_difference() -> No
     assert compare_records(lost, now) == ["exposure.raw: false then, true now", 'gone: ["x"] then, null now']
 
 
+def test_a_record_of_another_shape_differs_and_breaks_nothing() -> None:
+    now = {"agentsys": {"spans": [{"calls": [{"prompt": 1}]}], "versions": {"data": "d"}}}
+    assert compare_records({"agentsys": {"spans": 3, "versions": ["d"]}}, now) == [
+        'spans: 3 then, [{"calls": [{"prompt": 1}]}] now',
+        'data: null then, "d" now',
+    ]
+    assert compare_records({"agentsys": {"spans": [{"calls": 7}, None], "versions": {"data": "d"}}}, now)
+    assert compare_records({"agentsys": []}, now)
+
+
 @pytest.mark.slow
 def test_a_lie_that_keeps_the_list_right_is_found_by_running_it(bundle: Path, tmp_path: Path) -> None:
     from agentsys.bundles.bundle_archive import BundleReader, BundleWriter
