@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from agentsys.records.case_reader import LoadedCases
     from agentsys.records.case_row import CaseRow
     from agentsys.records.schema import CaseRecord
+    from agentsys.runs.plan import CellLabels
     from agentsys.runs.run_totals import Listener
 
     Source = str | os.PathLike[str] | Iterable[str | os.PathLike[str]] | pd.DataFrame
@@ -422,11 +423,14 @@ def _make_progress_listener(planned: int, wanted: bool) -> Listener:
         done = 0
 
         def on_case_stored(self, record: CaseRecord) -> None:
+            self.count()
+
+        def on_case_stored_elsewhere(self, labels: CellLabels) -> None:
+            self.count()
+
+        def count(self) -> None:
             self.done += 1
             if wanted and (self.done % max(1, planned // 10) == 0 or self.done == planned):
                 sys.stderr.write(f"{self.done}/{planned} cases\n")
-
-        def on_case_stored_elsewhere(self) -> None:
-            self.done += 1
 
     return Lines()

@@ -81,7 +81,9 @@ def _make_comparable_call(call: Any) -> Any:
     if not isinstance(call, dict):
         return call
     resent = call.get("odd") or (isinstance(call.get("attempts"), int) and call["attempts"] > 1)
-    return drop_keys(call, _IGNORED_CALL_FIELDS) | (dict.fromkeys(_TOKEN_COUNTS & call.keys()) if resent else {})
+    return drop_keys(call, _IGNORED_CALL_FIELDS) | (
+        dict.fromkeys(_TOKEN_COUNTS & call.keys()) if resent else {}
+    )
 
 
 def _level_retried(one: dict[str, Any], other: dict[str, Any]) -> None:

@@ -141,7 +141,7 @@ class _ThreadRun:
             # Looked at under the claim: nobody stores it from here on.
             if self.store.has_changed_since_planned(job.case):
                 self.claims.release(key)
-                self.tally.count_stored_elsewhere()
+                self.tally.count_stored_elsewhere(job)
                 continue
             if not taken:
                 self.tally.postpone(job)
