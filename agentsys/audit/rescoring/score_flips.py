@@ -64,7 +64,7 @@ class FixedVerdict:
     while they ran."""
 
     def list_facts(self) -> dict[str, Any]:
-        """Under the names that our records use."""
+        """The scores and what they rest on, under the names that our records use."""
         counted = {} if self.repeats is None else {"repeats": self.repeats}
         return {
             "fixes": list(self.fixes),
@@ -244,7 +244,7 @@ def find_recorded_clock(trajectory: Trajectory) -> datetime.datetime | None:
 
 
 def _describe_data_change(trajectory: Trajectory, tasks: RecordTasks, suite: Suite) -> str:
-    """Say in a few words what of the data is not as it was; empty if nothing is known to differ."""
+    """Say in a few words how the data differs from then; empty if nothing is known to differ."""
     if trajectory.data_hash is not None:
         return "the data's hash is another" if trajectory.data_hash != hash_suite_data(suite) else ""
     if trajectory.injections is None:
