@@ -189,20 +189,27 @@ def _refuse_folders(settings: Mapping[str, Any]) -> None:
 
 def _take_file(cell: PortableCell, option: str, folder: Path, digest: str | None) -> None:
     """Put the file or folder that an option names among the members, and the member in its place."""
-    *above, last = option.split(".")
-    node = reduce(lambda inner, name: inner.get(name) or {}, above, cell.settings)
-    value = node.get(last)
+    above, _, last = option.rpartition(".")
+    node: Any = reduce(_get_inner, above.split("."), cell.settings)
+    value = _get_inner(node, last)
     if not isinstance(value, str):
         raise ConfigError(f"{option} names a file in a way that no bundle can follow: {value!r}.")
     path = (folder / Path(value).expanduser()).absolute()
     now = _digest_unchanged(f"{option} {path}", path, digest)
     top = f"{FILES}/{make_safe_name(option)}-{now[:8]}/{make_safe_name(path.name)}"
-    node[last] = f"{MEMBER_PREFIX}{top}"
+    node[int(last) if isinstance(node, list) else last] = f"{MEMBER_PREFIX}{top}"
     if path.is_file():
         cell.members[top] = path
         return
     for inner in sorted(file for file in path.rglob("*") if file.is_file()):
         cell.members[f"{top}/{inner.relative_to(path).as_posix()}"] = inner
+
+
+def _get_inner(node: Any, name: str) -> Any:
+    """What a node of settings has under a name, or a list at a place; None where there is nothing."""
+    if isinstance(node, list):
+        return node[int(name)] if name.isdecimal() and int(name) < len(node) else None
+    return node.get(name) if isinstance(node, dict) else None
 
 
 def _digest_unchanged(name: str, path: Path, then: str | None) -> str:

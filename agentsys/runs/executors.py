@@ -37,6 +37,7 @@ from agentsys.runs.settings import ExecutorSettings
 from agentsys.runs.store import Store, StoreError
 
 _RETRY_S = 0.5
+_LOOK_EVERY_S = 1.0
 
 _STOP_SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
 """Windows has no SIGHUP."""
@@ -192,9 +193,6 @@ def run_and_store(job: Job, store: Store, searches: RunSearches, claims: Claims)
     finally:
         claims.release(job.case.key)
     return end
-
-
-_LOOK_EVERY_S = 1.0
 
 
 def run_on_nodes(

@@ -16,9 +16,13 @@ from bundled_runs import SIMULATED, changed, flipped, names_in, paid_run, run, v
 
 from agentsys.bundles import rerun_bundle
 from agentsys.bundles.pack_bundle import pack_bundle
+from agentsys.bundles.rerun_bundle import make_portable
 from agentsys.bundles.verify_bundle import VerifiedCase, VerifyOutcome, compare_records
 from agentsys.errors import ConfigError
 from agentsys.runs import build_record
+from agentsys.runs.compose import compose
+from agentsys.runs.references import add_contents
+from agentsys.runs.store import Recipe
 
 
 @pytest.fixture(scope="module")
@@ -301,3 +305,25 @@ def test_a_file_that_an_option_names_is_packed_and_named_when_changed(tmp_path: 
     assert any(line.startswith("data: ") for line in found.here)
     with pytest.raises(ConfigError, match=r"attack.file .* cannot be read"):
         pack_bundle(tmp_path / "runs", tmp_path / "second.zip")
+
+
+def test_a_file_of_a_member_in_a_list_belongs_to_the_identity_and_into_the_bundle(tmp_path: Path) -> None:
+    labels = tmp_path / "labels.yaml"
+    labels.write_text("send_money: command")
+    member = {"_target_": "agentsys.defense.agentsys.AgentSys", "tool_labels": str(labels)}
+    stack = {
+        "_target_": "baselines.stack.Stack",
+        "members": [{"_target_": "baselines.none.NoDefense"}, member],
+    }
+    plain = compose(["model=simulated"])[0].model_copy(update={"defense": stack})
+    (before,) = add_contents([plain], [])
+    recipe = Recipe(settings=before.model_dump(mode="json"), folder=str(tmp_path))
+    cell = make_portable(recipe)
+    assert cell.members == {
+        cell.settings["defense"]["members"][1]["tool_labels"].removeprefix("bundle:"): labels
+    }
+    labels.write_text("send_money: query")
+    (after,) = add_contents([plain], [])
+    assert before.config_hash != after.config_hash
+    with pytest.raises(ConfigError, match=r"defense\.members\.1\.tool_labels .* was changed"):
+        make_portable(recipe)
