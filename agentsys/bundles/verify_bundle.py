@@ -178,11 +178,6 @@ class Verification:
         """The cases that did not give their record again."""
         return [one for one in self.cases if one.outcome in (VerifyOutcome.DIFFERS, VerifyOutcome.NOT_RUN)]
 
-    @property
-    def is_verified(self) -> bool:
-        """Whether every record is what it says, and every member as it was packed."""
-        return not self.bad and not self.changed and self.ended is None
-
     def list_findings(self) -> Iterator[CheckFinding]:
         """What it comes to: the cases that were run again, members that changed, what was planned."""
         counts = Counter(case.outcome for case in self.cases)

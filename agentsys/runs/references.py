@@ -20,7 +20,6 @@ from agentsys.models.recorded_runs import digest_records, find_pipeline_folder
 from agentsys.models.secrets import mask_address_credentials
 from agentsys.runs.instantiate import READ_TOOLS, load_class
 from agentsys.runs.settings import (
-    NOT_IDENTITY,
     NOT_IN_NAME,
     Settings,
     drop_keys,
@@ -38,12 +37,10 @@ def add_contents(cells: Sequence[Settings], config_dirs: Sequence[Path]) -> list
     digests: dict[tuple[Path, str], str] = {}
     found = []
     for settings in cells:
-        nodes = {group: getattr(settings, group) for group in NOT_IDENTITY}
-        groups = {
-            group: drop_keys(node, list_options_outside_identity(group, node))
-            for group, node in nodes.items()
-        }
-        named = [*_find_option_files(groups), *_find_named_files(settings.attack, "attack")]
+        named = [
+            *_find_option_files(settings.nodes_of_identity),
+            *_find_named_files(settings.attack, "attack"),
+        ]
         files = {key: _digest_file(key, path) for key, path in named}
         files |= {f"defense.{name}": one for name, one in _find_contents(settings.defense).items()}
         folder = find_recorded_folder(settings.model)
@@ -54,7 +51,7 @@ def add_contents(cells: Sequence[Settings], config_dirs: Sequence[Path]) -> list
             files["model.traces"] = digests[key]
         names = [*(settings.model.get("roles") or {}).values(), settings.attack.get("attacker")]
         others = {str(one): load_config("model", str(one), config_dirs) for one in names if one is not None}
-        sources = SourceCollector([*nodes.values(), *others.values()])
+        sources = SourceCollector([*settings.nodes.values(), *others.values()])
         more = {
             "files": files,
             "others": others,

@@ -178,20 +178,29 @@ class Settings(BaseModel):
         return dict(_drop_default_options(node, defaults))
 
     @property
+    def nodes(self) -> dict[str, dict[str, Any]]:
+        """Model, defense, attack and benchmark, by group."""
+        return {group: getattr(self, group) for group in NOT_IDENTITY}
+
+    @property
+    def nodes_of_identity(self) -> dict[str, dict[str, Any]]:
+        """The same nodes without the options that no case depends on."""
+        return {
+            group: drop_keys(node, list_options_outside_identity(group, node))
+            for group, node in self.nodes.items()
+        }
+
+    @property
     def identity(self) -> dict[str, Any]:
         """Everything a case's outcome depends on, as plain data; our classes by their registered names."""
-        nodes = {group: getattr(self, group) for group in NOT_IDENTITY}
-        groups = {
-            group: drop_keys(node, list_options_outside_identity(group, node))
-            for group, node in nodes.items()
-        }
         others = {name: drop_keys(node, NOT_IDENTITY["model"]) for name, node in self.others.items()}
         further = {"others": others, "files": self.files, "code": self.code, "packages": self.packages}
         given = {key: value for key, value in further.items() if value}
         if self.attack.get("attacker") and not (self.scripted_attacker or self.attack.get("artefact")):
             # Once the scripted model played these too: what it found is not what the one named would.
             given |= {"attacker": "asked"} if is_scripted_model(self.model) else {}
-        values = mask_credentials(replace_texts_of_option({**groups, **given}, "base_url", strip_address))
+        values = {**self.nodes_of_identity, **given}
+        values = mask_credentials(replace_texts_of_option(values, "base_url", strip_address))
         return dict(
             replace_by_registered_names({**values, "seed": self.seed, "versions": dict(read_code_versions())})
         )

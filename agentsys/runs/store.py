@@ -273,8 +273,7 @@ def store_recipe(store: Store, settings: Settings) -> None:
     plain = settings.model_dump(mode="json", exclude=_RUN_CHOICES)
     code = {}
     if settings.code:
-        nodes = [settings.model, settings.defense, settings.attack, settings.benchmark]
-        names = SourceCollector([*nodes, *settings.others.values()]).names
+        names = SourceCollector([*settings.nodes.values(), *settings.others.values()]).names
         code = {name: str(path) for path, name in names.items() if name in settings.code}
     shown = replace_texts_of_option(
         mask_credentials(plain), "base_url", lambda address: _URL_QUERY.sub(r"\1?***", address)

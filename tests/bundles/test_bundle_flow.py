@@ -12,7 +12,7 @@ from pathlib import Path
 
 import orjson
 import pytest
-from bundled_runs import SIMULATED, changed, flipped, names_in, paid_run, run, verified
+from bundled_runs import SIMULATED, changed, flipped, holds, names_in, paid_run, run, verified
 
 from agentsys.bundles import rerun_bundle
 from agentsys.bundles.pack_bundle import pack_bundle
@@ -46,7 +46,7 @@ def test_a_bundle_holds_elsewhere(bundle: Path, tmp_path: Path, monkeypatch: pyt
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.chdir(tmp_path)
     found = verified(bundle)
-    assert found.is_verified
+    assert holds(found)
     assert [case.outcome for case in found.cases] == [VerifyOutcome.EQUAL] * 6
     assert (found.changed, found.here) == ((), ())
     assert list(tmp_path.iterdir()) == []  # nothing is left behind
@@ -105,7 +105,7 @@ def test_a_changed_record_is_named(bundle: Path, at: int) -> None:
     (case,) = found.bad
     assert case.record == name.removeprefix("records/")
     assert "the record was changed after it was packed" in case.details
-    assert not found.is_verified
+    assert not holds(found)
 
 
 def test_a_field_that_came_in_after_a_record_was_stored_is_no_difference() -> None:
@@ -167,7 +167,7 @@ def test_other_code_is_said_whether_cases_differ_or_not(
     edited = {**rerun_bundle.hash_package_files(), "agentsys/defense/prompts.py": "edited"}
     monkeypatch.setattr(rerun_bundle, "hash_package_files", lambda: edited)
     found = verified(bundle)
-    assert found.is_verified
+    assert holds(found)
     assert found.here == ("code: agentsys/defense/prompts.py",)
     monkeypatch.setattr(build_record, "count_ground_truth_calls", lambda *_: 99)
     found = verified(bundle)
@@ -180,7 +180,7 @@ def test_another_version_is_said(bundle: Path, monkeypatch: pytest.MonkeyPatch) 
     here = {**rerun_bundle.list_package_versions(), "pydantic": "9.9"}
     monkeypatch.setattr(rerun_bundle, "list_package_versions", lambda: here)
     found = verified(bundle)
-    assert found.is_verified
+    assert holds(found)
     assert found.here[0].startswith("versions: pydantic (") and found.here[0].endswith(" then, 9.9 now)")
 
 
@@ -226,7 +226,7 @@ def test_planned_cases_without_a_record_are_counted(tmp_path: Path) -> None:
     packed = pack_bundle(tmp_path / "runs", tmp_path / "paper.zip")
     assert (packed.records, packed.unfinished) == (3, 1)
     found = verified(packed.file)
-    assert (found.is_verified, found.unfinished) == (True, 1)
+    assert holds(found) and found.unfinished == 1
 
 
 @pytest.mark.slow
@@ -237,7 +237,7 @@ def test_runs_of_an_earlier_version_are_packed_once_the_command_was_repeated(tmp
     with pytest.raises(ConfigError, match="Run the same command again"):
         pack_bundle(tmp_path / "runs", tmp_path / "paper.zip")
     run(tmp_path / "runs", "model=simulated")
-    assert verified(pack_bundle(tmp_path / "runs", tmp_path / "paper.zip").file).is_verified
+    assert holds(verified(pack_bundle(tmp_path / "runs", tmp_path / "paper.zip").file))
 
 
 DEFENSE = """
@@ -274,7 +274,7 @@ def test_code_of_the_users_is_packed_executed_only_on_their_word_and_refused_onc
     assert names_in(bundle, "code") == ["code/bundled_polite.py", "code/bundled_words.py"]
     with pytest.raises(ConfigError, match=r"code of its own \(bundled_polite.py, bundled_words.py\).*trust"):
         verified(bundle)
-    assert verified(bundle, trust_code=True).is_verified
+    assert holds(verified(bundle, trust_code=True))
     # The other defense of the same name, packed in place of the first.
     other = b'WORDS = "Be rude."\n'
     found = verified(
@@ -298,7 +298,7 @@ def test_a_file_that_an_option_names_is_packed_and_named_when_changed(tmp_path: 
     bundle = pack_bundle(tmp_path / "runs", tmp_path / "paper.zip").file
     (name,) = names_in(bundle, "files")
     texts.unlink()
-    assert verified(bundle).is_verified
+    assert holds(verified(bundle))
     found = verified(changed(bundle, lambda n, c: c.replace(b"now", b"NOW") if n == name else c))
     assert found.changed == (name,)
     assert len(found.bad) == len(found.cases)
