@@ -211,7 +211,7 @@ class _ProgressPrinter(Listener):
             sys.stderr.write(f"{self._done:,} of {self._cases:,}\n")
 
 
-def verify_bundle(file: Path, *, workers: int = 4, trust_code: bool = False) -> Verification:
+def verify_bundle(file: Path, *, workers: int, trust_code: bool) -> Verification:
     """Run a bundle's cases again from its own replies, and compare.
 
     Args:

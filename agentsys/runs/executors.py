@@ -85,7 +85,7 @@ def run_on_threads(
     store: Store,
     claims: Claims,
     listener: Listener,
-    meter: Meter | None = None,
+    meter: Meter | None,
 ) -> RunOutcome:
     """Run every job and store its record; a job that another process has claimed is left to it.
 

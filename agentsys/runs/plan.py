@@ -58,7 +58,7 @@ class Job:
         return attacked and is_searched(self.cell.attack) and not self.cell.stack.replays_runs
 
 
-def make_job(cell: Cell, suite: str, pair: TaskPair, epoch: int = 0) -> Job:
+def make_job(cell: Cell, suite: str, pair: TaskPair, epoch: int) -> Job:
     """Make the case of a cell on one pair of tasks."""
     labels, (user_task, injection_task) = cell.settings.labels, pair
     case = Case(

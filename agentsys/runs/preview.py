@@ -50,7 +50,7 @@ class CostEstimate(NamedTuple):
     """Why its cases cannot run here; then nothing is known of what they cost."""
 
 
-def rehearse_jobs(jobs: Sequence[Job], store: Store, config_dirs: Sequence[Path] = ()) -> list[Job]:
+def rehearse_jobs(jobs: Sequence[Job], store: Store, config_dirs: Sequence[Path]) -> list[Job]:
     """The same cases over the simulated model, to estimate what they will cost."""
     builder = CellBuilder(store, tuple(config_dirs), rehearsal=True)
     twins = {id(cell): builder.build(cell.settings) for cell in list_cells(jobs)}
@@ -167,7 +167,7 @@ def write_attack_texts(
     suite_name: str,
     user_task: str,
     injection_task: str,
-    config_dirs: Sequence[Path] = (),
+    config_dirs: Sequence[Path],
 ) -> tuple[list[AttackText], Sequence[str]]:
     """The texts for one pair of tasks, and a line on each source of theirs, if they come from elsewhere.
 

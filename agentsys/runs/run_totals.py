@@ -143,7 +143,7 @@ class CaseEnd:
 class RunTally:
     """The run under way. Used from one thread."""
 
-    def __init__(self, jobs: Iterable[Job], listener: Listener, meter: Meter | None = None) -> None:
+    def __init__(self, jobs: Iterable[Job], listener: Listener, meter: Meter | None) -> None:
         self.listener, self._meter = listener, meter or Meter()
         self.fatal: str | None = None
         self.budget: str | None = None

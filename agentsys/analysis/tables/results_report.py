@@ -72,7 +72,7 @@ def write_report_notes(
     found: Report,
     reading: LoadedCases,
     cells: rates.ScoredCells,
-    errors: ErrorRule = ErrorRule.REPORT,
+    errors: ErrorRule,
 ) -> Iterator[str]:
     """All footnotes, the most important first; made one by one, as a screen shows a few of them."""
     yield from describe_unfinished(reading.unfinished)

@@ -27,13 +27,13 @@ from agentsys.audit.rescoring.recorded_trajectory import (
     list_versions,
 )
 from agentsys.audit.rescoring.reexecution import (
+    CLOCK_STAMP,
     Reexecution,
     TaskExecution,
     ask_checks,
     collect_todays_results,
     convert_calls,
     find_drawn_numbers,
-    find_stamps,
     is_same_text,
     reexecute,
     score_with_execution,
@@ -235,7 +235,7 @@ def _score_under(trajectory: Trajectory, version: str, which: ScoreName) -> bool
 def find_recorded_clock(trajectory: Trajectory) -> datetime.datetime | None:
     """The first stamp of the clock in what a record's tools returned; None where there is none."""
     for text in trajectory.tool_texts:
-        for found in find_stamps(text):
+        for found in CLOCK_STAMP.findall(text):
             try:
                 return datetime.datetime.fromisoformat(found)
             except ValueError:  # digits that are no date
