@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from agentsys.errors import ConfigError, unknown_name
+from agentsys.errors import ConfigError, find_enum_member, require_known_name
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -22,11 +22,13 @@ if TYPE_CHECKING:
     from agentsys.analysis.figures.drawing import DrawnFigure
     from agentsys.analysis.metrics.compared_sides import ComparedSides
     from agentsys.analysis.metrics.own_metric import Metric
+    from agentsys.analysis.statistics.outcome_grid import ErrorRule
     from agentsys.analysis.tables.table_document import Document
     from agentsys.analysis.tables.table_writers import LongForm
     from agentsys.records.case_reader import LoadedCases
     from agentsys.records.case_row import CaseRow
     from agentsys.records.schema import CaseRecord
+    from agentsys.runs.plan import CellLabels
     from agentsys.runs.run_totals import Listener
 
     Source = str | os.PathLike[str] | Iterable[str | os.PathLike[str]] | pd.DataFrame
@@ -66,17 +68,9 @@ class ResultTables:
     """Tables with notes."""
 
     def __str__(self) -> str:
-        from io import StringIO
+        from agentsys.analysis.tables.write_terminal import write_terminal_text
 
-        from rich.console import Console
-
-        from agentsys.analysis.tables.write_terminal import arrange_for_terminal
-
-        file = StringIO()
-        Console(file=file, width=100, color_system=None).print(
-            arrange_for_terminal(self.document), crop=False
-        )
-        return file.getvalue()
+        return write_terminal_text(self.document, width=100)
 
     def _repr_html_(self) -> str:
         from agentsys.analysis.tables.table_writers import render_html_fragment
@@ -229,12 +223,11 @@ def results(source: Source, *, metrics: Sequence[Metric] = (), errors: str = "re
     Raises:
         ConfigError: If a path does not exist or none holds a case.
     """
-    from agentsys.analysis.statistics.outcome_grid import ErrorRule
     from agentsys.analysis.tables.results_document import make_results_output
     from agentsys.analysis.tables.results_report import build_report
     from agentsys.analysis.tables.results_screen import write_findings
 
-    reading, rule = _read_source(source), ErrorRule(errors)
+    reading, rule = _read_source(source), _find_error_rule(errors)
     found = build_report(reading, rule, own=metrics)
     output = make_results_output(found, write_findings(reading.cases, rule))
     return ResultTables(_to_frame(output.records), output.document)
@@ -275,17 +268,15 @@ def compare(
     """
     import pandas as pd
 
-    from agentsys.analysis.metrics.comparison import COMPARED_METRICS
-    from agentsys.analysis.metrics.comparison import compare_sides as compared
-    from agentsys.analysis.statistics.outcome_grid import ErrorRule
+    from agentsys.analysis.metrics.comparison import COMPARED_METRICS, compare_sides
     from agentsys.analysis.tables.comparison_document import FLIP_COLUMNS, compare_output, make_flip_record
 
     asked = COMPARED_METRICS if metrics is None else metrics
-    found = compared(
+    found = compare_sides(
         _find_contenders(source, by, baseline),
         baseline,
         [metric for metric in asked if isinstance(metric, str)],
-        ErrorRule(errors),
+        _find_error_rule(errors),
         own=[metric for metric in asked if not isinstance(metric, str)],
     )
     flips = pd.DataFrame([make_flip_record(flip) for flip in found.flips], columns=list(FLIP_COLUMNS))
@@ -306,9 +297,7 @@ def _find_contenders(
         split_sides,
     )
 
-    if by is not None and by not in set(Axis):
-        raise ConfigError(unknown_name("axis", by, [*Axis]))
-    axis = None if by is None else Axis(by)
+    axis = None if by is None else find_enum_member("axis", by, Axis)
     if isinstance(source, pd.DataFrame):
         cases = _read_source(source).cases
         return split_sides(cases, axis or find_varying_axis(cases))
@@ -337,11 +326,9 @@ def table(number: int, source: Source, *, errors: str = "report", mine: bool = F
     """
     from agentsys.analysis.paper.paper_document import make_paper_document, make_paper_output
     from agentsys.analysis.paper.paper_tables import TABLES, fill_table
-    from agentsys.analysis.statistics.outcome_grid import ErrorRule
 
-    if number not in TABLES:
-        raise ConfigError(unknown_name("table", str(number), [str(known) for known in TABLES]))
-    reading, rule = _read_source(source), ErrorRule(errors)
+    require_known_name("table", str(number), [str(known) for known in TABLES])
+    reading, rule = _read_source(source), _find_error_rule(errors)
     filled = fill_table(TABLES[number], reading.cases, rule, mine=mine)
     output = make_paper_output(filled, make_paper_document(filled, reading, rule))
     return ResultTables(_to_frame(output.records), output.document)
@@ -369,13 +356,11 @@ def figure(
     """
     from agentsys.analysis.figures.figure_catalog import FIGURES, make_figure
     from agentsys.analysis.figures.figure_data import Mark
-    from agentsys.analysis.statistics.outcome_grid import ErrorRule
     from agentsys.analysis.tables.table_writers import make_long_form
 
-    if str(name) not in FIGURES:
-        raise ConfigError(unknown_name("figure", str(name), FIGURES))
-    cases, rule = _read_source(source).cases, ErrorRule(errors)
-    drawn = make_figure(FIGURES[str(name)], cases, rule, model=model, defenses=defenses)
+    kind = FIGURES[require_known_name("figure", str(name), FIGURES)]
+    cases, rule = _read_source(source).cases, _find_error_rule(errors)
+    drawn = make_figure(kind, cases, rule, model=model, defenses=defenses)
     return Drawing(drawn.figure, _to_frame(make_long_form(Mark, drawn.marks)), drawn)
 
 
@@ -395,14 +380,14 @@ def report(
 
     from agentsys.analysis.html_report.charts import draw_paper_figures
     from agentsys.analysis.html_report.page import make_html_report
-    from agentsys.analysis.tables.results_report import build_report as measured
+    from agentsys.analysis.tables.results_report import build_report
     from agentsys.base.atomic_file import write_atomically
 
     several = [str(path) for path in ([folders] if isinstance(folders, str | os.PathLike) else folders)]
     reading = _read_source(several)
     page = make_html_report(
         reading,
-        measured(reading),
+        build_report(reading),
         several,
         figures=draw_paper_figures(reading.cases),
         made_on=f"{datetime.now():%Y-%m-%d %H:%M}",
@@ -411,6 +396,12 @@ def report(
     written.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(written, page.html.encode())
     return written
+
+
+def _find_error_rule(name: str) -> ErrorRule:
+    from agentsys.analysis.statistics.outcome_grid import ErrorRule
+
+    return find_enum_member("rule for errors", name, ErrorRule)
 
 
 def _read_source(source: Source) -> LoadedCases:
@@ -432,11 +423,14 @@ def _make_progress_listener(planned: int, wanted: bool) -> Listener:
         done = 0
 
         def on_case_stored(self, record: CaseRecord) -> None:
+            self.count()
+
+        def on_case_stored_elsewhere(self, labels: CellLabels) -> None:
+            self.count()
+
+        def count(self) -> None:
             self.done += 1
             if wanted and (self.done % max(1, planned // 10) == 0 or self.done == planned):
                 sys.stderr.write(f"{self.done}/{planned} cases\n")
-
-        def on_case_stored_elsewhere(self) -> None:
-            self.done += 1
 
     return Lines()

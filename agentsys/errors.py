@@ -88,7 +88,7 @@ _MOST_LISTED = 24
 
 
 def unknown_name(kind: str, name: str, known: Collection[str]) -> str:
-    """Message for a name that does not exist: the nearest known ones, then all of them, or where these are listed.
+    """Message for a name that does not exist: the nearest known ones, then all, or the command that lists them.
 
     Args:
         kind: What the name was meant to be, e.g. `"defense"`.

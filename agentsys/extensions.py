@@ -111,26 +111,26 @@ def group_commands(core: Iterable[CommandSection]) -> dict[str, dict[str, Comman
     return found
 
 
-_PACKAGE = Path(__file__).parent
-
-
 def shipped_config_dir() -> Path:
     """The folder with the groups model/, defense/, attack/, benchmark/, executor/ and experiment/.
 
     It lies inside the wheel, or at the top of a checkout.
     """
-    in_wheel = _PACKAGE / "configs"
-    return in_wheel if in_wheel.is_dir() else _PACKAGE.parent / "configs"
+    return _find_shipped_dir("configs")
 
 
 def find_shipped_docs_dir() -> Path:
     """The folder with the pages that messages name as `docs/...`: inside the wheel, or of a checkout."""
-    in_wheel = _PACKAGE / "docs"
-    return in_wheel if in_wheel.is_dir() else _PACKAGE.parent / "docs"
+    return _find_shipped_dir("docs")
+
+
+def _find_shipped_dir(name: str) -> Path:
+    in_wheel = Path(__file__).parent / name
+    return in_wheel if in_wheel.is_dir() else Path(__file__).parents[1] / name
 
 
 def list_shipped_config_dirs() -> list[Path]:
-    """The same folder and those of the rooms that are installed."""
+    """The folders that shipped configs lie in: the package's own first, then those of installed extensions."""
     return [
         shipped_config_dir(),
         *(room.configs for room in load_extensions() if room.configs is not None),

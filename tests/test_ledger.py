@@ -42,7 +42,8 @@ def test_a_torn_line_is_passed_over_and_takes_no_other_with_it(tmp_path: Path) -
     path = tmp_path / LEDGER_FILE
     Ledger(path).add(ONE)
     with path.open("ab") as file:
-        file.write(b'{"at": 3.0, "case": "m__no')
+        file.write(b'{"at": 3.0, "case": "m__no\n')
+        file.write(json.dumps({**vars(ONE), "cost_usd": 10**400}).encode() + b'\n{"at": 3.0')
     Ledger(path).add(ONE)
     assert list(read_ledger(path)) == [ONE, ONE]
 

@@ -105,6 +105,7 @@ def test_a_figure_is_saved_with_its_numbers(run: agentsys.Run, tmp_path: Path) -
         (lambda folders: agentsys.figure("tokns", folders), "Did you mean tokens"),
         (lambda folders: agentsys.compare(folders, baseline="nine"), "nine"),
         (lambda folders: agentsys.results("nowhere"), "nowhere"),
+        (lambda folders: agentsys.results(folders, errors="reprot"), "Did you mean report"),
     ],
 )
 def test_a_slip_is_one_line_with_the_mend(run: agentsys.Run, slip: Any, message: str) -> None:

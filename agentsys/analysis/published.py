@@ -56,9 +56,9 @@ def load_published_numbers() -> tuple[PublishedNumber, ...]:
     return tuple(numbers)
 
 
-def list_printed_in(*sources: str) -> list[PublishedNumber]:
-    """The numbers of some tables or figures, in the paper's order."""
-    return [number for number in load_published_numbers() if number.source in sources]
+def list_printed_in(source: str) -> list[PublishedNumber]:
+    """The numbers of a table or figure, in the paper's order."""
+    return [number for number in load_published_numbers() if number.source == source]
 
 
 @cache

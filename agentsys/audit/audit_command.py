@@ -132,11 +132,11 @@ def rescore_command(
 ) -> None:
     """Execute recorded tool calls again, score them officially and fixed, and show every flip's reason."""
     # Here, because the benchmark's package takes seconds that `--help` does without.
-    from agentsys.audit.rescoring.rescore import rescore_records as rescored
+    from agentsys.audit.rescoring.rescore import rescore_records
     from agentsys.audit.rescoring.rescoring_export import build_rescoring_output, write_rescored
 
     chosen = [name.strip() for name in (fixes or "").split(",") if name.strip()]
-    found = rescored(runs, version, chosen, RunNames(names), checkout, processes)
+    found = rescore_records(runs, version, chosen, RunNames(names), checkout, processes)
     _print_notes(found.notes)
     write_output(build_rescoring_output(found), form)
     if out is not None:

@@ -115,7 +115,7 @@ def _build_grids(found: TraceAudit) -> Iterator[Grid]:
         wrapped=1,
     )
     yield _build_grid(
-        _put_caption_first("successes without exposure", found.successes_without_exposure),
+        _write_caption("successes without exposure", found.successes_without_exposure),
         ("pipeline", "suite", "user task", "attack", "injection task"),
         (
             (*case[:3], case.attack, case.injection_task_id or "-")
@@ -125,7 +125,7 @@ def _build_grids(found: TraceAudit) -> Iterator[Grid]:
         wrapped=5,
     )
     yield _build_grid(
-        _put_caption_first("attack checks that pass on benign records", found.benign_hits),
+        _write_caption("attack checks that pass on benign records", found.benign_hits),
         ("pipeline", "suite", "user task", "satisfied injection task"),
         ((*hit.trace[:3], hit.satisfied) for hit in found.benign_hits[:MAX_LISTED_CASES]),
         names=4,
@@ -161,7 +161,7 @@ def _build_record_grids(found: TraceAudit) -> Iterator[Grid]:
     )
     hollow = [(row.folder, f"{row.records} hollow records") for row in found.hollow]
     others = [(record.source, record.reason) for record in found.skipped[:MAX_LISTED_CASES]]
-    caption = _put_caption_first("records that could not be used", found.skipped)
+    caption = _write_caption("records that could not be used", found.skipped)
     yield _build_grid(caption, ("where", "why"), [*hollow, *others], wrapped=2)
 
 
@@ -181,7 +181,7 @@ def _write_share_not_exposed(row: Any) -> str:
     return _write_percent((row.cases - row.exposed) / row.cases if row.cases else math.nan)
 
 
-def _put_caption_first(caption: str, listed: Sequence[object]) -> str:
+def _write_caption(caption: str, listed: Sequence[object]) -> str:
     more = f" (the first {MAX_LISTED_CASES} of {len(listed)})" if len(listed) > MAX_LISTED_CASES else ""
     return f"{caption}{more}"
 
@@ -207,7 +207,7 @@ def write_audit_sentences(report: AuditReport) -> list[str]:
 
 
 def build_audit_output(report: AuditReport) -> Output:
-    """Make an audit ready to be written in any form: the sentences, then the grids; JSON has the rows of all tasks."""
+    """Make an audit ready to be written: the sentences, then the grids; JSON has the rows of all tasks."""
     sections = build_static_sections(report.static) if report.static.suites else []
     data = {**build_static_data(report.static), "sentences": write_audit_sentences(report)}
     if report.trace is not None:

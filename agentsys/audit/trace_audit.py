@@ -26,7 +26,6 @@ from agentdojo.functions_runtime import TaskEnvironment
 from agentsys.audit.rescoring.read_trajectories import SkippedRecord, find_records
 from agentsys.audit.rescoring.recorded_trajectory import RecordFault, Trajectory, Unusable, load_agentdojo
 from agentsys.audit.rescoring.reexecution import convert_calls, score_with_execution
-from agentsys.audit.rescoring.rescore import get_recorded_version
 from agentsys.audit.static.audited_task import CallPlayer, GroundTruthFailed
 from agentsys.audit.trace_rows import (
     AsrRow,
@@ -114,8 +113,8 @@ def rescore_benign(trajectory: Trajectory, version: str) -> Trace:
 class TraceAudit:
     """Findings in stored runs. Counts are of records; nothing that errored or is hollow counts in a rate."""
 
-    version: str | None
-    """The version they were scored with again; None: each one's own."""
+    version: str
+    """The version they were scored with again."""
     pipelines: tuple[str, ...]
     attacked: int
     """Records with an injection task, errored ones included."""
@@ -164,16 +163,14 @@ def _convert_plain_data(value: Any) -> Any:
 
 
 def audit_traces(
-    paths: Iterable[str | os.PathLike[str]], version: str | None = None, names: RunNames | None = None
+    paths: Iterable[str | os.PathLike[str]], version: str, names: RunNames | None = None
 ) -> TraceAudit:
-    """Look through stored runs; benign records are scored again with a version, by default the one each names.
+    """Look through stored runs; benign records are scored again with a version of the benchmark.
 
     Raises:
-        ConfigError: If a path or the version does not exist, there is no record, or a benign one names no
-            version and none was given.
+        ConfigError: If a path or the version does not exist, or there is no record.
     """
-    if version is not None:
-        load_agentdojo(version)
+    load_agentdojo(version)
     roots = list(paths)
     attacked, benign, skipped = list[Trace](), list[Trace](), list[SkippedRecord]()
     stored = find_records(roots, names)
@@ -187,7 +184,7 @@ def audit_traces(
                 attacked.append(read_attacked_trace(record))
             else:
                 try:
-                    benign.append(rescore_benign(record, version or get_recorded_version(record)))
+                    benign.append(rescore_benign(record, version))
                 except Unusable as fault:
                     skipped.append(SkippedRecord(record.source, fault.obstacle, str(fault)))
     if not (attacked or benign or skipped):

@@ -112,7 +112,7 @@ def _write_file(path: Path, data: bytes, *, durable: bool) -> None:
 
 @contextlib.contextmanager
 def lock_file(path: Path) -> Iterator[int]:
-    """Hold a file against other processes inside the block; it is made if it is not there, its folder is not.
+    """Hold a file against other processes inside the block; it is made if need be, its folder is not.
 
     Yields:
         The open file's number.
@@ -164,7 +164,7 @@ def _make_machine_id() -> str:
 
 
 def _read_start_ticks(pid: int) -> int | None:
-    """When a process of this number started; None if there is none, or only what is left of an ended one."""
+    """When the process of this number started; None if there is none, or it is a zombie."""
     _, _, fields = _read_text(f"/proc/{pid}/stat").rpartition(")")  # its name may hold anything
     values = fields.split()
     return int(values[19]) if len(values) > 19 and values[0] not in "ZX" else None

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from agentsys.errors import ConfigError, unknown_name
+from agentsys.errors import ConfigError, require_known_name
 from agentsys.extensions import list_shipped_config_dirs, shipped_config_dir
 
 CONFIG_GROUPS = {
@@ -90,8 +90,7 @@ def find_config_file(group: str, name: str, config_dirs: Sequence[Path] = ()) ->
         ConfigError: If there is no such config.
     """
     names = list_config_names(group, config_dirs)
-    if name not in names:
-        raise ConfigError(unknown_name(group, name, names))
+    require_known_name(group, name, names)
     roots = [*config_dirs, *list_shipped_config_dirs()]
     return next(path for root in roots if (path := root / group / f"{name}.yaml").is_file())
 

@@ -153,5 +153,5 @@ def _parse_entry(line: bytes) -> LedgerEntry | None:
         whole = all(isinstance(count, int) for count in counts) and isinstance(entry.case, str)
         priced = entry.cost_usd is None or math.isfinite(entry.cost_usd)
         return entry if whole and priced else None
-    except (ValueError, TypeError, RecursionError):
+    except (ValueError, TypeError, RecursionError, OverflowError):  # the last: a price of 400 digits
         return None

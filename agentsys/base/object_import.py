@@ -112,7 +112,7 @@ def find_registered_class(path: object) -> RegisteredClass:
 
 
 def find_todays_path(path: str) -> str:
-    """The import path of a class today; for one of ours under an earlier path, with a line that says so."""
+    """The import path of a class today; logs a warning where one of ours is named by an earlier path."""
     today = find_registered_class(path).today
     if today != path:
         _warn_moved(path, today)

@@ -69,7 +69,7 @@ def _describe_schema(schema: Mapping[str, Any]) -> str:
     return f"a value of the type {schema.get('type', 'that it is described with')}"
 
 
-def require_loopback(host: str, what: str) -> str:
+def require_loopback(host: str) -> str:
     """The host as an address, if only this machine can reach it.
 
     Raises:
@@ -81,5 +81,7 @@ def require_loopback(host: str, what: str) -> str:
     except ValueError:
         inside = False
     if not inside:
-        raise ConfigError(f"Host '{host}' is not loopback; {what} on 127.0.0.1, ::1 or localhost only.")
+        raise ConfigError(
+            f"Host '{host}' is not loopback; a model is served on 127.0.0.1, ::1 or localhost only."
+        )
     return address

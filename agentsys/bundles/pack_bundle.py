@@ -20,6 +20,7 @@ from agentsys.base.config_catalog import list_config_names, load_config
 from agentsys.base.json_values import to_json_bytes
 from agentsys.bundles.bundle_archive import (
     KEPT,
+    MANIFEST_NAME,
     REPLIES,
     BundledCell,
     BundleWriter,
@@ -149,7 +150,7 @@ def pack_bundle(logdir: Path, file: Path) -> PackedBundle:
             unfinished=missing,
             members=bundle.members,
         )
-        leaks.check_member("bundle.json", manifest.model_dump_json().encode())
+        leaks.check_member(MANIFEST_NAME, manifest.model_dump_json().encode())
         bundle.finish(manifest)
     attempts = sum(ATTEMPTS in path.parent.name for path in stored)
     replies = sum(name.startswith(f"{REPLIES}/") for name in members)

@@ -50,7 +50,8 @@ from agentsys.runs.settings import Settings, validate_settings
 from agentsys.runs.source_files import compute_content_digest
 from agentsys.runs.store import OWN_FOLDER, Recipe, Store, hash_package_files
 
-CONFIG_GROUPS = ("model", "defense", "attack", "benchmark")
+_CHECKED_GROUPS = ("model", "defense", "attack", "benchmark")
+"""Groups of a bundle's settings in which paths are looked for."""
 _FOLDER_OPTIONS = {
     "attack.file",
     "attack.artefact",
@@ -123,7 +124,7 @@ def _check_paths(settings: Mapping[str, Any]) -> None:
     Raises:
         ConfigError: If an option is, or looks like, any other path.
     """
-    for option, value in walk_options({group: settings.get(group, {}) for group in CONFIG_GROUPS}):
+    for option, value in walk_options({group: settings.get(group, {}) for group in _CHECKED_GROUPS}):
         if not isinstance(value, str) or value.startswith(MEMBER_PREFIX):
             continue
         name = option.rpartition(".")[2]
@@ -188,20 +189,27 @@ def _refuse_folders(settings: Mapping[str, Any]) -> None:
 
 def _take_file(cell: PortableCell, option: str, folder: Path, digest: str | None) -> None:
     """Put the file or folder that an option names among the members, and the member in its place."""
-    *above, last = option.split(".")
-    node = reduce(lambda inner, name: inner.get(name) or {}, above, cell.settings)
-    value = node.get(last)
+    above, _, last = option.rpartition(".")
+    node: Any = reduce(_get_inner, above.split("."), cell.settings)
+    value = _get_inner(node, last)
     if not isinstance(value, str):
         raise ConfigError(f"{option} names a file in a way that no bundle can follow: {value!r}.")
     path = (folder / Path(value).expanduser()).absolute()
     now = _digest_unchanged(f"{option} {path}", path, digest)
     top = f"{FILES}/{make_safe_name(option)}-{now[:8]}/{make_safe_name(path.name)}"
-    node[last] = f"{MEMBER_PREFIX}{top}"
+    node[int(last) if isinstance(node, list) else last] = f"{MEMBER_PREFIX}{top}"
     if path.is_file():
         cell.members[top] = path
         return
     for inner in sorted(file for file in path.rglob("*") if file.is_file()):
         cell.members[f"{top}/{inner.relative_to(path).as_posix()}"] = inner
+
+
+def _get_inner(node: Any, name: str) -> Any:
+    """What a node of settings has under a name, or a list at a place; None where there is nothing."""
+    if isinstance(node, list):
+        return node[int(name)] if name.isdecimal() and int(name) < len(node) else None
+    return node.get(name) if isinstance(node, dict) else None
 
 
 def _digest_unchanged(name: str, path: Path, then: str | None) -> str:
@@ -237,7 +245,7 @@ def walk_options(value: Any, option: str = "") -> Iterator[tuple[str, Any]]:
 
 def _iterate_existing(settings: Mapping[str, Any]) -> Iterator[tuple[str, Path]]:
     """Yield the options that may name something of this machine, with its path."""
-    for option, value in walk_options({group: settings.get(group, {}) for group in CONFIG_GROUPS}):
+    for option, value in walk_options({group: settings.get(group, {}) for group in _CHECKED_GROUPS}):
         if isinstance(value, str) and _path_exists(Path(value)):
             yield option, Path(value)
 
@@ -289,7 +297,7 @@ def make_folder_importable(folder: Path) -> Iterator[None]:
 
 
 def prepare_rerun(bundle: BundleReader, folder: Path) -> RerunPlan:
-    """Build what the cases of a bundle need that was unpacked by `PLACES`.
+    """Build what the cases of a bundle need that was unpacked as `UNPACK_FOLDERS` says.
 
     Raises:
         ConfigError: If its settings are none, or lead out of it, or this machine lacks something.

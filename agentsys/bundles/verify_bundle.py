@@ -32,6 +32,7 @@ from agentsys.models.chat import ErrorKind
 from agentsys.records.runs_source import RECORDS
 from agentsys.records.schema import OWN_KEY, CaseRecord
 from agentsys.runs.run_totals import Listener
+from agentsys.runs.settings import drop_keys
 
 _IGNORED_FIELDS = {"duration", "evaluation_timestamp", "agentdojo_package_version", "error"}
 """AgentDojo's fields that are times, versions, or texts of errors."""
@@ -57,17 +58,15 @@ def compare_records(first: Mapping[str, Any], second: Mapping[str, Any]) -> list
 
 def _make_comparable(stored: Mapping[str, Any]) -> dict[str, Any]:
     """Take of a record its outcome, its messages and all that was asked: what the same case gives again."""
-    comparable = _drop(stored, _IGNORED_FIELDS)
+    comparable = drop_keys(stored, _IGNORED_FIELDS)
     block = stored.get(OWN_KEY)
     if isinstance(block, dict):
-        spans = [_make_comparable_span(span) for span in block.get("spans") or []]
-        data = (block.get("versions") or {}).get("data")
-        comparable[OWN_KEY] = {**_drop(block, _IGNORED_OWN_FIELDS), "data": data, "spans": spans}
+        spans = block.get("spans") or []
+        if isinstance(spans, list):
+            spans = [_make_comparable_span(span) for span in spans]
+        kept = drop_keys(block, _IGNORED_OWN_FIELDS)
+        comparable[OWN_KEY] = {**kept, "data": _get_data_hash(stored), "spans": spans}
     return comparable
-
-
-def _drop(values: Mapping[str, Any], ignored: set[str]) -> dict[str, Any]:
-    return {key: value for key, value in values.items() if key not in ignored}
 
 
 def _make_comparable_span(span: Any) -> Any:
@@ -75,14 +74,16 @@ def _make_comparable_span(span: Any) -> Any:
         return span
     calls = span.get("calls")
     comparable = [_make_comparable_call(call) for call in calls] if isinstance(calls, list) else calls
-    return _drop(span, _IGNORED_SPAN_FIELDS) | ({"calls": comparable} if "calls" in span else {})
+    return drop_keys(span, _IGNORED_SPAN_FIELDS) | ({"calls": comparable} if "calls" in span else {})
 
 
 def _make_comparable_call(call: Any) -> Any:
     if not isinstance(call, dict):
         return call
     resent = call.get("odd") or (isinstance(call.get("attempts"), int) and call["attempts"] > 1)
-    return _drop(call, _IGNORED_CALL_FIELDS) | (dict.fromkeys(_TOKEN_COUNTS & call.keys()) if resent else {})
+    return drop_keys(call, _IGNORED_CALL_FIELDS) | (
+        dict.fromkeys(_TOKEN_COUNTS & call.keys()) if resent else {}
+    )
 
 
 def _level_retried(one: dict[str, Any], other: dict[str, Any]) -> None:
@@ -94,9 +95,10 @@ def _level_retried(one: dict[str, Any], other: dict[str, Any]) -> None:
 
 
 def _iterate_calls(comparable: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    for span in (comparable.get(OWN_KEY) or {}).get("spans", []):
-        if isinstance(span, dict):
-            yield from (call for call in span.get("calls") or [] if isinstance(call, dict))
+    spans = _get_own_block(comparable).get("spans")
+    for span in spans if isinstance(spans, list) else ():
+        calls = span.get("calls") if isinstance(span, dict) else None
+        yield from (call for call in (calls if isinstance(calls, list) else ()) if isinstance(call, dict))
 
 
 def _iterate_differences(one: Any, other: Any, place: str = "") -> Iterator[str]:
@@ -176,11 +178,6 @@ class Verification:
         """The cases that did not give their record again."""
         return [one for one in self.cases if one.outcome in (VerifyOutcome.DIFFERS, VerifyOutcome.NOT_RUN)]
 
-    @property
-    def is_verified(self) -> bool:
-        """Whether every record is what it says, and every member as it was packed."""
-        return not self.bad and not self.changed and self.ended is None
-
     def list_findings(self) -> Iterator[CheckFinding]:
         """What it comes to: the cases that were run again, members that changed, what was planned."""
         counts = Counter(case.outcome for case in self.cases)
@@ -214,7 +211,7 @@ class _ProgressPrinter(Listener):
             sys.stderr.write(f"{self._done:,} of {self._cases:,}\n")
 
 
-def verify_bundle(file: Path, *, workers: int = 4, trust_code: bool = False) -> Verification:
+def verify_bundle(file: Path, *, workers: int, trust_code: bool) -> Verification:
     """Run a bundle's cases again from its own replies, and compare.
 
     Args:
@@ -263,24 +260,25 @@ def _verify_case(
             "a reply that it asked for was changed or taken out" if lost else "it asked what nobody had asked"
         )
     if _get_data_hash(then) != _get_data_hash(now):
-        details.append(f"other data: {_get_own_block(then).get('case', {}).get('suite')}")
+        details.append(f"other data: {now[OWN_KEY]['case']['suite']}")
     return VerifiedCase(key, VerifyOutcome.DIFFERS, tuple(details))
 
 
 def _get_own_block(stored: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Our block of a record, which a stranger may have written: empty where it is no object."""
     block = stored.get(OWN_KEY)
     return block if isinstance(block, dict) else {}
 
 
 def _get_data_hash(stored: Mapping[str, Any]) -> Any:
-    return (_get_own_block(stored).get("versions") or {}).get("data")
+    versions = _get_own_block(stored).get("versions")
+    return versions.get("data") if isinstance(versions, dict) else None
 
 
 def _has_missing_reply(stored: Mapping[str, Any]) -> bool:
     miss = ErrorKind.CACHE_MISS.value
-    block = _get_own_block(stored)
-    calls = (call for span in block.get("spans") or [] for call in span.get("calls") or [])
-    return block.get("error_kind") == miss or any(call.get("error") == miss for call in calls)
+    failed = any(call.get("error") == miss for call in _iterate_calls(stored))
+    return failed or _get_own_block(stored).get("error_kind") == miss
 
 
 def _is_reply_missing_then(then: Mapping[str, Any], now: Mapping[str, Any]) -> bool:

@@ -9,8 +9,7 @@ from typing import Annotated
 import typer
 
 from agentsys.analysis.metrics.compared_sides import Axis, choose_sides
-from agentsys.analysis.metrics.comparison import COMPARED_METRICS
-from agentsys.analysis.metrics.comparison import compare_sides as compared
+from agentsys.analysis.metrics.comparison import COMPARED_METRICS, compare_sides
 from agentsys.analysis.metrics.rates import METRICS
 from agentsys.analysis.statistics.outcome_grid import ErrorRule
 from agentsys.analysis.tables.comparison_document import compare_output, count_notes
@@ -64,13 +63,8 @@ def compare_command(
     )
     for reading in chosen.readings.values():
         print_unfinished(reading)
-    found = compared(
-        chosen.sides,
-        baseline,
-        [name for name in asked if name in METRICS],
-        errors,
-        own=own,
-    )
+    standard = [name for name in asked if name in METRICS]
+    found = compare_sides(chosen.sides, baseline, standard, errors, own=own)
     if form is OutputFormat.CSV:
         for note in (*found.notes, *count_notes(found)):
             print(escape_to_line(note), file=sys.stderr)

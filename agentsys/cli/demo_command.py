@@ -10,7 +10,7 @@ import textwrap
 import webbrowser
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import orjson
 import typer
@@ -19,6 +19,8 @@ from agentsys.cli.cli_output import find_table_width, print_line
 from agentsys.cli.terminal import escape_controls
 
 if TYPE_CHECKING:
+    from agentdojo.types import ChatMessage
+
     from agentsys.base.payload_lines import PayloadLines
 
 _RUNS = Path(__file__).parents[1] / "demo_runs"
@@ -102,7 +104,9 @@ def _print_case(path: Path) -> None:
 
 def _tell_message(message: Mapping[str, Any], payload: PayloadLines) -> Iterator[str]:
     """The lines of a message; those of the payload have a bar of their own before them."""
-    text = _read_text(message["content"]).strip()
+    from agentsys.models.chat import text_of
+
+    text = text_of(cast("ChatMessage", message)).strip()
     if message["role"] == "system" or not text or message.get("tool_calls"):
         return
     name = {"user": "USER", "assistant": "AGENT", "tool": "TOOL"}[message["role"]]
@@ -158,12 +162,6 @@ def _print_hanging(name: str, text: str) -> None:
     head = f"{name:<6}    " if name else f"{'':<6} |  "
     lines = textwrap.wrap(escape_controls(text), width - 10) or [""]
     print("\n".join(f"{head if not at else ' ' * 10}{line}" for at, line in enumerate(lines)))
-
-
-def _read_text(content: object) -> str:
-    if isinstance(content, list):
-        return "\n".join(str(block.get("content", "")) for block in content)
-    return content if isinstance(content, str) else ""
 
 
 def _count_attacks(folders: Sequence[Path]) -> tuple[int, int]:

@@ -41,17 +41,12 @@ class CheckResult(NamedTuple):
 
 def collect_versions() -> dict[str, str | None]:
     """Versions of Python, of ourselves and of the packages results depend on."""
-    found = {"python": platform.python_version(), "agentsys": __version__}
-    required = read_requirements()
-    needed = [package for extra in required if extra is None for package in required[extra]]
-    optional = [
-        package
-        for extra in required
-        if extra
-        for package in required[extra]
-        if _find_installed_version(package)
-    ]
-    return found | {name: _find_installed_version(name) for name in dict.fromkeys([*needed, *optional])}
+    found: dict[str, str | None] = {"python": platform.python_version(), "agentsys": __version__}
+    for extra, packages in read_requirements().items():
+        versions = {package: _find_installed_version(package) for package in packages}
+        # Of optional packages those that are here; of the others also the missing ones.
+        found |= {package: told for package, told in versions.items() if told or extra is None}
+    return found
 
 
 _UNUSED_KEYS = {True: frozenset({"api_key_env"}), False: frozenset({"project_env", "location_env"})}
@@ -111,10 +106,11 @@ def check_extras() -> list[CheckResult]:
         return [CheckResult(DISTRIBUTION, False, "is not installed as a package: pip install .")]
     found = []
     for name, packages in required.items():
+        if name is None:  # what every installation has
+            continue
         missing = [package for package in packages if _find_installed_version(package) is None]
-        told = f"{', '.join(missing)} missing: {install_command(str(name))}" if missing else "installed"
-        if name is not None:
-            found.append(CheckResult(name, not missing, told))
+        told = f"{', '.join(missing)} missing: {install_command(name)}" if missing else "installed"
+        found.append(CheckResult(name, not missing, told))
     return found
 
 

@@ -10,7 +10,7 @@ import typer
 
 from agentsys.cli.cli_output import print_line
 from agentsys.cli.terminal import escape_to_line
-from agentsys.errors import ConfigError, unknown_name
+from agentsys.errors import ConfigError, require_known_name
 
 _DATA_SETS = ("agentdojo-runs", "agentdyn", "asb", "drift-runs")
 
@@ -30,8 +30,7 @@ def fetch_command(
     ] = None,
 ) -> None:
     """Download public data at a pinned state and check its SHA-256. What differs is not kept."""
-    if what not in _DATA_SETS:
-        raise ConfigError(unknown_name("data set", what, _DATA_SETS))
+    require_known_name("data set", what, _DATA_SETS)
     if pipeline is not None and not what.endswith("-runs"):
         raise ConfigError(
             f"fetch {what} takes no PIPELINE; published runs do: fetch agentdojo-runs {pipeline}."

@@ -155,6 +155,7 @@ def _list_models(url: str, key_env: str | None) -> dict[str, int | None]:
 
     Raises:
         Unavailable: If nobody is there.
+        ConfigError: If the address is none.
     """
     import httpx
 
@@ -162,7 +163,9 @@ def _list_models(url: str, key_env: str | None) -> dict[str, int | None]:
     try:
         listed = httpx.get(f"{url.rstrip('/')}/models", headers=headers, timeout=20).json()["data"]
         sizes = {str(one["id"]): one.get("max_model_len") for one in listed}
-    except httpx.ConnectError as slip:
+    except httpx.InvalidURL as slip:
+        raise ConfigError(f"--url {url} is no address: {slip}.") from None
+    except (httpx.ConnectError, httpx.ConnectTimeout) as slip:
         # Nobody is there: the questions that follow would be retried for minutes.
         raise Unavailable(
             f"No server answers at {url} ({slip}). Start it, or mend --url.", needs=url

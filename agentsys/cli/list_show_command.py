@@ -201,8 +201,8 @@ def list_command(
         print(json.dumps([one | other for one, other in zip(listed, more, strict=True)], indent=2))
         return
     if long and format == "markdown":
-        parts = [f"## {escape_to_line(name)}\n\n{_describe_defense(name, dirs, [])}" for name, _ in rows]
-        print("\n\n".join(parts))
+        parts = [f"## {name}\n\n{_describe_defense(name, dirs, [])}" for name, _ in rows]
+        print(escape_controls("\n\n".join(parts)))
         return
     if long:
         for name, text in rows:

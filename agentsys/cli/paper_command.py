@@ -14,7 +14,7 @@ from agentsys.analysis.statistics.outcome_grid import ErrorRule
 from agentsys.analysis.tables.table_writers import OutputFormat
 from agentsys.cli.cli_output import FormatOption, OutOption, write_output
 from agentsys.cli.stored_runs import ErrorsOption, NamesOption, print_unfinished, read_stored_runs
-from agentsys.errors import ConfigError, unknown_name
+from agentsys.errors import require_known_name
 from agentsys.records.case_reader import LoadedCases
 
 FoldersArgument = Annotated[
@@ -34,9 +34,7 @@ def table_command(
     names: NamesOption = None,
 ) -> None:
     """Show a table of the paper: our numbers with 95% intervals beside the printed ones."""
-    chosen = TABLES.get(int(number)) if number.isdecimal() else None
-    if chosen is None:
-        raise ConfigError(unknown_name("table", number, [str(known) for known in TABLES]))
+    chosen = TABLES[int(require_known_name("table", number, [str(known) for known in TABLES]))]
     reading = read_stored_runs(folders, names, whole_names=form.for_programs)
     if form.for_programs:
         print_unfinished(reading)
@@ -77,11 +75,10 @@ def figure_command(
     from agentsys.analysis.figures.drawing import save_figure
     from agentsys.analysis.figures.figure_catalog import FIGURES, make_figure
 
-    if name not in FIGURES:
-        raise ConfigError(unknown_name("figure", name, FIGURES))
+    kind = FIGURES[require_known_name("figure", name, FIGURES)]
     defenses = defense.split(",") if defense else ()
     reading = read_stored_runs(folders, names, whole_names=True)
     print_unfinished(reading)
-    drawn = make_figure(FIGURES[name], reading.cases, errors, model=model, defenses=defenses, bare=plain)
+    drawn = make_figure(kind, reading.cases, errors, model=model, defenses=defenses, bare=plain)
     for path in save_figure(drawn, out):
         print(path)

@@ -11,7 +11,7 @@ import typer
 from agentsys.analysis.html_report.charts import draw_paper_figures
 from agentsys.analysis.html_report.page import MOST_CASES, make_html_report
 from agentsys.analysis.statistics.outcome_grid import ErrorRule
-from agentsys.analysis.tables.results_report import build_report as measured
+from agentsys.analysis.tables.results_report import build_report
 from agentsys.base.atomic_file import write_atomically
 from agentsys.cli.cli_output import ConfigDirOption, PluginPathOption, print_line
 from agentsys.cli.stored_runs import (
@@ -57,7 +57,7 @@ def report_command(
     reading = read_stored_runs(folders, names)
     made = make_html_report(
         reading,
-        measured(reading, errors, own=own),
+        build_report(reading, errors, own=own),
         [str(folder) for folder in folders],
         max_cases=max_cases,
         figures=draw_paper_figures(reading.cases, errors) if figures else (),
@@ -72,8 +72,9 @@ def report_command(
 
 def choose_report_path(folder: Path, reading: LoadedCases) -> Path:
     """The report's place: beside runs of ours; nothing is ever written into anyone else's folder."""
-    ours = any(not case.foreign and Path(case.source).is_relative_to(folder) for case in reading.cases)
-    return (Path() if not ours else folder if folder.is_dir() else folder.parent) / DEFAULT_REPORT_NAME
+    if not any(not case.foreign and Path(case.source).is_relative_to(folder) for case in reading.cases):
+        return Path(DEFAULT_REPORT_NAME)
+    return (folder if folder.is_dir() else folder.parent) / DEFAULT_REPORT_NAME
 
 
 def _write_report(path: Path, html: str) -> None:

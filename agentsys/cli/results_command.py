@@ -94,9 +94,9 @@ def results_command(
     """Show utility, attack success and defense quality of stored runs, with 95% intervals."""
     if by == "budget":
         _write_budget(folders, form, out)
-    elif by == "cost":
+        return
+    if by == "cost":
         _write_costs(folders, names, form, out)
-    if by in ("budget", "cost"):
         return
     own = load_own_metrics(metric, config_dir, plugin_path)
     reading = read_stored_runs(folders, names, whole_names=form.for_programs)

@@ -71,7 +71,7 @@ class RunningTotals:
     """None as soon as one reply came without a count."""
     cost_usd: float | None = 0.0
     """None as soon as one call has no known price."""
-    started: float = field(default=0.0)
+    started: float = 0.0
 
     def __post_init__(self) -> None:
         self.started = self.clock()
@@ -198,9 +198,10 @@ class _CountingListener(Listener):
         """Count an attempt of a search."""
         self._totals.add_attempt(record)
 
-    def on_case_stored_elsewhere(self) -> None:
+    def on_case_stored_elsewhere(self, labels: CellLabels) -> None:
         """One case less to run."""
         self._totals.planned -= 1
+        self._totals.cells[labels].planned -= 1
 
 
 class LiveProgress(_CountingListener):
@@ -290,7 +291,7 @@ def _make_labeller(cells: Iterable[CellLabels]) -> Callable[[CellLabels], str]:
 
 def _format_rates(name: CellLabels, cell: CellTotals) -> str:
     if not cell.done:
-        return "waiting"
+        return "waiting" if cell.planned else "run by other processes"
     errors = f", {format_count(cell.errors, 'error')}" if cell.errors else ""
     hit = f"ASR {format_share(cell.hit, cell.rated)}, " if name.attack != NO_ATTACK else ""
     return f"{hit}utility {format_share(cell.solved, cell.rated)}{errors}"

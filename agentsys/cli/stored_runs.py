@@ -16,7 +16,7 @@ from agentsys.analysis.statistics.outcome_grid import ErrorRule
 from agentsys.base.ledger import sum_ledgers
 from agentsys.base.object_import import add_plugin_paths, build_object
 from agentsys.cli.terminal import escape_to_line
-from agentsys.errors import ConfigError, unknown_name
+from agentsys.errors import require_known_name
 from agentsys.records.case_reader import LoadedCases, describe_resolution, describe_skipped, read_cases
 from agentsys.records.case_row import shorten_names
 from agentsys.records.names_file import RunNames
@@ -89,8 +89,7 @@ def load_own_metrics(
     made: list[Metric] = []
     listed = list_config_names("metric", config_dirs or ())
     for name in dict.fromkeys(name for name in names or () if name not in METRICS):
-        if name not in listed:
-            raise ConfigError(unknown_name("metric", name, [*listed, *METRICS]))
+        require_known_name("metric", name, [*listed, *METRICS])
         config = load_config("metric", name, config_dirs or ())
         taken = {*METRICS, *(one.name for one in made)}
         made.append(check_metric(build_object("metric", config), name, taken))

@@ -64,7 +64,7 @@ def filter_logs() -> None:
 
 
 def ignore_closed_output() -> None:
-    """Let a command go on where nobody reads what it prints: a run that is paid for must not die of that.
+    """Let a command go on where nobody reads its output: a run that is paid for must not die of that.
 
     The reader may never have been there (`>&-`), or go away (`| head`, a closed terminal).
     """
@@ -124,6 +124,8 @@ INTERRUPTED_STATUS = 130
 _STOP_SIGNALS = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
 """What batch systems and closing terminals send; Windows has no SIGHUP."""
 _DISK_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM})
+_PATH_ERRORS = frozenset({errno.EISDIR, errno.ENOTDIR, errno.EEXIST})
+"""A folder was named where a file is wanted (`--out .`), or a file where a folder is."""
 
 
 def run_to_exit_status(command: Callable[[], object]) -> int:
@@ -143,11 +145,11 @@ def run_to_exit_status(command: Callable[[], object]) -> int:
         _print_error("Interrupted.")
         return INTERRUPTED_STATUS
     except OSError as error:
-        if error.errno not in _DISK_ERRORS:
+        if error.errno not in _DISK_ERRORS | _PATH_ERRORS:
             raise
         where = f"{error.filename}: " if error.filename else ""
         _print_error(f"Error: {where}{error.strerror}.")
-        return DISK_STATUS
+        return DISK_STATUS if error.errno in _DISK_ERRORS else USAGE_STATUS
     return status if isinstance(status, int) else 0
 
 

@@ -151,7 +151,7 @@ StoredSpans = Sequence[Mapping[str, Any]]
 
 
 class CaseEvents:
-    """Fill it with `run` and `scored`; `events` are in order then."""
+    """Events of one case, in order once `add_run` and then `add_scores` were called."""
 
     def __init__(self, model: str, began: datetime) -> None:
         self.events: list[Event] = []
@@ -160,11 +160,12 @@ class CaseEvents:
         self._clock = 0.0
         self._open: list[str] = []
         self._numbers = 0
-        self._children: dict[object, list[Mapping[str, Any]]] = {}
+        self._children: dict[int | None, list[Mapping[str, Any]]] = {}
+        """Id of a span -> the spans in it that were not shown yet; None: spans that lie in no other."""
 
     def add_run(self, spans: StoredSpans, messages: object) -> None:
         """Everything the agents did."""
-        known = {span.get("id") for span in spans}
+        known = {span["id"] for span in spans if isinstance(span.get("id"), int)}
         for span in spans:
             parent = span.get("parent_id")
             # A parent that opens later would be a loop.
@@ -172,7 +173,7 @@ class CaseEvents:
                 isinstance(parent, int) and parent in known and parent < (take_number(span.get("id")) or 0)
             )
             self._children.setdefault(parent if earlier else None, []).append(span)
-        roots = self._children.get(None, [])
+        roots = self._children.pop(None, [])
         with self._open_lane("solvers", "solvers"):
             if not roots:
                 self._add_agent("main_agent", {"messages": messages})
@@ -187,18 +188,16 @@ class CaseEvents:
 
     def _add_root(self, span: Mapping[str, Any], messages: object) -> None:
         """A run of the pipeline: its acting agent is a span of its own, or it is the span itself."""
-        inner = self._children.get(span.get("id"), [])
-        if any(child.get("kind") == "main" for child in inner):
-            self._add_spans(deque(inner))
+        if any(child.get("kind") == "main" for child in self._list_children(span)):
+            self._add_spans(self._take_children(span))
         else:
             self._add_agent("main_agent", {**span, "messages": span.get("messages") or messages})
 
     def _add_span(self, span: Mapping[str, Any]) -> None:
         kind, decision = take_name(span.get("kind"), "span"), take_mapping(span.get("decision"))
-        inner = self._children.get(span.get("id"), [])
         if kind in (_RAN, _REFUSED):
             self._add_lone_tool(span)
-        elif span.get("messages") or span.get("calls") or inner:
+        elif span.get("messages") or span.get("calls") or self._list_children(span):
             label = {"main": "main_agent", "worker": "worker_agent"}.get(kind, kind)
             self._add_agent(label, span)
         if kind == "validator" and isinstance(decision.get("allow"), bool):
@@ -216,7 +215,7 @@ class CaseEvents:
         """An agent's replies in order, each followed by what its tool calls set going."""
         context = convert_messages(span.get("messages"))
         calls = deque(take_objects(span.get("calls")))
-        inner = deque(self._children.get(span.get("id"), ()))
+        inner = deque(self._take_children(span))
         acting = _ACTING_ROLES | {span.get("kind")}
         if not any(call.get("role") in acting for call in calls):
             acting = frozenset(call.get("role") for call in calls)
@@ -235,7 +234,18 @@ class CaseEvents:
             self._add_model_call(call, context, None)
         self._add_spans(inner)
 
-    def _add_spans(self, spans: deque[Mapping[str, Any]]) -> None:
+    def _list_children(self, span: Mapping[str, Any]) -> StoredSpans:
+        number = span.get("id")
+        return self._children.get(number, []) if isinstance(number, int) else []
+
+    def _take_children(self, span: Mapping[str, Any]) -> StoredSpans:
+        """Hand out a span's children once, so that two spans of one id do not both show them."""
+        children = self._list_children(span)
+        if children:
+            del self._children[span["id"]]
+        return children
+
+    def _add_spans(self, spans: Iterable[Mapping[str, Any]]) -> None:
         for span in spans:
             self._add_span(span)
 
@@ -295,7 +305,7 @@ class CaseEvents:
         if after:
             # Without a span of this type around them short workers are taken for helpers, and hidden.
             with self._open_lane(call.function, "tool"):
-                self._add_spans(deque(after))
+                self._add_spans(after)
 
     def _add_lone_tool(self, span: Mapping[str, Any]) -> None:
         """A tool call that stands in no stored message: a program's, or of an agent whose context is lost."""

@@ -11,7 +11,7 @@ from agentsys.base.grouping import format_count
 from agentsys.cli.cli_output import print_line
 from agentsys.cli.stored_runs import NamesOption, print_unfinished, read_stored_runs
 from agentsys.cli.terminal import escape_to_line
-from agentsys.errors import ConfigError, find_missing_packages, make_not_installed_error, unknown_name
+from agentsys.errors import find_missing_packages, make_not_installed_error, require_known_name
 
 _KNOWN_FORMS = ("inspect",)
 
@@ -27,8 +27,7 @@ def export(
     names: NamesOption = None,
 ) -> None:
     """Write runs as logs that `inspect view` shows, with a lane for each agent."""
-    if form not in _KNOWN_FORMS:
-        raise ConfigError(unknown_name("format", form, _KNOWN_FORMS))
+    require_known_name("format", form, _KNOWN_FORMS)
     if find_missing_packages(["inspect_ai"]):
         raise make_not_installed_error("agentsys export inspect", ["inspect_ai"], "inspect")
     reading = read_stored_runs(folders, names, whole_names=True)

@@ -111,7 +111,7 @@ class Claims:
         return sorted({process for process in found if process is not None})
 
     def find_living_processes(self) -> list[Process]:
-        """The same for certain: who is on another machine is watched till its heart beats, or long enough.
+        """The processes at work here of which some is known to live; watches those on other machines for it.
 
         As soon as one is known to live, all that may are handed back. Else those who were there died with
         their machine, or are of this one before it was started anew: what they left is removed.

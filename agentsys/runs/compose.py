@@ -141,9 +141,10 @@ def _parse_overrides(overrides: Sequence[str]) -> list[Override]:
             raise ConfigError(f"{text}: settings have no @. Write key=value: {text.replace('@', '.', 1)}")
         if text.startswith("="):
             raise ConfigError(f"Override not understood: {text}. {_KEY_VALUE}")
-        refuse_old_name(text.partition("=")[0].lstrip("+~"), text.partition("=")[2])
-        if (option := text.partition("=")[0]) in _OPTIONS_WITH_DASHES:
-            raise ConfigError(f"{text}: this is an option: --{option} {text.partition('=')[2]}")
+        key, _, value = text.partition("=")
+        refuse_old_name(key.lstrip("+~"), value)
+        if key in _OPTIONS_WITH_DASHES:
+            raise ConfigError(f"{text}: this is an option: --{key} {value}")
     try:
         return list(OverridesParser.create().parse_overrides(list(overrides)))
     except HydraException as error:
@@ -154,6 +155,7 @@ _KEY_VALUE = "Write key=value, e.g. defense=agentsys limit_per_suite=10."
 
 
 def _list_combinations(axes: Sequence[Sequence[str]]) -> list[list[str]]:
+    # A function of its own, so that tests can put fewer combinations in its place.
     return [list(choice) for choice in itertools.product(*axes)]
 
 

@@ -37,6 +37,7 @@ from agentsys.runs.settings import ExecutorSettings
 from agentsys.runs.store import Store, StoreError
 
 _RETRY_S = 0.5
+_LOOK_EVERY_S = 1.0
 
 _STOP_SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
 """Windows has no SIGHUP."""
@@ -84,7 +85,7 @@ def run_on_threads(
     store: Store,
     claims: Claims,
     listener: Listener,
-    meter: Meter | None = None,
+    meter: Meter | None,
 ) -> RunOutcome:
     """Run every job and store its record; a job that another process has claimed is left to it.
 
@@ -141,7 +142,7 @@ class _ThreadRun:
             # Looked at under the claim: nobody stores it from here on.
             if self.store.has_changed_since_planned(job.case):
                 self.claims.release(key)
-                self.tally.count_stored_elsewhere()
+                self.tally.count_stored_elsewhere(job)
                 continue
             if not taken:
                 self.tally.postpone(job)
@@ -192,9 +193,6 @@ def run_and_store(job: Job, store: Store, searches: RunSearches, claims: Claims)
     finally:
         claims.release(job.case.key)
     return end
-
-
-_LOOK_EVERY_S = 1.0
 
 
 def run_on_nodes(

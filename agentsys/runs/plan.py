@@ -14,7 +14,7 @@ from agentsys.abilities import NamesExclusions, NamesTasks, PicksPairs, SparesUs
 from agentsys.attacks.attack_search import is_searched
 from agentsys.base.grouping import group_by, join_names
 from agentsys.contracts import AttackKind
-from agentsys.errors import ConfigError, unknown_name
+from agentsys.errors import ConfigError, require_known_name
 from agentsys.records.case import Case
 from agentsys.records.case_reader import WORTH_AN_INDEX
 from agentsys.records.folder_index import FolderSnapshot, list_files, load_index
@@ -58,7 +58,7 @@ class Job:
         return attacked and is_searched(self.cell.attack) and not self.cell.stack.replays_runs
 
 
-def make_job(cell: Cell, suite: str, pair: TaskPair, epoch: int = 0) -> Job:
+def make_job(cell: Cell, suite: str, pair: TaskPair, epoch: int) -> Job:
     """Make the case of a cell on one pair of tasks."""
     labels, (user_task, injection_task) = cell.settings.labels, pair
     case = Case(
@@ -324,10 +324,10 @@ def _spread_pairs(pairs: tuple[TaskPair, ...], limit: int | None) -> tuple[TaskP
 
 
 def _resolve_names(kind: str, wanted: Sequence[str] | None, known: Sequence[str]) -> list[str]:
+    each_once = dict.fromkeys(known)
     for name in wanted or ():
-        if name not in known:
-            raise ConfigError(unknown_name(kind, name, dict.fromkeys(known)))
-    return list(dict.fromkeys(known if wanted is None else wanted))
+        require_known_name(kind, name, each_once)
+    return list(each_once if wanted is None else dict.fromkeys(wanted))
 
 
 def write_stale_message(job: Job, old_hash: str, store: Store) -> str:

@@ -83,7 +83,7 @@ def _list_own_roles(cell: Cell) -> Sequence[str]:
 def _find_unfit_role(
     cell: Cell, books: UsageLog | None, asked: dict[tuple[int, str], tuple[Unavailable | None, str]]
 ) -> Unavailable | None:
-    """Why the model of a role of the defense cannot be used: it is asked what the defense asks it first."""
+    """Why the model of one of the defense's own roles cannot be used; the defense itself tries each model once."""
     for role in _list_own_roles(cell):
         server = cell.stack.find_role_probe_model(role)
         if server is not None and (key := (id(cell.stack), role)) not in asked:

@@ -19,7 +19,7 @@ from agentsys.attacks.attacker_prompt import ATTACKER_ROLES
 from agentsys.attacks.injection_vectors import unescape_for_suite
 from agentsys.base.grouping import group_by
 from agentsys.contracts import AttackKind, NotInjectable, Victim
-from agentsys.errors import ConfigError, unknown_name
+from agentsys.errors import ConfigError, require_known_name
 from agentsys.models.build_model import ModelCard, parse_card
 from agentsys.models.chat import ChatModel, Usage
 from agentsys.models.pricing import cost_usd
@@ -50,7 +50,7 @@ class CostEstimate(NamedTuple):
     """Why its cases cannot run here; then nothing is known of what they cost."""
 
 
-def rehearse_jobs(jobs: Sequence[Job], store: Store, config_dirs: Sequence[Path] = ()) -> list[Job]:
+def rehearse_jobs(jobs: Sequence[Job], store: Store, config_dirs: Sequence[Path]) -> list[Job]:
     """The same cases over the simulated model, to estimate what they will cost."""
     builder = CellBuilder(store, tuple(config_dirs), rehearsal=True)
     twins = {id(cell): builder.build(cell.settings) for cell in list_cells(jobs)}
@@ -167,9 +167,9 @@ def write_attack_texts(
     suite_name: str,
     user_task: str,
     injection_task: str,
-    config_dirs: Sequence[Path] = (),
+    config_dirs: Sequence[Path],
 ) -> tuple[list[AttackText], Sequence[str]]:
-    """The texts for one pair of tasks, and where they come from, a line each: nothing where the attack wrote them.
+    """The texts for one pair of tasks, and a line on each source of theirs, if they come from elsewhere.
 
     Args:
         overrides: Hydra overrides that choose attack, benchmark and model (for the victim's name).
@@ -193,13 +193,11 @@ def write_attack_texts(
     try:
         written: Mapping[str, str] = attack.injections(suite, user, injection, victim)
     except NotInjectable as error:
-        raise ConfigError(f"{error}") from None
+        raise ConfigError(str(error)) from None
     texts = [AttackText(vector, text, unescape_for_suite(suite, text)) for vector, text in written.items()]
     return texts, attack.provenance if isinstance(attack, NamesSources) else ()
 
 
 def _find_task(kind: str, name: str, tasks: Mapping[str, Any]) -> Any:
     full = f"{kind}_{name}" if name.isdigit() else name
-    if full not in tasks:
-        raise ConfigError(unknown_name(kind.replace("_", " "), full, tasks))
-    return tasks[full]
+    return tasks[require_known_name(kind.replace("_", " "), full, tasks)]

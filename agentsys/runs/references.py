@@ -15,12 +15,11 @@ from omegaconf.errors import OmegaConfBaseException
 
 from agentsys.abilities import FollowsModel, HasContents, HoldsDefenses, NamesFromFile
 from agentsys.base.config_catalog import find_config_file, list_config_names, load_config
-from agentsys.errors import ConfigError, unknown_name
+from agentsys.errors import ConfigError, require_known_name
 from agentsys.models.recorded_runs import digest_records, find_pipeline_folder
 from agentsys.models.secrets import mask_address_credentials
 from agentsys.runs.instantiate import READ_TOOLS, load_class
 from agentsys.runs.settings import (
-    NOT_IDENTITY,
     NOT_IN_NAME,
     Settings,
     drop_keys,
@@ -38,12 +37,10 @@ def add_contents(cells: Sequence[Settings], config_dirs: Sequence[Path]) -> list
     digests: dict[tuple[Path, str], str] = {}
     found = []
     for settings in cells:
-        nodes = {group: getattr(settings, group) for group in NOT_IDENTITY}
-        groups = {
-            group: drop_keys(node, list_options_outside_identity(group, node))
-            for group, node in nodes.items()
-        }
-        named = [*_find_option_files(groups), *_find_named_files(settings.attack, "attack")]
+        named = [
+            *_find_option_files(settings.nodes_of_identity),
+            *_find_named_files(settings.attack, "attack"),
+        ]
         files = {key: _digest_file(key, path) for key, path in named}
         files |= {f"defense.{name}": one for name, one in _find_contents(settings.defense).items()}
         folder = find_recorded_folder(settings.model)
@@ -54,7 +51,7 @@ def add_contents(cells: Sequence[Settings], config_dirs: Sequence[Path]) -> list
             files["model.traces"] = digests[key]
         names = [*(settings.model.get("roles") or {}).values(), settings.attack.get("attacker")]
         others = {str(one): load_config("model", str(one), config_dirs) for one in names if one is not None}
-        sources = SourceCollector([*nodes.values(), *others.values()])
+        sources = SourceCollector([*settings.nodes.values(), *others.values()])
         more = {
             "files": files,
             "others": others,
@@ -129,7 +126,8 @@ def make_label(
         own = found.name_of_file(Path(file)) if isinstance(found, NamesFromFile) else Path(file).stem
         name = f"{choice}-{own}"
     replayed = find_recorded_folder(values)
-    return f"{name}{'' if replayed is None else f':{replayed.name}'}{''.join(changed)}{write_artefact_label(values)}"
+    of_pipeline = "" if replayed is None else f":{replayed.name}"
+    return f"{name}{of_pipeline}{''.join(changed)}{write_artefact_label(values)}"
 
 
 def flatten_options(node: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -158,7 +156,9 @@ def write_artefact_label(attack: Mapping[str, Any]) -> str:
 
 
 def _find_option_files(value: object, prefix: str = "") -> Iterator[tuple[str, Path]]:
-    """Options that hold the path of a file, a defense's list of words for one."""
+    """Options that hold the path of a file, a defense's list of words for one; in a list, by their places."""
+    if isinstance(value, list):
+        value = dict(enumerate(value))
     if isinstance(value, Mapping):
         for key, inner in value.items():
             yield from _find_option_files(inner, f"{prefix}.{key}" if prefix else str(key))
@@ -251,10 +251,9 @@ def fill_auto_options(attack: DictConfig, model: Mapping[str, Any]) -> None:
 def _load_named_config(
     group: str, option: str, name: str, config_dirs: Sequence[Path], model: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
-    """The config that a name in an option stands for; with a model, told of it what it wants to know."""
-    setting, names = f"{group}.{option}", list_config_names(group, config_dirs)
-    if name not in names:
-        raise ConfigError(unknown_name(setting, name, names))
+    """The config that a name in an option stands for; `auto` options are filled in from the model, if given."""
+    setting = f"{group}.{option}"
+    require_known_name(setting, name, list_config_names(group, config_dirs))
     written = load_config(group, name, config_dirs)
     refuse_environment({group: {option: written}})
     # As Hydra reads it: a date stays the text it is written as.

@@ -332,7 +332,7 @@ class ObservedPipeline(BasePipelineElement):  # type: ignore[misc]
     """
 
     def __init__(
-        self, pipeline: BasePipelineElement, tracer: Tracer, user: Callable[[], UserTurns] | None = None
+        self, pipeline: BasePipelineElement, tracer: Tracer, user: Callable[[], UserTurns] | None
     ) -> None:
         self.pipeline = pipeline
         self.tracer = tracer

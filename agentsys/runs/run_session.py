@@ -14,8 +14,7 @@ from agentsys.base.ledger import LEDGER_FILE, Ledger
 from agentsys.base.object_import import add_plugin_paths
 from agentsys.contracts import NotInjectable
 from agentsys.errors import ConfigError, Unavailable, find_missing_packages, make_not_installed_error
-from agentsys.models.budget import BUDGET_FILE_NAME as BUDGET_FILE
-from agentsys.models.budget import Meter, UsageLog
+from agentsys.models.budget import BUDGET_FILE_NAME, Meter, UsageLog
 from agentsys.records.schema import CaseRecord
 from agentsys.runs.cell import Cell, CellBuilder
 from agentsys.runs.claims import Claims
@@ -82,7 +81,8 @@ class Session:
             ConfigError: If all is to be run anew while another process runs it.
         """
         books = self.books
-        shared = nullcontext() if books is None else books.meter.share_budget(self.store.own / BUDGET_FILE)
+        budget_file = self.store.own / BUDGET_FILE_NAME
+        shared = nullcontext() if books is None else books.meter.share_budget(budget_file)
         with Claims(self.store) as claims, shared:
             todo = self.plan.open_jobs
             others = claims.find_living_processes() if self.again else claims.list_other_processes()

@@ -34,8 +34,8 @@ class Listener(Protocol):
         """Other processes (their numbers) are at work in the same log folder."""
         return
 
-    def on_case_stored_elsewhere(self) -> None:
-        """Another process stored a case of this plan."""
+    def on_case_stored_elsewhere(self, labels: CellLabels) -> None:
+        """Another process stored a case of this plan, in the cell of these labels."""
         return
 
     def on_tick(self) -> None:
@@ -143,7 +143,7 @@ class CaseEnd:
 class RunTally:
     """The run under way. Used from one thread."""
 
-    def __init__(self, jobs: Iterable[Job], listener: Listener, meter: Meter | None = None) -> None:
+    def __init__(self, jobs: Iterable[Job], listener: Listener, meter: Meter | None) -> None:
         self.listener, self._meter = listener, meter or Meter()
         self.fatal: str | None = None
         self.budget: str | None = None
@@ -197,10 +197,10 @@ class RunTally:
         """Another process has the case: look again later."""
         self._others.append(job)
 
-    def count_stored_elsewhere(self) -> None:
+    def count_stored_elsewhere(self, job: Job) -> None:
         """Another process stored a case of this plan."""
         self.elsewhere += 1
-        self.listener.on_case_stored_elsewhere()
+        self.listener.on_case_stored_elsewhere(job.labels)
 
     def book(self, job: Job, end: CaseEnd, running: int) -> None:
         """Count a case that was stored."""

@@ -265,16 +265,14 @@ class RunTarget:
             return stored.attempt
         run = make_case_run(job)
         lead = {"lead": self.lead.case.user_task_id, "ahead": None}
-        run.attempt = _build_attempt_facts(self.number, place, proposal, Judgement(1, "")).model_copy(
-            update=lead
-        )
+        facts = _build_attempt_facts(self.number, place, proposal, Judgement(1, ""))
+        run.attempt = facts.model_copy(update=lead)
 
         def make() -> None:
             why = self._try_candidate(run, proposal)
             judgement = judge_refused(why) if why is not None else self._judge_query(run, proposal)
-            run.attempt = _build_attempt_facts(self.number, place, proposal, judgement).model_copy(
-                update=lead
-            )
+            facts = _build_attempt_facts(self.number, place, proposal, judgement)
+            run.attempt = facts.model_copy(update=lead)
 
         run_guarded(run, make)
         return to_attempt(self._store_attempt(run), run.attempt)

@@ -75,7 +75,7 @@ class ExecutorKind(StrEnum):
 
 
 class ExecutorSettings(BaseModel):
-    """Setting of how cases are run side by side. No part of any case's identity."""
+    """How cases are run side by side. No part of any case's identity."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -86,14 +86,14 @@ class ExecutorSettings(BaseModel):
     """Of a Ray cluster that is up (`auto`: the one of this machine); None: one is started for the run."""
 
     @model_validator(mode="after")
-    def _fits_its_kind(self) -> ExecutorSettings:
+    def _refuse_address_without_cluster(self) -> ExecutorSettings:
         if self.kind is not ExecutorKind.RAY and self.address is not None:
             raise ValueError("only executor=ray has an address")
         return self
 
 
 class CacheSettings(BaseModel):
-    """Setting of what is done with replies that were kept."""
+    """What is done with replies that were kept."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -147,7 +147,8 @@ class Settings(BaseModel):
 
     @field_validator("user_tasks", "injection_tasks", mode="before")
     @classmethod
-    def _numbers_name_tasks(cls, value: object, info: Any) -> object:
+    def _write_task_ids_out(cls, value: object, info: Any) -> object:
+        """The ids of tasks that were given as numbers, as an id, or as several of these."""
         prefix = info.field_name.removesuffix("s")
         if isinstance(value, (int, str)):  # one alone, without brackets
             value = [value]
@@ -157,8 +158,8 @@ class Settings(BaseModel):
 
     @field_validator("benchmark")
     @classmethod
-    def _write_out(cls, benchmark: dict[str, Any]) -> dict[str, Any]:
-        """One suite as a list, and fixes as those they stand for; no entry without any, as before there were."""
+    def _normalize_benchmark(cls, benchmark: dict[str, Any]) -> dict[str, Any]:
+        """Make one suite a list and write fixes out; without fixes there is no key, as hashes before them had none."""
         values = dict(benchmark)
         if isinstance(values.get("suites"), str):
             values["suites"] = [values["suites"]]
@@ -169,27 +170,37 @@ class Settings(BaseModel):
     @field_validator("model", "defense")
     @classmethod
     def _drop_defaults(cls, node: dict[str, Any], info: Any) -> dict[str, Any]:
-        """No entry for options whose defaults are older than they are, nor for one that bundles of 0.1 have."""
+        """Leave out newer options at their defaults, so that hashes stay those of records from before them."""
         if info.field_name == "model":
+            # Bundles of version 0.1 have this option.
             return {key: value for key, value in node.items() if (key, value) != ("reader", "literal")}
         defaults = {"tool_labels": None, "read_tools": False, "pin_tools": False, "worker_commands": 1}
         return dict(_drop_default_options(node, defaults))
 
     @property
+    def nodes(self) -> dict[str, dict[str, Any]]:
+        """Model, defense, attack and benchmark, by group."""
+        return {group: getattr(self, group) for group in NOT_IDENTITY}
+
+    @property
+    def nodes_of_identity(self) -> dict[str, dict[str, Any]]:
+        """The same nodes without the options that no case depends on."""
+        return {
+            group: drop_keys(node, list_options_outside_identity(group, node))
+            for group, node in self.nodes.items()
+        }
+
+    @property
     def identity(self) -> dict[str, Any]:
         """Everything a case's outcome depends on, as plain data; our classes by their registered names."""
-        nodes = {group: getattr(self, group) for group in NOT_IDENTITY}
-        groups = {
-            group: drop_keys(node, list_options_outside_identity(group, node))
-            for group, node in nodes.items()
-        }
         others = {name: drop_keys(node, NOT_IDENTITY["model"]) for name, node in self.others.items()}
         further = {"others": others, "files": self.files, "code": self.code, "packages": self.packages}
         given = {key: value for key, value in further.items() if value}
         if self.attack.get("attacker") and not (self.scripted_attacker or self.attack.get("artefact")):
             # Once the scripted model played these too: what it found is not what the one named would.
             given |= {"attacker": "asked"} if is_scripted_model(self.model) else {}
-        values = mask_credentials(replace_texts_of_option({**groups, **given}, "base_url", strip_address))
+        values = {**self.nodes_of_identity, **given}
+        values = mask_credentials(replace_texts_of_option(values, "base_url", strip_address))
         return dict(
             replace_by_registered_names({**values, "seed": self.seed, "versions": dict(read_code_versions())})
         )

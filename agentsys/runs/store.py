@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
 import orjson
-from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict
 
 import agentsys
 from agentsys.base.atomic_file import write_atomically
@@ -115,13 +115,13 @@ class Store:
         )
 
     def read_file_status(self, path: Path) -> RecordStatus:
-        """The same of any record's file, an attempt's for one."""
+        """Read the state of a record's file, be it a case's or an attempt's."""
         try:
             block = orjson.loads(path.read_bytes())["agentsys"]
             return RecordStatus(str(block["status"]), str(block["config_hash"]))
         except FileNotFoundError:
             return RecordStatus("missing")
-        except (orjson.JSONDecodeError, KeyError, TypeError, OSError):
+        except (ValueError, KeyError, TypeError, OSError):
             return RecordStatus("corrupt")
 
     def write(self, record: CaseRecord, agentdojo: Mapping[str, Any]) -> Path:
@@ -219,7 +219,7 @@ def hash_package_files() -> Mapping[str, str]:
 
 
 def store_code_state(store: Store) -> None:
-    """Keep the state of the code that is about to run cases: a digest of each file, for versions change rarely.
+    """Keep digests of the files that are about to run cases: the package's version changes more rarely than they.
 
     Raises:
         StoreError: If it cannot be written.
@@ -273,8 +273,7 @@ def store_recipe(store: Store, settings: Settings) -> None:
     plain = settings.model_dump(mode="json", exclude=_RUN_CHOICES)
     code = {}
     if settings.code:
-        nodes = [settings.model, settings.defense, settings.attack, settings.benchmark]
-        names = SourceCollector([*nodes, *settings.others.values()]).names
+        names = SourceCollector([*settings.nodes.values(), *settings.others.values()]).names
         code = {name: str(path) for path, name in names.items() if name in settings.code}
     shown = replace_texts_of_option(
         mask_credentials(plain), "base_url", lambda address: _URL_QUERY.sub(r"\1?***", address)
@@ -291,5 +290,5 @@ def load_recipe(logdir: Path, config_hash: str) -> Recipe | None:
         return Recipe.model_validate(
             json.loads((logdir / OWN_FOLDER / "configs" / f"{config_hash}.recipe").read_bytes())
         )
-    except (OSError, ValueError, RecursionError, ValidationError):
+    except (OSError, ValueError, RecursionError):  # pydantic's errors are values' errors, too
         return None

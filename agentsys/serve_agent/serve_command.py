@@ -67,7 +67,7 @@ def serve_command(
     tokens = read_tokens(token_env)
     if not tokens:
         # A slip in the cheap options should not wait for the model.
-        require_loopback(host, "a model is served")
+        require_loopback(host)
     address: dict[str, Any] = {"host": host, "port": port, "tokens": tokens}
     if all(setting.startswith(SCRIPT_SETTINGS) for setting in overrides or ()):
         _serve_model(overrides or (), address)

@@ -12,13 +12,17 @@ from pathlib import Path
 
 import orjson
 import pytest
-from bundled_runs import SIMULATED, changed, flipped, names_in, paid_run, run, verified
+from bundled_runs import SIMULATED, changed, flipped, holds, names_in, paid_run, run, verified
 
 from agentsys.bundles import rerun_bundle
 from agentsys.bundles.pack_bundle import pack_bundle
+from agentsys.bundles.rerun_bundle import make_portable
 from agentsys.bundles.verify_bundle import VerifiedCase, VerifyOutcome, compare_records
 from agentsys.errors import ConfigError
 from agentsys.runs import build_record
+from agentsys.runs.compose import compose
+from agentsys.runs.references import add_contents
+from agentsys.runs.store import Recipe
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +46,7 @@ def test_a_bundle_holds_elsewhere(bundle: Path, tmp_path: Path, monkeypatch: pyt
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.chdir(tmp_path)
     found = verified(bundle)
-    assert found.is_verified
+    assert holds(found)
     assert [case.outcome for case in found.cases] == [VerifyOutcome.EQUAL] * 6
     assert (found.changed, found.here) == ((), ())
     assert list(tmp_path.iterdir()) == []  # nothing is left behind
@@ -101,7 +105,7 @@ def test_a_changed_record_is_named(bundle: Path, at: int) -> None:
     (case,) = found.bad
     assert case.record == name.removeprefix("records/")
     assert "the record was changed after it was packed" in case.details
-    assert not found.is_verified
+    assert not holds(found)
 
 
 def test_a_field_that_came_in_after_a_record_was_stored_is_no_difference() -> None:
@@ -115,6 +119,16 @@ def test_a_field_that_came_in_after_a_record_was_stored_is_no_difference() -> No
     assert compare_records({"agentsys": then["agentsys"]}, now) == ["utility: null then, true now"]
     lost = {"utility": True, "agentsys": {"exposure": {"raw": False}, "gone": ["x"]}}
     assert compare_records(lost, now) == ["exposure.raw: false then, true now", 'gone: ["x"] then, null now']
+
+
+def test_a_record_of_another_shape_differs_and_breaks_nothing() -> None:
+    now = {"agentsys": {"spans": [{"calls": [{"prompt": 1}]}], "versions": {"data": "d"}}}
+    assert compare_records({"agentsys": {"spans": 3, "versions": ["d"]}}, now) == [
+        'spans: 3 then, [{"calls": [{"prompt": 1}]}] now',
+        'data: null then, "d" now',
+    ]
+    assert compare_records({"agentsys": {"spans": [{"calls": 7}, None], "versions": {"data": "d"}}}, now)
+    assert compare_records({"agentsys": []}, now)
 
 
 @pytest.mark.slow
@@ -153,7 +167,7 @@ def test_other_code_is_said_whether_cases_differ_or_not(
     edited = {**rerun_bundle.hash_package_files(), "agentsys/defense/prompts.py": "edited"}
     monkeypatch.setattr(rerun_bundle, "hash_package_files", lambda: edited)
     found = verified(bundle)
-    assert found.is_verified
+    assert holds(found)
     assert found.here == ("code: agentsys/defense/prompts.py",)
     monkeypatch.setattr(build_record, "count_ground_truth_calls", lambda *_: 99)
     found = verified(bundle)
@@ -166,7 +180,7 @@ def test_another_version_is_said(bundle: Path, monkeypatch: pytest.MonkeyPatch) 
     here = {**rerun_bundle.list_package_versions(), "pydantic": "9.9"}
     monkeypatch.setattr(rerun_bundle, "list_package_versions", lambda: here)
     found = verified(bundle)
-    assert found.is_verified
+    assert holds(found)
     assert found.here[0].startswith("versions: pydantic (") and found.here[0].endswith(" then, 9.9 now)")
 
 
@@ -212,7 +226,7 @@ def test_planned_cases_without_a_record_are_counted(tmp_path: Path) -> None:
     packed = pack_bundle(tmp_path / "runs", tmp_path / "paper.zip")
     assert (packed.records, packed.unfinished) == (3, 1)
     found = verified(packed.file)
-    assert (found.is_verified, found.unfinished) == (True, 1)
+    assert holds(found) and found.unfinished == 1
 
 
 @pytest.mark.slow
@@ -223,7 +237,7 @@ def test_runs_of_an_earlier_version_are_packed_once_the_command_was_repeated(tmp
     with pytest.raises(ConfigError, match="Run the same command again"):
         pack_bundle(tmp_path / "runs", tmp_path / "paper.zip")
     run(tmp_path / "runs", "model=simulated")
-    assert verified(pack_bundle(tmp_path / "runs", tmp_path / "paper.zip").file).is_verified
+    assert holds(verified(pack_bundle(tmp_path / "runs", tmp_path / "paper.zip").file))
 
 
 DEFENSE = """
@@ -260,7 +274,7 @@ def test_code_of_the_users_is_packed_executed_only_on_their_word_and_refused_onc
     assert names_in(bundle, "code") == ["code/bundled_polite.py", "code/bundled_words.py"]
     with pytest.raises(ConfigError, match=r"code of its own \(bundled_polite.py, bundled_words.py\).*trust"):
         verified(bundle)
-    assert verified(bundle, trust_code=True).is_verified
+    assert holds(verified(bundle, trust_code=True))
     # The other defense of the same name, packed in place of the first.
     other = b'WORDS = "Be rude."\n'
     found = verified(
@@ -284,10 +298,32 @@ def test_a_file_that_an_option_names_is_packed_and_named_when_changed(tmp_path: 
     bundle = pack_bundle(tmp_path / "runs", tmp_path / "paper.zip").file
     (name,) = names_in(bundle, "files")
     texts.unlink()
-    assert verified(bundle).is_verified
+    assert holds(verified(bundle))
     found = verified(changed(bundle, lambda n, c: c.replace(b"now", b"NOW") if n == name else c))
     assert found.changed == (name,)
     assert len(found.bad) == len(found.cases)
     assert any(line.startswith("data: ") for line in found.here)
     with pytest.raises(ConfigError, match=r"attack.file .* cannot be read"):
         pack_bundle(tmp_path / "runs", tmp_path / "second.zip")
+
+
+def test_a_file_of_a_member_in_a_list_belongs_to_the_identity_and_into_the_bundle(tmp_path: Path) -> None:
+    labels = tmp_path / "labels.yaml"
+    labels.write_text("send_money: command")
+    member = {"_target_": "agentsys.defense.agentsys.AgentSys", "tool_labels": str(labels)}
+    stack = {
+        "_target_": "baselines.stack.Stack",
+        "members": [{"_target_": "baselines.none.NoDefense"}, member],
+    }
+    plain = compose(["model=simulated"])[0].model_copy(update={"defense": stack})
+    (before,) = add_contents([plain], [])
+    recipe = Recipe(settings=before.model_dump(mode="json"), folder=str(tmp_path))
+    cell = make_portable(recipe)
+    assert cell.members == {
+        cell.settings["defense"]["members"][1]["tool_labels"].removeprefix("bundle:"): labels
+    }
+    labels.write_text("send_money: query")
+    (after,) = add_contents([plain], [])
+    assert before.config_hash != after.config_hash
+    with pytest.raises(ConfigError, match=r"defense\.members\.1\.tool_labels .* was changed"):
+        make_portable(recipe)

@@ -54,7 +54,10 @@ def test_what_tools_returned_cannot_steer_the_terminal(
     call = {"function": "read\x1b[2J", "args": {"path": "\x1b]0;x\x07"}}
     messages = [
         {"role": "assistant", "content": None, "tool_calls": [call]},
-        {"role": "tool", "content": "\x1b[31mred\u202e [bold]markup[/bold]\r\nnext"},
+        {
+            "role": "tool",
+            "content": [{"type": "text", "content": "\x1b[31mred\u202e [bold]markup[/bold]\r\nnext"}],
+        },
     ]
     file = tmp_path / "case.json"
     file.write_bytes(

@@ -59,6 +59,13 @@ def test_refusing_disk_is_one_line(number: int, capsys: pytest.CaptureFixture[st
     assert capsys.readouterr().err == "Error: /some/where: The reason.\n"
 
 
+@pytest.mark.parametrize("number", [errno.EISDIR, errno.ENOTDIR, errno.EEXIST])
+def test_a_path_of_the_wrong_kind_is_one_line(number: int, capsys: pytest.CaptureFixture[str]) -> None:
+    status = terminal.run_to_exit_status(lambda: _raise(OSError(number, "The reason", "/some/where")))
+    assert status == 2
+    assert capsys.readouterr().err == "Error: /some/where: The reason.\n"
+
+
 @pytest.mark.parametrize("bug", [ValueError("a bug"), OSError(errno.EBADF, "a bug")])
 def test_bugs_keep_their_traceback(bug: Exception) -> None:
     with pytest.raises(type(bug), match="a bug"):

@@ -88,6 +88,7 @@ def test_what_is_missing_is_one_line_and_no_file_is_overwritten(
         for arguments, said in (
             ([], "Missing --url"),
             (["--url", "127.0.0.1:1"], "no address"),
+            (["--url", "http://127.0.0.1:port"], "no address"),
             (["--url", "http://127.0.0.1:9", "--model", "y"], "No server answers at http://127.0.0.1:9"),
             (["--url", server.url], "Missing --model"),
             (["--url", server.url, "--model", "x", "--name", "simulated"], "--name my-simulated"),

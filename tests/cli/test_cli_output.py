@@ -92,6 +92,19 @@ def test_without_a_terminal_a_line_says_all_that_a_terminal_shows() -> None:
     assert said.startswith("2/4 cases, ") and "1 retry, 0 waiting; ASR none 50.0%, errors 0" in said
 
 
+def test_cases_that_other_processes_ran_are_not_waited_for() -> None:
+    ours, theirs = CellLabels("simulated", "none", "direct"), CellLabels("simulated", "agentsys", "direct")
+    cells = {ours: CellTotals(1, 1, rated=1, seconds=9.0), theirs: CellTotals(1)}
+    progress = LiveProgress(RunningTotals(2, cells=cells, done=1), Console(file=io.StringIO(), width=100))
+    assert progress._totals.seconds_left
+    progress.on_case_stored_elsewhere(theirs)
+    assert (progress._totals.planned, progress._totals.seconds_left) == (1, 0.0)
+    console = Console(file=io.StringIO(), width=100)
+    console.print(progress._render())
+    assert isinstance(console.file, io.StringIO)
+    assert "waiting" not in console.file.getvalue()
+
+
 def test_the_live_display_opens_and_says_why_a_run_stops() -> None:
     console = Console(file=io.StringIO(), force_terminal=True, width=80)
     with LiveProgress(RunningTotals(3), console) as progress:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -208,6 +209,20 @@ def test_spans_that_are_no_tree_are_no_loop(tmp_path: Path) -> None:
     store_own(tmp_path / "runs", case_of(), spans=spans)
     (log,) = _exported(tmp_path / "runs", tmp_path / "logs")
     assert sum(event.event == "span_begin" for event in log.samples[0].events) >= 3
+
+
+def test_spans_without_a_number_are_shown_once(tmp_path: Path) -> None:
+    store_own(tmp_path / "runs", case_of(), spans=SPANS[:1])
+    (file,) = (tmp_path / "runs").rglob("*.json")
+    stored = json.loads(file.read_bytes())
+    stored["agentsys"]["spans"] = [
+        {"kind": "run"},
+        {"kind": "main", "messages": JUDGE},
+        {"id": [1], "kind": "x"},
+    ]
+    file.write_text(json.dumps(stored))
+    (log,) = _exported(tmp_path / "runs", tmp_path / "logs")
+    assert sum(event.event == "span_begin" for event in log.samples[0].events) == 5  # the scorers' too
 
 
 def test_two_cases_of_one_id_are_refused() -> None:

@@ -39,6 +39,11 @@ def verified(bundle: Path, *, trust_code: bool = False) -> Verification:
     return verify_bundle(bundle, workers=2, trust_code=trust_code)
 
 
+def holds(found: Verification) -> bool:
+    """Whether every record is what it says, and every member as it was packed."""
+    return not (found.bad or found.changed or found.ended)
+
+
 def changed(bundle: Path, change: Callable[[str, bytes], bytes | None]) -> Path:
     """A copy of a bundle with members as `change` gives them; None leaves one out."""
     other = bundle.with_name(f"changed-{bundle.name}")

@@ -180,7 +180,7 @@ def draw_panels(
 
 
 def remove_words(figure: Figure, *, simulated: bool) -> None:
-    """Take title and notes out, for a paper that has a caption of its own; the mark of a simulation stays."""
+    """Take title and notes out, for a paper with a caption of its own; a simulation's mark stays."""
     figure.suptitle("SIMULATED" if simulated else "", x=0.01, ha="left", fontsize=7, color=INK)
     figure.supxlabel("")
 

@@ -15,7 +15,7 @@ from agentsys.analysis.metrics.rates import PERCENT
 from agentsys.analysis.paper.paper_tables import ATTACK, BENCHMARK, RunLine, list_run_lines
 from agentsys.analysis.published import PAPER_MODEL
 from agentsys.analysis.statistics.outcome_grid import ErrorRule
-from agentsys.errors import ConfigError, unknown_name
+from agentsys.errors import ConfigError, require_known_name, unknown_name
 from agentsys.records.case_row import NO_ATTACK, CaseRow, strip_simulated_mark
 
 if TYPE_CHECKING:
@@ -75,8 +75,7 @@ class FigureKind:
         )
         known = list(dict.fromkeys(line.defense for line in mine))
         for name in defenses:
-            if name not in known:
-                raise ConfigError(unknown_name("defense in these runs", name, known))
+            require_known_name("defense in these runs", name, known)
         wanted = defenses or known
         return Selection(
             chosen,

@@ -72,7 +72,7 @@ class Mark:
         return replace(self, x=x, x_low=low, x_high=high)
 
     def with_y(self, number: Number, per: float = 1.0) -> Mark:
-        """The same upright, with the number's cases behind it."""
+        """Copy the mark with a number as its vertical coordinate, and the number's cases behind it."""
         y, low, high = (value / per for value in number[:3])
         return replace(self, y=y, y_low=low, y_high=high, n=number.n)
 
@@ -154,7 +154,7 @@ class Selection:
 
     @property
     def omissions(self) -> list[str]:
-        """Notes on defenses that are not to be believed, and on models that are in the runs and not in the figure."""
+        """Notes on defenses that are not to be believed, and on models of the runs that are not in the figure."""
         others = make_plain(", ".join(self.others))
         told = {name: shorten_verdict(*self._verdicts[line]) for name, line in self.series}
         return [

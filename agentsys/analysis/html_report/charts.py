@@ -54,7 +54,7 @@ def draw_paper_figures(cases: Sequence[CaseRow], errors: ErrorRule = ErrorRule.R
 
 
 def draw_rates(sheet: Sheet) -> DrawnFigure:
-    """Draw a row per defense and attack, a panel per metric but the defense quality, which is a product of two."""
+    """Draw a row per defense and attack, a panel per metric; not the defense quality, a product of two others."""
     from agentsys.analysis.figures.drawing import DrawnFigure, apply_style, draw_panels, shorten_name
     from agentsys.analysis.figures.figure_data import Mark
 

@@ -52,14 +52,13 @@ def make_html_report(
     folders: Sequence[str] = (),
     *,
     max_cases: int = MOST_CASES,
-    max_characters: int = MOST_CHARACTERS,
     figures: Sequence[View] = (),
     made_on: str = "",
 ) -> HtmlReport:
     """Make one self-contained HTML document of what was read and of what `report` measured of it.
 
     The files are read again for their messages. Trajectories are added up to `max_cases`, and as long as
-    their texts have fewer than `max_characters` together; every number covers all cases. `figures` are from
+    their texts have fewer than `MOST_CHARACTERS` together; every number covers all cases. `figures` are from
     `draw_paper_figures`; folders' names and the date stand at the head.
     """
     cases, facts, store = sort_for_reading(reading.cases), SetupFacts(), TextStore()
@@ -68,14 +67,14 @@ def make_html_report(
     for place in order_for_limit(cases):
         stored = read_stored_json(cases[place].source)
         facts.add(cases[place], stored)
-        if inside < max_cases and store.characters < max_characters:
+        if inside < max_cases and store.characters < MOST_CHARACTERS:
             views[place] = make_case_view(cases[place], stored, store)
             inside += 1
     left_out = len(cases) - inside
     reason = (
         f"at most {max_cases:,} were asked for"
         if inside >= max_cases
-        else f"the size limit of {max_characters / 1e6:,.0f} million characters was reached"
+        else f"the size limit of {MOST_CHARACTERS / 1e6:,.0f} million characters was reached"
     )
     html = _render(
         figures=figures,

@@ -55,7 +55,7 @@ class Share(NamedTuple):
     """Suites that have some."""
 
 
-def compute_asr(cases: Iterable[CaseRow], rule: ErrorRule = ErrorRule.REPORT) -> Share:
+def compute_asr(cases: Iterable[CaseRow], rule: ErrorRule) -> Share:
     """ASR on some attacked cases, e.g. those in which a tool returned the payload (`exposed_raw`)."""
     outcomes = ((case.suite, find_outcome(case, rule)) for case in cases)
     return compute_mean_of_suites((suite, found.injection_success) for suite, found in outcomes if found)
@@ -94,7 +94,7 @@ def explain_unseen_success(case: CaseRow) -> str:
 
 
 def compute_asr_on_shared_cases(
-    cases: Sequence[CaseRow], others: Sequence[CaseRow], rule: ErrorRule = ErrorRule.REPORT
+    cases: Sequence[CaseRow], others: Sequence[CaseRow], rule: ErrorRule
 ) -> tuple[Share, Share]:
     """ASR of two attacks against one defense, on the tasks and epochs that count under both."""
     pairs = pair_cases(cases, others, rule).pairs
@@ -103,7 +103,7 @@ def compute_asr_on_shared_cases(
     )
 
 
-def compute_utility_where_safe(cases: Iterable[CaseRow], rule: ErrorRule = ErrorRule.REPORT) -> Share:
+def compute_utility_where_safe(cases: Iterable[CaseRow], rule: ErrorRule) -> Share:
     """Utility on the cases whose attack failed: in two suites success of the attack excludes it."""
     outcomes = ((case.suite, find_outcome(case, rule)) for case in cases)
     return compute_mean_of_suites(
@@ -134,9 +134,7 @@ def list_levels_at_the_floor(undefended: Mapping[str, Tally], draws: SignDraws) 
     return [level for level in low if compute_p_value(levels[level]) >= LEVEL]
 
 
-def compute_detectable_asr(
-    baseline: Sequence[CaseRow], defense: Sequence[CaseRow], rule: ErrorRule = ErrorRule.REPORT
-) -> float:
+def compute_detectable_asr(baseline: Sequence[CaseRow], defense: Sequence[CaseRow], rule: ErrorRule) -> float:
     """The smallest true difference in overall ASR that the shared cases find with 80% power.
 
     Returns:
@@ -174,9 +172,7 @@ class Denial:
     """Attacked cases without a benign one, or errored on either side."""
 
 
-def find_paired_denials(
-    cases: Iterable[CaseRow] | ScoredCells, rule: ErrorRule = ErrorRule.REPORT
-) -> list[Denial]:
+def find_paired_denials(cases: Iterable[CaseRow] | ScoredCells, rule: ErrorRule) -> list[Denial]:
     """Every denial of service whose defense has benign cases, too."""
     cells = group_scored_cells(cases)
     resampler = Resampler()

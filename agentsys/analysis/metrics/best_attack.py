@@ -150,7 +150,7 @@ def compute_pass_at_k(counted: Mapping[str, Tally], side: Side, k: int, resample
     Args:
         counted: Suite -> cases of one model, defense and attack (or benign).
         side: Which outcome.
-        k: Tries; at most `least_repeats(counted)`.
+        k: Tries; at most `count_least_repeats(counted)`.
         resampler: Draws the tasks.
 
     Source: M. Chen et al., "Evaluating Large Language Models Trained on Code", arXiv 2107.03374, 2021: the

@@ -46,7 +46,7 @@ from agentsys.analysis.statistics.differences import (
 from agentsys.analysis.statistics.outcome_grid import ErrorRule, Interval, Side, Tally
 from agentsys.analysis.statistics.rate_estimates import OVERALL, POOLED
 from agentsys.base.grouping import group_by
-from agentsys.errors import ConfigError, unknown_name
+from agentsys.errors import ConfigError, require_known_name, unknown_name
 from agentsys.records.case_row import NO_ATTACK, CaseRow
 from agentsys.records.published_facts import NO_DEFENSE
 
@@ -183,8 +183,7 @@ def compare_sides(
         ConfigError: If a metric is unknown, the baseline is not among the sides, or there is only one side.
     """
     for metric in metrics:
-        if metric not in COMPARED_METRICS:
-            raise ConfigError(unknown_name("metric", metric, COMPARED_METRICS))
+        require_known_name("metric", metric, COMPARED_METRICS)
     sides = cases if isinstance(cases, ComparedSides) else split_sides(cases)
     baseline = sides.baseline if baseline is None else baseline
     _check_sides(sides, baseline)

@@ -142,7 +142,7 @@ TokensOf = Callable[[CaseRow], int | None]
 
 
 def count_acting_tokens(case: CaseRow) -> int | None:
-    """The same of the agent that talks to the user alone; None where roles are not recorded."""
+    """Tokens of the agent that talks to the user alone; None where roles are not recorded."""
     found = [tokens for role, tokens in case.tokens_by_role.items() if role in ACTING_ROLES]
     return sum(found) if found else None
 

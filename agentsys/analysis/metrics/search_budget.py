@@ -300,7 +300,7 @@ class BudgetRow(CellRow):
 
 
 def measure_budgets(searches: Iterable[Search]) -> list[BudgetRow]:
-    """The long form, at 1, 2, 5, 10, 20, ... queries or attempts, up to what each cell's searches may make.
+    """Measure each cell at 1, 2, 5, 10, 20, ... queries and attempts, up to what its searches may make.
 
     Returns:
         Rows sorted by cell (`none` before other defenses), then suite with `overall` last.

@@ -14,7 +14,7 @@ from typing import Any, Literal
 import orjson
 
 from agentsys.analysis.metrics.attack_success import compute_mean_of_suites
-from agentsys.errors import ConfigError, unknown_name
+from agentsys.errors import require_known_name
 from agentsys.records.case_row import NO_ATTACK, UNRECORDED, CaseRow
 
 Tasks = Mapping[str, frozenset[str]]
@@ -67,9 +67,7 @@ def load_tag(name: str) -> Tag:
         ConfigError: If there is none.
     """
     tags = load_tags()
-    if name not in tags:
-        raise ConfigError(unknown_name("tag", name, tags))
-    return tags[name]
+    return tags[require_known_name("tag", name, tags)]
 
 
 @lru_cache(maxsize=1)
@@ -125,8 +123,8 @@ def has_tag(case: CaseRow, tag: Tag) -> bool:
 
 
 _OLDEST = "v1"
-_OR_LATER = " or later"
 """Published files that name no version are of this one."""
+_OR_LATER = " or later"
 
 
 @dataclass(frozen=True)
@@ -216,7 +214,7 @@ class FixedCases:
 
 
 def select_fixed_scores(cases: Iterable[CaseRow]) -> FixedCases:
-    """The same cases with fixed scores, which our own runs and what `agentsys rescore` writes hold."""
+    """Put fixed scores, which our runs and files of `agentsys rescore` hold, in place of the official ones."""
     kept, lists, lacking = list[CaseRow](), dict[tuple[str, ...], None](), 0
     for case in cases:
         fixed = _replace_by_fixed_score(case)

@@ -111,7 +111,7 @@ def make_paper_document(
 def _make_grid(filled: FilledTable) -> Grid:
     table, rows, breaks = filled.table, [], set()
     for place, row in enumerate(filled.rows):
-        above = filled.rows[place - 1]
+        above = filled.rows[place - 1]  # of the first row, of which nothing is asked, the last one
         # A rule stands where the leading group (the model, or with several rows each the defense) changes.
         changed = row.model != above.model or (row.defense != above.defense and not table.models_first)
         if place and changed and (table.models_first or len(table.bands) > 1):
@@ -222,7 +222,7 @@ def _explain_numbers(filled: FilledTable) -> str:
 
 
 def _note_searches(filled: FilledTable) -> Iterator[str]:
-    """Say what the PAIR rows of Table 4 are, and where they are not the upper bound they are taken for."""
+    """Say what the PAIR rows of Table 4 are, and where they are no upper bound, as which they are taken."""
     ran = {case.attack for line in filled.lines for case in line.cases}
     if filled.table.number != 4 or not ran & set(RUN_AS.values()):
         return

@@ -277,7 +277,7 @@ def fill_table(
     printed: dict[tuple[str, str], dict[Spot, float]] = {}
     for one in list_printed_in(f"table{table.number}"):
         printed.setdefault((one.model, one.defense), {})[Spot(one.attack, one.suite, one.metric)] = one.value
-    cases = _rename_chosen_rounds(list(cases)) if table.number == 1 else cases
+    cases = _rename_chosen_rounds(list(cases)) if table.number == 1 else list(cases)
     # Rehearsed with the scripted model, whose cases are marked as its own.
     searched = {case.attack: RUN_AS.get(case.attack.removesuffix("+attacker=simulated")) for case in cases}
     named = (replace(case, attack=row) if (row := searched[case.attack]) else case for case in cases)

@@ -38,7 +38,7 @@ _STEP = 1.5
 """Factor between the distances at which the end of an interval is looked for."""
 _EQUAL = 1e-12
 _DESIGN = 1.05
-"""By how much standard errors of rates are widened here; `intervals.MARGIN` is that of rates shown."""
+"""By how much standard errors of rates are widened here; `rate_estimates.MARGIN` is that of rates shown."""
 POWER = 0.8
 """Share of runs of a size that would find the smallest difference which that size can tell from none."""
 
@@ -72,7 +72,7 @@ def compute_difference_interval(difference: Difference) -> Interval:
     significant = compute_p_value(difference) < LEVEL
     if difference.error.value <= 0:
         return _compute_interval_of_all_alike(difference, significant=significant)
-    low, high = (_end(difference, side, significant=significant) for side in (-1, 1))
+    low, high = (_find_end(difference, side, significant=significant) for side in (-1, 1))
     return Interval(max(low, -1.0), min(high, 1.0))
 
 
@@ -94,7 +94,7 @@ def _compute_interval_of_all_alike(difference: Difference, *, significant: bool)
     return Interval(max(low, -1.0), min(high, 1.0))
 
 
-def _end(difference: Difference, side: int, *, significant: bool) -> float:
+def _find_end(difference: Difference, side: int, *, significant: bool) -> float:
     """The lower end (side -1) or the upper one (side 1)."""
     value, error = difference.value, difference.error
     ends = [_find_last_accepted(difference, side, significant=significant)]

@@ -312,7 +312,7 @@ def compare_pairs(pairs: Iterable[Pair], side: Side, draws: SignDraws) -> dict[s
 def make_difference_levels(
     before: Mapping[str, Tally], after: Mapping[str, Tally], side: Side, draws: SignDraws
 ) -> dict[str, Difference]:
-    """The same of counted cases; nothing of a level is worked out before it is asked for.
+    """The difference per suite, then `overall`, then `pooled`, of counted cases; each is worked out when asked for.
 
     Args:
         before: Suite -> cases under the baseline.

@@ -357,7 +357,7 @@ def scale_spread(part: Spread, factor: float) -> Spread:
 
 
 def add_spreads(attacked: Spread, benign: Spread) -> Spread:
-    """The spread of the sum of an estimate on attacked cases and one on benign cases of the same user tasks."""
+    """The spread of a sum: an estimate on attacked cases and one on benign cases of the same user tasks."""
     return replace(
         attacked,
         # A side that counts no case has no tasks, and what it is part of is undefined anyway.

@@ -59,7 +59,7 @@ _EXPLAINED = (
 )
 
 
-def compare_output(found: Comparison, flips: int | None = 1) -> Output:
+def compare_output(found: Comparison, flips: int | None) -> Output:
     """Arrange tables, flipped cases and notes, ready to be written in any form.
 
     Args:

@@ -72,9 +72,9 @@ def write_report_notes(
     found: Report,
     reading: LoadedCases,
     cells: rates.ScoredCells,
-    errors: ErrorRule = ErrorRule.REPORT,
+    errors: ErrorRule,
 ) -> Iterator[str]:
-    """All footnotes, the most important first; each is made when it is asked for: a screen shows a few of them."""
+    """All footnotes, the most important first; made one by one, as a screen shows a few of them."""
     yield from describe_unfinished(reading.unfinished)
     yield from write_verdict_notes(found.rows, [rates.DEFENSE_QUALITY])
     yield from write_errored_notes(reading.cases, errors)

@@ -94,15 +94,13 @@ def write_number(value: float, form: str = ".2f") -> str:
 
 
 def write_value(number: WithInterval | None) -> str:
-    """Write a number's value; the same where there is no number, `broken` where its cell is."""
+    """Write a number's value; `n/a` where there is no number, `broken` where its cell is."""
     if number is None:
         return MISSING
+    if getattr(number, "verdict", "") == BROKEN:
+        return BROKEN
     mean = getattr(number, "mean", None)
-    return (
-        BROKEN
-        if getattr(number, "verdict", "") == BROKEN
-        else write_number(number.value if mean is None else mean)
-    )
+    return write_number(number.value if mean is None else mean)
 
 
 def write_interval(number: WithInterval | None, digits: int = 1) -> str:

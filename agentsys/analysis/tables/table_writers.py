@@ -21,6 +21,7 @@ from agentsys.analysis.tables.table_document import (
     escape_for_markdown,
     make_plain,
 )
+from agentsys.base.json_values import map_texts
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -148,18 +149,9 @@ def write_csv_text(records: LongForm) -> str:
 
 def write_json_text(value: Any) -> str:
     """Indented JSON without characters that steer a terminal; what is undefined or missing is `null`."""
-    return orjson.dumps(
-        _make_texts_plain(value), option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE
-    ).decode()
-
-
-def _make_texts_plain(value: Any) -> Any:
-    """The same value with every text in it made plain; keys are ours."""
-    if isinstance(value, str):
-        return make_plain(value)
-    if isinstance(value, Mapping):
-        return {name: _make_texts_plain(one) for name, one in value.items()}
-    return [_make_texts_plain(one) for one in value] if isinstance(value, list | tuple) else value
+    # Values alone: keys are ours.
+    plain = map_texts(value, make_plain)
+    return orjson.dumps(plain, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE).decode()
 
 
 def write_markdown_document(document: Document) -> str:

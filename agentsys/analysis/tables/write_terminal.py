@@ -61,7 +61,8 @@ def arrange_for_terminal(document: Document) -> RenderableType:
 def write_terminal_text(document: Document, width: int) -> str:
     """Write what a terminal of so many columns shows of a document, without colours."""
     text = io.StringIO()
-    Console(file=text, width=width).print(arrange_for_terminal(document), crop=False)
+    # No colours, even where the environment demands them of everything (FORCE_COLOR): this goes to a file.
+    Console(file=text, width=width, color_system=None).print(arrange_for_terminal(document), crop=False)
     return text.getvalue()
 
 

@@ -342,7 +342,7 @@ class RecordFiles:
             yield _rename_pipeline(record, facts) if record is not None and facts is not None else record
 
     def split(self, files: int) -> Iterator[RecordFiles]:
-        """The same records, in order, so many files at a time."""
+        """Split the records, in order, into parts of so many files."""
         for start in range(0, max(len(self.files), 1), files):
             some = self.files[start : start + files]
             # Of the dictionaries, too, a part each: all of them would go to each process again and again.

@@ -228,15 +228,17 @@ def find_suite(trajectory: Trajectory, version: str) -> Suite:
         Unusable: If the version has none of this name, or the record is of another benchmark.
         ConfigError: If there is no such version.
     """
+    bench: AgentDojo | AgentDyn
     if is_agentdyn(trajectory.benchmark):
-        get_checkout_version(trajectory)
-        return load_agentdyn(trajectory.checkout, trajectory.benchmark).suite(trajectory.suite)
-    load_agentdojo(version)  # an unknown version is the user's slip, an unknown label the record's
-    try:
-        bench = load_agentdojo(version, trajectory.benchmark)
-    except ConfigError:
-        reason = f"benchmark {trajectory.benchmark[:80]} is not re-scored"
-        raise Unusable(RecordFault.OTHER_BENCHMARK, reason) from None
+        version = get_checkout_version(trajectory)
+        bench = load_agentdyn(trajectory.checkout, trajectory.benchmark)
+    else:
+        load_agentdojo(version)  # an unknown version is the user's slip, an unknown label the record's
+        try:
+            bench = load_agentdojo(version, trajectory.benchmark)
+        except ConfigError:
+            reason = f"benchmark {trajectory.benchmark[:80]} is not re-scored"
+            raise Unusable(RecordFault.OTHER_BENCHMARK, reason) from None
     if trajectory.suite not in bench.suite_names():
         raise Unusable(RecordFault.NOT_HERE, f"{version} has no suite {trajectory.suite}")
     return bench.suite(trajectory.suite)

@@ -128,7 +128,7 @@ def convert_calls(calls: Sequence[RecordedCall]) -> list[FunctionCall]:
     return [FunctionCall(function=call.function, args=normalize_arguments(call.args)) for call in calls]
 
 
-_CLOCK_STAMP = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d\.\d+")
+CLOCK_STAMP = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d\.\d+")
 """A date with fractions of a second: taken from a clock, as no date in the benchmark's data has them."""
 _PYDANTIC_LINK = re.compile(r"errors\.pydantic\.dev/[\d.]+/")
 """Errors of wrong arguments name pydantic's version."""
@@ -141,15 +141,10 @@ def is_same_text(recorded: str, today: str) -> bool:
     the order of lines: an event's participants are a set. A recorded text with today's inside it counts as
     the same, since some defenses put marks around what a tool returns.
     """
-    first, second = (_PYDANTIC_LINK.sub("", _CLOCK_STAMP.sub("", text)) for text in (recorded, today))
+    first, second = (_PYDANTIC_LINK.sub("", CLOCK_STAMP.sub("", text)) for text in (recorded, today))
     if first == second or squeeze(second) in squeeze(first):
         return True
     return sorted(first.splitlines()) == sorted(second.splitlines())
-
-
-def find_stamps(text: str) -> list[str]:
-    """The clock's stamps in a text, in order."""
-    return _CLOCK_STAMP.findall(text)
 
 
 class CheckScores(NamedTuple):

@@ -137,8 +137,8 @@ def _add_record(
             found.skipped.append(SkippedRecord(record.source, fault.obstacle, str(fault)))
 
 
-def rescore_case(trajectory: Trajectory, version: str, fixes: tuple[str, ...] = ()) -> RescoredCase:
-    """One record's new scores, official and fixed (no fixes: all of them), each flip explained.
+def rescore_case(trajectory: Trajectory, version: str, fixes: tuple[str, ...]) -> RescoredCase:
+    """One record's new scores, official and under these fixes, each flip explained.
 
     Raises:
         Unusable: If it cannot be scored under this version.

@@ -64,7 +64,7 @@ class FixedRow(NamedTuple):
     attack: str
     """`none` in benign records."""
     suite: str
-    """`ALL`: the sums of the suites."""
+    """`ALL_SUITES`: the sums of the suites."""
     cases: int
     solved: int
     """User tasks solved, by the version's own checks."""
@@ -97,7 +97,7 @@ def has_fixed_scores(case: RescoredCase) -> bool:
 
 
 def count_fixed_rows(cases: Iterable[RescoredCase]) -> list[FixedRow]:
-    """Rows by pipeline and version in the order met; benign ones first, then by attack, `ALL` last."""
+    """Rows by pipeline and version in the order met; benign ones first, then by attack, `ALL_SUITES` last."""
     rows: dict[tuple[str, str, str, str], list[RescoredCase]] = {}
     order: dict[tuple[str, str], int] = {}
     for case in cases:

@@ -103,7 +103,7 @@ def _build_agentdojo_form(stored: Mapping[str, Any], case: RescoredCase) -> dict
 
 
 def _build_drift_form(stored: Mapping[str, Any], case: RescoredCase) -> dict[str, Any]:
-    """With AgentDojo's keys beside DRIFT's, which tell our loader that it was DRIFT."""
+    """The record with AgentDojo's keys beside DRIFT's, which tell our loader that it was DRIFT."""
     key = "conversations" if "conversations" in stored else "messages"
     rest = {name: value for name, value in stored.items() if name != key}
     blocks = [to_plain_message(message) for message in parse_recorded_messages(stored[key])]

@@ -27,13 +27,13 @@ from agentsys.audit.rescoring.recorded_trajectory import (
     list_versions,
 )
 from agentsys.audit.rescoring.reexecution import (
+    CLOCK_STAMP,
     Reexecution,
     TaskExecution,
     ask_checks,
     collect_todays_results,
     convert_calls,
     find_drawn_numbers,
-    find_stamps,
     is_same_text,
     reexecute,
     score_with_execution,
@@ -64,7 +64,7 @@ class FixedVerdict:
     while they ran."""
 
     def list_facts(self) -> dict[str, Any]:
-        """Under the names that our records use."""
+        """The scores and what they rest on, under the names that our records use."""
         counted = {} if self.repeats is None else {"repeats": self.repeats}
         return {
             "fixes": list(self.fixes),
@@ -235,7 +235,7 @@ def _score_under(trajectory: Trajectory, version: str, which: ScoreName) -> bool
 def find_recorded_clock(trajectory: Trajectory) -> datetime.datetime | None:
     """The first stamp of the clock in what a record's tools returned; None where there is none."""
     for text in trajectory.tool_texts:
-        for found in find_stamps(text):
+        for found in CLOCK_STAMP.findall(text):
             try:
                 return datetime.datetime.fromisoformat(found)
             except ValueError:  # digits that are no date
@@ -244,7 +244,7 @@ def find_recorded_clock(trajectory: Trajectory) -> datetime.datetime | None:
 
 
 def _describe_data_change(trajectory: Trajectory, tasks: RecordTasks, suite: Suite) -> str:
-    """Say in a few words what of the data is not as it was; empty if nothing is known to differ."""
+    """Say in a few words how the data differs from then; empty if nothing is known to differ."""
     if trajectory.data_hash is not None:
         return "the data's hash is another" if trajectory.data_hash != hash_suite_data(suite) else ""
     if trajectory.injections is None:

@@ -1,4 +1,4 @@
-"""`Stage` plays calls on a suite and asks the benchmark's own checkers; `Subject` is one task under audit."""
+"""`CallPlayer` plays calls on a suite and asks the benchmark's own checks; `AuditedTask` is one task under audit."""
 
 from __future__ import annotations
 

@@ -86,7 +86,7 @@ def _is_unsettled(stage: CallPlayer, task: SuiteTask, played: PlayedCalls) -> bo
     try:
         first = check(stage.suite, task, answer, before, after, played.calls)
         second = check(stage.suite, task, answer, before, after, played.calls)
-    except Exception:  # noqa: BLE001 - no verdict at all is another matter, see `Stage.is_passed`
+    except Exception:  # noqa: BLE001 - no verdict at all is another matter, see `CallPlayer.is_passed`
         return False
     same = are_equal(before, played.before) and are_equal(after, played.after)
     return bool(first != second or not same)

@@ -127,5 +127,5 @@ def serve(
         tokens: Keys one of which a client must send; none: whoever is on this machine may ask.
     """
     endpoint = PlainEndpoint(model) if isinstance(model, ChatModel) else model
-    address = host if tokens else require_loopback(host, "a model is served")
+    address = host if tokens else require_loopback(host)
     return Server(ModelApplication(endpoint, tokens), address, port)

@@ -161,7 +161,10 @@ def test_over_the_limit_every_kind_of_case_is_kept_and_the_rest_is_named(tmp_pat
     }
 
 
-def test_a_report_that_grows_too_large_stops_taking_trajectories(tmp_path: Path) -> None:
+def test_a_report_that_grows_too_large_stops_taking_trajectories(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agentsys.analysis.html_report.page.MOST_CHARACTERS", 1500)
     for task in range(4):
         text = f"{task} " * 500
         store(
@@ -169,7 +172,7 @@ def test_a_report_that_grows_too_large_stops_taking_trajectories(tmp_path: Path)
             user_task_id=f"user_task_{task}",
             stored={"messages": [{"role": "user", "content": text}]},
         )
-    found = made(tmp_path, max_characters=1500)
+    found = made(tmp_path)
     assert (found.trajectories, found.left_out) == (2, 2)
     assert "the size limit" in found.html
 

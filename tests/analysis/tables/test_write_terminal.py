@@ -17,7 +17,7 @@ from agentsys.analysis.tables.results_document import Report, make_results_docum
 from agentsys.analysis.tables.results_report import build_report
 from agentsys.analysis.tables.table_document import Document, Grid, GridCell
 from agentsys.analysis.tables.table_writers import write_markdown_document
-from agentsys.analysis.tables.write_terminal import arrange_for_terminal
+from agentsys.analysis.tables.write_terminal import arrange_for_terminal, write_terminal_text
 from agentsys.records.case_reader import LoadedCases
 from agentsys.records.case_row import CaseRow
 
@@ -106,3 +106,8 @@ def test_a_name_with_a_link_of_its_own_in_it_makes_no_link() -> None:
         found = written(GridCell(hostile), terminal=terminal)
         assert "\x1b]8;" not in found
         assert "click" in found
+
+
+def test_a_file_has_no_colours_even_where_they_are_demanded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    assert "\x1b" not in write_terminal_text(Document([], ["a note"], title="a title"), 80)

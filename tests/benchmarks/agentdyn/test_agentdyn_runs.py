@@ -13,6 +13,7 @@ from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
 from agentdojo.functions_runtime import FunctionCall, FunctionsRuntime
 from agentdojo.types import text_content_block_from_string
 from small_runs import Silent, records_in
+from stored_cases import case_of, store_own
 from tiny_agentdyn import MAILS, tiny_checkout
 
 from agentsys.audit.rescoring.rescore import rescore_records
@@ -34,6 +35,15 @@ ATTACKED = ["attack=none,important_instructions"]
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
     return tiny_checkout(tmp_path / "AgentDyn")
+
+
+def test_a_record_of_a_suite_that_is_none_is_skipped_and_ends_nothing(checkout: Path, tmp_path: Path) -> None:
+    version = AgentDyn(str(checkout)).version
+    store_own(
+        tmp_path / "runs", case_of(benchmark="agentdyn", version=version, suite="nowhere", attack="none")
+    )
+    (skipped,) = rescore_records([tmp_path / "runs"], checkout=str(checkout)).skipped
+    assert skipped.reason == f"{version} has no suite nowhere"
 
 
 def run(checkout: Path, logdir: Path, *overrides: str) -> dict[str, dict[str, Any]]:
