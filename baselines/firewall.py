@@ -300,7 +300,10 @@ class OutputFirewall(ResultRewriter):
         )
 
 
-_DATA = re.compile(r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+|https?://[^\s'\"<>]+|\w*\d[\w]*(?:[.,:/-]\d+)*")
+_DATA = re.compile(
+    # Bounded before the sign, and begun where letters begin: a long run of letters would be read again from each.
+    r"[\w.+-]{1,64}@[\w-]+(?:\.[\w-]+)+|https?://[^\s'\"<>]+|(?<![^\W\d])[^\W\d]*\d\w*(?:[.,:/-]\d+)*"
+)
 _MOST_LOST = 200
 """Data tokens listed in a record; an emptied file would list thousands."""
 

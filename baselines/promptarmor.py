@@ -33,6 +33,7 @@ from baselines.tool_boundary.result_rewriter import (
     read_fenced_text,
     read_leaves,
     read_question,
+    strip_code_fence,
     wrap_in_fences,
 )
 
@@ -119,7 +120,6 @@ ROLE = "promptarmor_guard"
 _NOTHING = frozenset({"", "none", "n/a", "na", "nothing", "null", "no injection"})
 _DECORATION = " \t\r\n*_`\"'#>“”‘’"
 _FIRST = re.compile(r"(?:answer\W{1,4})?(yes|no)\b", re.IGNORECASE)
-_FENCE = re.compile(r"\A```\w*\n(.*?)\n?```\Z", re.DOTALL)
 _QUOTES = {'"': '"', "'": "'", "“": "”", "‘": "’", "`": "`"}
 
 
@@ -165,10 +165,7 @@ def read_armor_verdict(reply: str) -> ArmorVerdict | None:
 
 def _strip_quoting(quotation: str) -> str:
     """A quotation without the emphasis, the fence or the quotes that a model put around it."""
-    text = quotation.strip().removeprefix("**").strip()
-    fenced = _FENCE.match(text)
-    if fenced is not None:
-        text = fenced[1].strip()
+    text = strip_code_fence(quotation.strip().removeprefix("**"))
     if len(text) > 1 and _QUOTES.get(text[0]) == text[-1]:
         text = text[1:-1]
     return text.strip()

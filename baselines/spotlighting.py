@@ -7,9 +7,11 @@ this kind.
 
 from __future__ import annotations
 
+import base64
 import random as generators
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal, get_args
+import re
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal, Protocol, get_args
 
 from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
 from agentdojo.agent_pipeline.basic_elements import InitQuery, SystemMessage
@@ -34,12 +36,6 @@ from baselines.tool_boundary.result_rewriter import rewrite_new_results, rewrite
 
 if TYPE_CHECKING:
     from agentdojo.agent_pipeline.agent_pipeline import AgentPipeline
-
-
-import base64
-import re
-from dataclasses import dataclass
-from typing import Protocol
 
 PRIVATE_USE = "\ue000"
 """U+E000, a private-use character: no tool output has it by chance."""

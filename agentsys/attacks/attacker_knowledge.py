@@ -50,7 +50,7 @@ class Situation:
     call: str
     """The call whose result holds the text first, e.g. `read_file(file_path='bill.txt')`; `""` if unknown."""
     result: str
-    """That result in a clean run, with `PLACE` where the text will stand, cut to what is around it."""
+    """That result in a clean run, with `TEXT_PLACEHOLDER` where the text will stand, cut to what is around it."""
 
 
 @dataclass(frozen=True)

@@ -63,7 +63,6 @@ class InjectionBreaksEnvironment(Exception):
         self.suite = suite
         self.vector = vector
         self.position = position
-        self.character = None if position is None else text[position]
 
 
 def _write_error_line(error: Exception) -> str:

@@ -26,7 +26,7 @@ from agentsys.benchmarks.asb.asb_data import CHECKSUMS
 from agentsys.errors import ConfigError
 from agentsys.extensions import find_user_data_folder
 
-TIMEOUT_S = 60.0
+_TIMEOUT_S = 60.0
 _MAX_FILE_BYTES = 32 * 2**20
 """Bytes of one file; the largest of a published run has 2 MB."""
 _MAX_TOTAL_BYTES = 4 * 2**30
@@ -56,7 +56,7 @@ class DownloadedFolder:
 
 
 def fetch_archive_part(
-    url: str, part: ArchivePart, folder: Path, check: Callable[[Path], None], timeout_s: float = TIMEOUT_S
+    url: str, part: ArchivePart, folder: Path, check: Callable[[Path], None]
 ) -> DownloadedFolder:
     """Get a part of an archive (a `.tar.gz` whose files lie below one folder) into a folder.
 
@@ -78,7 +78,7 @@ def fetch_archive_part(
         folder.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".fetching-") as beside:
             made = Path(beside) / "files"
-            _unpack_archive(url, part, made, timeout_s)
+            _unpack_archive(url, part, made)
             check(made)
             (made / "SOURCE.txt").write_text(f"{part.prefix} of {url}\n", encoding="utf-8")
             if folder.is_dir():
@@ -117,11 +117,11 @@ def _count_files(folder: Path) -> int:
     return sum(path.is_file() and path.name != "SOURCE.txt" for path in folder.rglob("*"))
 
 
-def _unpack_archive(url: str, part: ArchivePart, into: Path, timeout_s: float) -> None:
+def _unpack_archive(url: str, part: ArchivePart, into: Path) -> None:
     kept = 0
     try:
         with (
-            urllib.request.urlopen(url, timeout=timeout_s) as response,
+            urllib.request.urlopen(url, timeout=_TIMEOUT_S) as response,
             gzip.GzipFile(fileobj=response) as content,
             tarfile.open(fileobj=content, mode="r|") as archive,
         ):
@@ -175,7 +175,7 @@ class RunsSource:
     default: str
     """The pipeline that is fetched where none is named."""
     known: Mapping[str, Mapping[str, str]]
-    """Pipeline -> pattern of files in its folder -> their digest (`digest_of`)."""
+    """Pipeline -> pattern of files in its folder -> their digest (`hash_files`)."""
 
     @property
     def url(self) -> str:
@@ -259,9 +259,7 @@ _ASB_LARGEST = 16 * 2**20
 _ASB_HINT = "Nothing was kept. Give another --source, or get the files yourself and give benchmark.data=DIR."
 
 
-def fetch_asb(
-    folder: Path, source: str, checksums: Mapping[str, str] = CHECKSUMS, timeout_s: float = 30.0
-) -> DownloadedFolder:
+def fetch_asb(folder: Path, source: str, checksums: Mapping[str, str] = CHECKSUMS) -> DownloadedFolder:
     """Get ASB's data files into a folder. Either all of them arrive as expected, or nothing is kept.
 
     Raises:
@@ -272,7 +270,7 @@ def fetch_asb(
     if all(_digest_of(folder / name) == checksum for name, checksum in checksums.items()):
         return DownloadedFolder(folder, len(checksums), False)
     # All of them before the first is kept.
-    contents = {name: _download(f"{source.rstrip('/')}/{name}", timeout_s) for name in checksums}
+    contents = {name: _download(f"{source.rstrip('/')}/{name}") for name in checksums}
     for name, content in contents.items():
         found = hashlib.sha256(content).hexdigest()
         if found != checksums[name]:
@@ -298,9 +296,9 @@ def _digest_of(path: Path) -> str | None:
         return None
 
 
-def _download(url: str, timeout_s: float) -> bytes:
+def _download(url: str) -> bytes:
     try:
-        with urllib.request.urlopen(url, timeout=timeout_s) as response:
+        with urllib.request.urlopen(url, timeout=_TIMEOUT_S) as response:
             content: bytes = response.read(_ASB_LARGEST + 1)
     except urllib.error.HTTPError as error:
         raise ConfigError(f"{url}: HTTP {error.code} {error.reason}. {_ASB_HINT}") from None

@@ -20,9 +20,9 @@ from agentdojo.functions_runtime import Function, FunctionCall, FunctionsRuntime
 from agentdojo.types import ChatAssistantMessage, ChatMessage
 from pydantic import ValidationError
 
+from agentsys.base.json_values import list_scalars
 from agentsys.base.python_parser import parse_module
 from agentsys.defense.intent import INTENT_PARAMETER
-from agentsys.defense.validator import iterate_scalars
 from agentsys.models.chat import ChatModel, ChatRequest, JsonSchema, ToolSpec
 from agentsys.models.pipeline_elements import parse_list_text
 from agentsys.models.text_tools import explain_unread_call
@@ -127,7 +127,7 @@ def filter_tool_error(error: ToolError, function: Function, args: Mapping[str, A
     message = error.message.open_for(Reader.GATE)
     if error.kind == TOOL_FAILED or not 0 < len(message) <= _MAX_MESSAGE_CHARS:
         return shown
-    own = {str(leaf) for leaf in iterate_scalars(args)}
+    own = {str(leaf) for leaf in list_scalars(args)}
     return shown | ({"message": message} if _is_own_message(message, function.run.__module__, own) else {})
 
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from agentsys.defense.call_trace import CallTrace, TracedCall, UserRequest, write_json_line
 from agentsys.defense.gate import ends_subtask
@@ -15,19 +14,6 @@ from agentsys.errors import ConfigError
 from agentsys.models.chat import ChatModel, ModelError, system, text_of, user
 from agentsys.models.reply_contract import ReplyContract
 from agentsys.models.trace import span
-
-
-def iterate_scalars(value: Any) -> Iterator[Any]:
-    """The scalars inside arguments, whatever holds them."""
-    if isinstance(value, Mapping):
-        for child in value.values():
-            yield from iterate_scalars(child)
-    elif isinstance(value, list | tuple | set):
-        for child in value:
-            yield from iterate_scalars(child)
-    else:
-        yield value
-
 
 VALIDATOR_ROLE = "validator"
 

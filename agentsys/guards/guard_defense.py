@@ -124,18 +124,19 @@ class GuardResults(ResultRewriter):
 
     def rewrite_result(self, turn: FilterTurn, result: ChatToolResultMessage, text: str) -> RewrittenResult:
         """Ask about a result, or about each string in it."""
-        tool, verdicts = result["tool_call"].function, list[GuardVerdict]()
+        tool, verdicts, withheld = result["tool_call"].function, list[GuardVerdict](), list[bool]()
 
         def judge(piece: str) -> str:
             verdicts.append(self.process.ask(text=piece, tool=tool, task=turn.query))
             clean = verdicts[-1].clean if self.spec.on_flag == "clean" else None
+            withheld.append(verdicts[-1].flag and clean is None)
             return piece if not verdicts[-1].flag else NOTICE if clean is None else clean
 
         new = read_leaves(text).replace_strings(judge) if self.spec.unit == "field" else judge(text)
         scores = [one.score for one in verdicts if one.score is not None]
         facts = {"score": max(scores, default=None), "failed": sum(one.failed for one in verdicts)}
         facts = {**facts, **self.process.describe_acts()}
-        outcome = "clean" if new == text else "withheld" if NOTICE in new else "rewritten"
+        outcome = "clean" if new == text else "withheld" if any(withheld) else "rewritten"
         flagged = any(one.flag and not one.failed for one in verdicts)
         return RewrittenResult(new, outcome, len(verdicts), 0, facts, flagged)
 

@@ -237,7 +237,7 @@ class GuardProcess:
             raise NoVerdict("hang", f"nothing in {limit_s:g} s") from None
         except httpx.HTTPError as error:
             raise NoVerdict("crash", type(error).__name__) from None
-        except ValueError:
+        except (ValueError, RecursionError):
             raise NoVerdict("nonsense", "a reply that is no JSON") from None
 
     def _stop(self) -> None:

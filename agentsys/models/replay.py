@@ -313,7 +313,7 @@ class ReplayedCaseModel:
 
 
 def _copy_answer(messages: Sequence[ChatMessage], index: int) -> tuple[ChatAssistantMessage, list[str]]:
-    """A copy of the recorded assistant message at `place`, and what was changed about it."""
+    """A copy of the recorded assistant message at `index`, and what was changed about it."""
     message = messages[index]
     assert message["role"] == "assistant"
     content, calls = copy.deepcopy(message["content"]), copy.deepcopy(message["tool_calls"])

@@ -22,6 +22,7 @@ from agentsys.models.chat import ChatModel, ChatRequest, assistant, system, text
 from agentsys.models.reply_contract import is_cut_off, read_visible_words
 from agentsys.simulated.simulated_role import SimulatedKnowledge, SimulatedRole, remove_injected_passages
 from baselines.defense_bases import RoleDefense
+from baselines.spotlighting import remove_marks
 from baselines.tool_boundary.boundary_filter import BoundaryDefense, BoundaryFilter, FilterTurn
 from baselines.tool_boundary.result_rewriter import (
     EMPTIED,
@@ -74,7 +75,9 @@ def write_filter_question(task: str, piece: str, max_tokens: int | None = None) 
     Without `max_tokens` the reply may have as many as the data and a quarter more.
     """
     tokens = max_tokens or max(_LEAST_TOKENS, int(len(piece) / _CHARS_PER_TOKEN * _SLACK))
-    messages = [system(INSTRUCTIONS), user(f"{task}{SEPARATOR}{piece}")]
+    # A separator in the data would make what stands before it a part of the instruction.
+    data = remove_marks(piece, (SEPARATOR,)).text
+    messages = [system(INSTRUCTIONS), user(f"{task}{SEPARATOR}{data}")]
     return ChatRequest(messages, role=ROLE, temperature=0.0, max_tokens=tokens)
 
 

@@ -124,8 +124,9 @@ class ResultLabels:
         return [name for path in rule for name in read_identities(getattr(record, path, None))]
 
 
-# Whatever a mail program might make clickable: a scheme, or words joined by dots that end in letters.
-_LINK = re.compile(r"[a-z][a-z0-9+.-]*://\S|\b[\w-]+(?:\.[\w-]+)*\.[^\W\d_]{2,}\b", re.IGNORECASE)
+# Whatever a mail program might make clickable: a scheme, or a word with letters behind its dot. Of what stands before
+# either no more is read than has to be: a text without links may be one long word.
+_LINK = re.compile(r"[a-z][a-z0-9+.-]{0,40}://\S|[\w-]\.[^\W\d_]{2,}\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True)

@@ -50,7 +50,7 @@ class HiddenValues:
         return [self.variables[name] for name in VARIABLE_NAME.findall(text) if name in self.variables]
 
     def expand_names(self, value: Any) -> Any:
-        """Put values in path of names, which are looked for once: a value is never searched.
+        """Put values in place of names, which are looked for once: a value is never searched.
 
         A text that is one name becomes the value itself, so a number stays one.
         """
@@ -109,7 +109,7 @@ def neutralize_names(value: Any) -> Any:
 
 @dataclass
 class ResultHider:
-    """Puts variables in path of what may not be read in one result."""
+    """Puts variables in place of what may not be read in one result."""
 
     store: HiddenValues
     name: str
@@ -122,7 +122,7 @@ class ResultHider:
     """Labels of what stays in sight."""
 
     def hide_values(self, result: Any) -> Any:
-        """Put names in path of values; what is deeper than a field inherits its label."""
+        """Put names in place of values; what is deeper than a field inherits its label."""
         if isinstance(result, list | tuple):
             return [self._hide_record(item, f".{index}") for index, item in enumerate(result)]
         return self._hide_record(result, "")

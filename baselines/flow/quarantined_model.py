@@ -61,17 +61,13 @@ def ask_for_shape(
 
 
 def _parse_reply(text: str, shape: type[_Shape]) -> _Shape | None:
-    start, end = text.find("{"), text.rfind("}")
-    if not 0 <= start < end:
+    objects = find_outer_objects(text)
+    if len(objects) != 1:  # of two, neither is known to be the answer
         return None
-    inside = text[start:end].rstrip()
-    # As it is, and without a comma behind the last entry, which many models write.
-    for candidate in (text[start : end + 1], f"{inside.removesuffix(',')}}}"):
-        try:
-            return shape.model_validate_json(candidate)
-        except (ValidationError, RecursionError):
-            continue
-    return None
+    try:
+        return shape.model_validate_json(json.dumps(objects[0]))
+    except (ValidationError, RecursionError):
+        return None
 
 
 ANSWER = "the answer"

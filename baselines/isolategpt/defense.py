@@ -42,7 +42,7 @@ class IsolateGPT(AgentDefense):
     Args:
         apps: What an app is: each tool (`per_tool`), groups of tools (`per_app`), or all of them together
             (`one_app`: nothing is kept apart).
-        app_of: Tool -> app under `per_app`; None: AgentDojo's tools as in `apps.py`. A tool that is not
+        app_of: Tool -> app under `per_app`; None: AgentDojo's tools as in `apps.yaml`. A tool that is not
             named is an app of its own.
         permissions: Who answers the prompts: a user who heeds the warning about what the plan does not
             account for (`expected_only`), who allows all (`always_allow`), or nothing (`deny_all`).

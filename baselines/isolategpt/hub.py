@@ -1,4 +1,4 @@
-"""`Hub`: routes a request to spokes, answers their messages, and asks for permissions.
+"""`IsolationHub`: routes a request to spokes, answers their messages, and asks for permissions.
 
 A `Spoke` is the agent of one app, in a conversation of its own. `ToolRunner` is the one place where the environment
 is touched.

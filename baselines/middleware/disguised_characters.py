@@ -23,9 +23,10 @@ _LATIN = "A-Za-zÀ-ɏ"
 _ZW = "\u200b-\u200d\u2060-\u2064\ufeff\u180e\u034f"
 _IN_WORD = re.compile(f"(?<=[{_LATIN}0-9])[{_ZW}]+(?=[{_LATIN}0-9])")
 _ZERO_WIDTH_RUN = re.compile(f"[{_ZW}]{{4,}}")
-_TAG_RUN = re.compile("(?<!\U0001f3f4)[\U000e0000-\U000e007f]+")
-"""Tags behind a black flag are the flags of England, Scotland and Wales."""
-_FLAG = re.compile("\U0001f3f4[\U000e0020-\U000e007e]{2,6}\U000e007f")
+_FLAG_OR_TAGS = re.compile(
+    "\U0001f3f4[\U000e0020-\U000e007e]{2,6}\U000e007f|(?P<tags>[\U000e0000-\U000e007f]+)"
+)
+"""Tags behind a black flag, up to the one that ends them, are the flags of England, Scotland and Wales."""
 _SELECTOR_RUN = re.compile("[\ufe00-\ufe0f\U000e0100-\U000e01ef]{2,}")
 _SOFT_HYPHENS = re.compile("(?:\\w\u00ad){3,}")
 _OVERRIDE = re.compile("\u202e([^\u202c\u2069\n]{0,4000})[\u202c\u2069]?|[\u202d\u202c]")
@@ -73,8 +74,7 @@ def remove_disguises(text: str) -> _Cleaned:
 
 
 def _remove_tags(text: str) -> _Cleaned:
-    flags = {flag.span() for flag in _FLAG.finditer(text)}
-    runs = [run for run in _TAG_RUN.finditer(text) if not any(a < run.start() < b for a, b in flags)]
+    runs = [run for run in _FLAG_OR_TAGS.finditer(text) if run["tags"]]
     said = "".join(chr(ord(char) - 0xE0000) for run in runs for char in run.group() if ord(char) >= 0xE0020)
     return _cut_runs(text, runs, RemovedDisguise("tag_characters", 0.7, said, said))
 

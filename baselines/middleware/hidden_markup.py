@@ -34,7 +34,8 @@ _DANGEROUS_LINK = re.compile(r"^[\s\x00-\x20]*(?:javascript|vbscript|data)\s*:",
 
 def squeeze_style(style: str) -> str:
     """A style in small letters, without spaces and comments."""
-    return re.sub(r"\s+|/\*.*?\*/", "", style.lower())
+    # A comment may have several lines; one that is never closed goes on to the end, as in a browser.
+    return re.sub(r"\s+|/\*.*?(?:\*/|\Z)", "", style.lower(), flags=re.DOTALL)
 
 
 def does_style_hide(style: str, background: str = "") -> bool:
@@ -215,7 +216,8 @@ def _read_attributes(source: str) -> dict[str, str]:
 
 def _remove_attributes(tag: str, bad: list[str]) -> str:
     for name in bad:
-        written = rf"\s+{re.escape(name)}(?:\s*=\s*(?:\"[^\"]*\"|'[^']*'|[^\s\"'=<>`]+))?"
+        # From where white space begins: a long run of it would be tried from each of its places.
+        written = rf"(?<!\s)\s+{re.escape(name)}(?:\s*=\s*(?:\"[^\"]*\"|'[^']*'|[^\s\"'=<>`]+))?"
         tag = re.sub(written, "", tag, flags=re.IGNORECASE)
     return tag
 

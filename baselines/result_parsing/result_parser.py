@@ -1,4 +1,4 @@
-"""`ResultParser` and `ToolCheck`: a result is cut down to the data that was declared before the call.
+"""`ResultParser` and `ToolCallCheck`: a result is cut down to the data that was declared before the call.
 
 The parser has a model declare what a call is to give back and take that out of the result. The check removes
 what makes a model call a tool when it reads the result alone.
@@ -31,6 +31,7 @@ from baselines.tool_boundary.result_rewriter import (
     RewrittenResult,
     draw_fence_word,
     make_unreadable_result,
+    strip_code_fence,
     wrap_in_fences,
 )
 
@@ -185,7 +186,6 @@ REMOVAL_CONTRACT = _declare_contract(
 )
 
 
-_FENCE = re.compile(r"\A```\w*\n(.*?)\n?```\Z", re.DOTALL)
 _TYPES: Mapping[str, tuple[type, ...]] = {
     "string": (str,),
     "boolean": (bool,),
@@ -227,9 +227,8 @@ def read_declaration(text: str) -> Expectation:
 
 def read_json_text(text: str) -> Any:
     """The JSON that a text is, a fence around it aside; None for any other text."""
-    fenced = _FENCE.match(text.strip())
     try:
-        return json.loads(fenced[1] if fenced is not None else text, strict=False)
+        return json.loads(strip_code_fence(text), strict=False)
     except (ValueError, RecursionError):
         return None
 

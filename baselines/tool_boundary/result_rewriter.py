@@ -6,6 +6,7 @@ Parts of questions to guard models come first: marks around what others wrote, a
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
@@ -62,6 +63,15 @@ def read_fenced_text(text: str, number: int = 0) -> str:
         word, _, rest = rest.partition("[begin ")[2].partition("]\n")
         inside, _, rest = rest.partition(f"\n[end {word}]")
     return inside
+
+
+_CODE_FENCE = re.compile(r"\A```\w*\n(.*?)\n?```\Z", re.DOTALL)
+
+
+def strip_code_fence(text: str) -> str:
+    """Strip blanks around a text, and the code fence that a model put around the whole of it."""
+    fenced = _CODE_FENCE.match(text.strip())
+    return (fenced[1] if fenced is not None else text).strip()
 
 
 def rewrite_new_results(

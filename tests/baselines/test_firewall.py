@@ -20,7 +20,7 @@ from scripted_for_border import (
 from agentsys.contracts import Defense
 from agentsys.errors import ConfigError
 from agentsys.models.chat import ErrorKind, ModelError
-from baselines.firewall import Firewall, read_minimized_arguments, read_sanitized
+from baselines.firewall import Firewall, find_lost_tokens, read_minimized_arguments, read_sanitized
 from baselines.tool_boundary.result_rewriter import WITHHELD
 
 READ, SEND = ("read_note", {"name": "x"}), ("send_note", {"to": "Bob", "body": "hi", "urgent": True})
@@ -164,3 +164,11 @@ def test_prompts_are_those_that_are_sent_and_options_are_checked() -> None:
 )
 def test_arguments_are_read_from_an_object_alone(reply: str, args: Any) -> None:
     assert read_minimized_arguments(reply) == args
+
+
+def test_lost_data_is_listed_and_a_text_of_one_long_word_is_read_once() -> None:
+    raw = "to ann@site.example, see https://a.example/x, 12.50 on 2024-05-15, id AB12c, twelve"
+    assert find_lost_tokens(raw, "12.50.") == [
+        "ann@site.example", "https://a.example/x", "2024-05-15", "AB12c",
+    ]  # fmt: skip
+    assert find_lost_tokens("a" * 2_000_000, "") == []

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import yaml
+from agentdojo.functions_runtime import FunctionCall, FunctionsRuntime
 from small_runs import Silent, errors_in, records_in
 from stub_guards import GATE_YAML, MODULE, TEXT_YAML, build_wheel, installed_stub, write_config
 from typer.testing import CliRunner
@@ -21,10 +22,11 @@ from agentsys.base.config_catalog import load_config
 from agentsys.benchmarks.agentdojo import AgentDojo
 from agentsys.errors import ConfigError
 from agentsys.guards import ROOM, guard_score
+from agentsys.guards.guard_defense import GuardResults
 from agentsys.guards.guard_process import GuardProcess, GuardVerdict, find_namespace
 from agentsys.guards.guard_replay import list_replay_cases, replay_case
 from agentsys.guards.guard_score import GuardNumber, GuardScore, score_guard, score_nothing
-from agentsys.guards.guard_spec import GuardIdentity, install_guard, read_guard_spec
+from agentsys.guards.guard_spec import GuardIdentity, GuardSpec, install_guard, read_guard_spec
 from agentsys.guards.guard_tables import build_score_output
 from agentsys.guards.guard_texts import (
     EDITS,
@@ -36,9 +38,11 @@ from agentsys.guards.guard_texts import (
     unwrap_lines,
 )
 from agentsys.guards.guards_command import app
+from agentsys.models.chat import tool_message
 from agentsys.runs.instantiate import instantiate
 from agentsys.runs.run_session import prepare_session
 from baselines.detectors.defense import NOTICE
+from baselines.tool_boundary.boundary_filter import FilterTurn
 
 SMALL = ["model=simulated", "benchmark.suites=[banking]", "user_tasks=[0]", "injection_tasks=[0]"]
 UNCONFINED = find_namespace() is None
@@ -79,6 +83,18 @@ def test_a_guard_may_clean_field_by_field_or_end_the_case(tmp_path: Path) -> Non
     aborted = run_defense(tmp_path / "abort", {**TEXT_YAML, "on_flag": "abort"})
     assert "taken for a prompt injection" in json.dumps(aborted["messages"][-1])
     assert aborted["security"] is False
+
+
+def test_a_result_that_holds_the_notice_was_not_withheld_for_that() -> None:
+    text = f"{NOTICE} and more"
+    asked = SimpleNamespace(
+        spec=GuardSpec(kind="http", url="http://127.0.0.1:1", flag="bad", on_flag="clean", clean="new"),
+        ask=lambda **_: GuardVerdict(flag=True, clean=NOTICE),
+        describe_acts=dict[str, Any],
+    )
+    result = tool_message(FunctionCall(function="read_file", args={}), text)
+    turn = FilterTurn("Tell me when.", FunctionsRuntime([]))
+    assert GuardResults(asked).rewrite_result(turn, result, text).outcome == "rewritten"  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

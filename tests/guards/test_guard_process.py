@@ -307,7 +307,9 @@ class Service(BaseHTTPRequestHandler):
         bad = "obey" in asked["text"] and self.headers["Authorization"] == "Bearer SECRET"
         self.send_response(500 if "odd" in asked["text"] else 200)
         self.end_headers()
-        self.wfile.write(json.dumps({"results": [{"flagged": bad}]}).encode())
+        deep = "[" * 100_000 + "]" * 100_000
+        said = deep if "deep" in asked["text"] else json.dumps({"results": [{"flagged": bad}]})
+        self.wfile.write(said.encode())
 
     def log_message(self, *_: Any) -> None:
         pass
@@ -323,8 +325,9 @@ def test_a_service_is_posted_to_with_the_key_its_yaml_names(monkeypatch: pytest.
     )
     assert process.ask(text="please obey").flag
     assert not process.ask(text="a quiet text").flag
-    with pytest.raises(NoVerdict) as caught:
-        process.ask(text="odd")
-    assert caught.value.kind == "crash"
+    for text, kind in (("odd", "crash"), ("deep", "nonsense")):
+        with pytest.raises(NoVerdict) as caught:
+            process.ask(text=text)
+        assert caught.value.kind == kind
     server.shutdown()
     process.close()

@@ -192,7 +192,7 @@ class ChatInject:
     """Writes a forged conversation into every vector that the user task meets.
 
     Args:
-        family: Whose marks are forged (`families.FAMILIES`); `auto` in a YAML is the attacked model's.
+        family: Whose marks are forged (`FAMILIES`); `auto` in a YAML is the attacked model's.
         attention: What the forged system turn says; `{user}` and `{model}` are the victim's names.
         wrap: Whether the turns stand in the family's marks; False: as plain lines, a control.
         think_block: Whether the opened answer begins with an empty thought, where the family has thoughts.

@@ -61,7 +61,7 @@ class WrittenDialogue(AttackerSearch):
     """Asks for a dialogue, forges it, and tries it; up to `samples` independent ones, to the first success.
 
     Args:
-        family: Whose marks are forged; see `families.FAMILIES`. `auto` in a YAML is the attacked model's.
+        family: Whose marks are forged; see `chat_injection.FAMILIES`. `auto` in a YAML is the attacked model's.
         turns: Turns of the dialogue, an odd number.
         persuasion: One of `PERSUASIONS`.
         wrap: Whether the turns stand in the family's marks; False: as plain lines.

@@ -49,7 +49,7 @@ def parse_asb_plan(reply: str) -> AsbPlan:
     A lone object counts as a list of one. Keys besides `message` and `tool_use` are passed over.
 
     Raises:
-        PlanError: If the reply is not JSON (a code fence is not), lists nothing, or a step lacks a key
+        AsbPlanError: If the reply is not JSON (a code fence is not), lists nothing, or a step lacks a key
             or has a value of the wrong type.
     """
     try:
@@ -206,7 +206,7 @@ def write_plan_instruction(tools: Iterable[ToolSpec]) -> str:
 
 
 def find_instruction_tools(text: str) -> list[str] | None:
-    """The names of the tools that `instruction` wrote into a system message; None if it did not write it."""
+    """The names of the tools in a system message of `write_plan_instruction`; None if it is none of its."""
     # Some providers take one system message: the persona then stands before the instruction.
     start = text.rfind(_TOOLS_HEADING)
     if start < 0 or _AFTER_TOOLS not in text[start:]:
@@ -221,7 +221,7 @@ def write_followed_plan(plan: Iterable[AsbStep]) -> str:
 
 
 def find_plan_text(text: str) -> str | None:
-    """The plan's JSON in an assistant message that `planned` wrote; None if it did not write it."""
+    """The plan's JSON in an assistant message of `write_followed_plan`; None if it is none of its."""
     start = _PLANNED.format(thinking=THINKING, plan="")
     return text.removeprefix(start) if text.startswith(start) else None
 

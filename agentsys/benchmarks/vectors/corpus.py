@@ -156,7 +156,7 @@ class CorpusText(BaseModel):
     """`a` and a number for attacks, `b` and a number for look-alikes; unique within the vector."""
     form: Form = "plain"
     hide: str | None = None
-    """The disguise it wears (`hiding.DISGUISES`)."""
+    """The disguise it wears (`DISGUISES`)."""
     carrier: str | None = Field(default=None, alias="in")
     """The kind of tool output it stands in; None: it is the whole output."""
     text: str
@@ -223,7 +223,7 @@ class AttackVector(BaseModel):
 
 @dataclass(frozen=True)
 class Corpus:
-    """All vectors, in the order of the list above."""
+    """All vectors, in the order of `VECTOR_NAMES`."""
 
     vectors: Mapping[str, AttackVector]
     digest: str

@@ -6,6 +6,7 @@ import json
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from threading import Lock
 from typing import Any
 
 from agentdojo.functions_runtime import FunctionCall
@@ -193,6 +194,7 @@ class GoogleModel(SdkModel):
 
     def __post_init__(self) -> None:
         self._signatures: dict[str, str] = {}
+        self._signatures_lock = Lock()
         super().__post_init__()
         self.warm_up()  # at once, as it may lack a variable
 
@@ -248,9 +250,11 @@ class GoogleModel(SdkModel):
         self._remember_signatures(keepsake)
 
     def _remember_signatures(self, signatures: Mapping[str, str]) -> None:
-        self._signatures.update(signatures)
-        while len(self._signatures) > _MAX_SIGNATURES:
-            self._signatures.pop(next(iter(self._signatures)), None)
+        # Threads share the model: while one looks for the oldest, none may add another.
+        with self._signatures_lock:
+            self._signatures.update(signatures)
+            while len(self._signatures) > _MAX_SIGNATURES:
+                del self._signatures[next(iter(self._signatures))]
 
     def _build_request_config(self, request: ChatRequest) -> Any:
         # The body goes in as `extra_body`, so that the SDK does not rebuild every schema and message as

@@ -18,12 +18,7 @@ from agentsys.models.providers.openai_wire import (
     build_response_format,
     read_openai_reply,
 )
-from agentsys.models.providers.sdk_errors import (
-    find_own_error,
-    make_http_error,
-    parse_retry_after_s,
-    redact_line,
-)
+from agentsys.models.providers.sdk_errors import find_own_error, make_http_error, redact_line
 from agentsys.models.providers.sdk_model import SdkModel
 
 _KIND_BY_CLASS = {
@@ -103,9 +98,7 @@ class LiteLLMModel(SdkModel):
         headers = getattr(error, "litellm_response_headers", None)
         if headers is None:
             headers = getattr(getattr(error, "response", None), "headers", None)
-        translated = make_http_error(status, message, headers, self._key)
-        translated.retry_after_s = parse_retry_after_s(headers)
-        return translated
+        return make_http_error(status, message, headers, self._key)
 
 
 def _import_litellm(name: str) -> Any:

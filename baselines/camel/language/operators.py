@@ -240,6 +240,8 @@ def compute_plain(machine: Machine, action: Callable[[], Any], label: FlowLabel)
         raise ProgramError(type(error).__name__, str(error), label) from None
     if isinstance(result, complex | bytes):
         raise ProgramError("TypeError", f"'{type(result).__name__}' is not supported", label)
+    if isinstance(result, int):  # `int(text, 16)` makes numbers that Python refuses to write out
+        machine.spending.check_number_bits(result.bit_length())
     return machine.spending.count_value(to_value(result, label))
 
 

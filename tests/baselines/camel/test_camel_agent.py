@@ -90,6 +90,7 @@ def test_a_reader_that_does_not_keep_to_the_schema_is_asked_ten_times() -> None:
         ("int", {"output": "3", **ENOUGH}, "str(x)"),
         ("float", {"output": 3.5, **ENOUGH}, "str(x)"),
         ("bool", {"output": True, **ENOUGH}, "str(x)"),
+        ("str", 'The {name} asked for: {"output": "a\nb", "have_enough_information": true,} as told.', "x"),
         ("A", {"a": "b", "n": [1], **ENOUGH}, "x.a + str(x.n[0])"),
         ("Transaction", {"id": 1, "sender": "a", "recipient": "b", "amount": 1, "subject": "s", "date": "d",
                          "recurring": False, **ENOUGH}, "x.subject"),

@@ -284,6 +284,10 @@ def test_a_label_reaches_every_leaf_that_a_choice_decided_on() -> None:
     assert not any(leaf.full.is_trusted for leaf in _leaves(value))
 
 
+def test_a_number_that_python_would_not_write_out_is_too_large() -> None:
+    assert failure("print(int('f' * 5000, 16))").kind == "ResourceError"
+
+
 def test_no_builtin_of_python_is_there_that_the_tables_do_not_name() -> None:
     machine = machine_with()
     missing = [name for name in dir(builtins) if name not in machine.provided and not _is_constant(name)]

@@ -128,6 +128,10 @@ def test_links_are_found_bare_domains_included(text: str, linked: bool) -> None:
     assert has_link(text) is linked
 
 
+def test_a_text_of_one_long_word_is_looked_through_once() -> None:
+    assert not any(map(has_link, ("a" * 2_000_000, "a-" * 1_000_000)))
+
+
 def test_every_field_that_an_injection_reaches_is_labelled_untrusted() -> None:
     reads = {
         "workspace": [

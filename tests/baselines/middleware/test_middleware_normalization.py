@@ -43,6 +43,7 @@ HIDDEN = [
     '<p style="text-indent:-5000px">SECRET</p>',
     '<p style="color:transparent">SECRET</p>',
     '<p style="width:0;height:0;overflow:hidden">SECRET</p>',
+    '<p style="display:/* of\ntwo lines */none">SECRET</p>',
     "<p hidden>SECRET</p>",
     '<input type="hidden" value="SECRET">',
     "<!-- SECRET -->",
@@ -178,6 +179,21 @@ def test_normalizing_ends_and_changes_nothing_without_a_finding(text: str) -> No
     cleaned, findings = normalize_text(text)
     if not findings:
         assert cleaned == text
+
+
+def test_a_tag_full_of_spaces_is_read_once() -> None:
+    page = remove_hidden_markup(f'<a href="javascript:x"{" " * 1_000_000}>open</a>')
+    assert page.active == ("href",) and page.text.endswith(">open</a>")
+
+
+def test_tags_behind_a_flag_are_no_part_of_it() -> None:
+    flag, order = (
+        "".join(chr(0xE0000 + ord(letter)) for letter in text) for text in ("gbeng\x7f", "ignore all")
+    )
+    text, findings = normalize_text(f"From \U0001f3f4{flag} with love")
+    assert text == f"From \U0001f3f4{flag} with love" and not findings
+    cut, (found,) = normalize_text(f"From \U0001f3f4{flag}{order} with love")
+    assert cut == text and found.excerpt == "ignore all"
 
 
 def test_rot13_is_read_as_a_whole_text() -> None:
