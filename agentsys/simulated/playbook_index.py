@@ -117,7 +117,6 @@ class PlaybookIndex:
     """A playbook with every request and goal folded once. Never changes; safe for many threads."""
 
     def __init__(self, playbook: Playbook) -> None:
-        self.playbook = playbook
         self.facts: dict[str, Fact] = {fact.field: fact for task in playbook.tasks for fact in task.facts}
         self.tools = frozenset(call.function for task in playbook.tasks for call in task.calls)
         """Tools that some task's way calls."""
