@@ -5,8 +5,9 @@ from __future__ import annotations
 import ast
 from collections import Counter, defaultdict
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
+
+from parsed_sources import list_nodes, parse_source
 
 ROOT = Path(__file__).parents[1]
 MOST_LINES = 450
@@ -80,14 +81,8 @@ def short(path: Path) -> str:
     return str(path.relative_to(ROOT))
 
 
-@cache
-def tree_of(path: Path) -> ast.Module:
-    return ast.parse(path.read_text(encoding="utf-8"))
-
-
 def functions(path: Path) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
-    found = ast.walk(tree_of(path))
-    return [node for node in found if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    return [node for node in list_nodes(path) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
 
 
 def test_files_are_short_enough_to_read() -> None:
@@ -126,7 +121,7 @@ def test_no_public_class_name_means_two_things() -> None:
     classes = (
         (short(path), node.name)
         for path in sources("agentsys", "baselines")
-        for node in tree_of(path).body
+        for node in parse_source(path).body
         if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
     )
     assert twice(classes) == {}
@@ -136,7 +131,7 @@ def test_nothing_is_named_by_a_word_that_names_nothing() -> None:
     named = [
         f"{short(path)}: {node.name}"
         for path in sources("agentsys", "baselines")
-        for node in ast.walk(tree_of(path))
+        for node in list_nodes(path)
         if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
         and node.name.strip("_").lower() in NAMES_NOTHING
     ]
