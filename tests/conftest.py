@@ -117,8 +117,9 @@ def run_cases(tmp_path: Path) -> Callable[..., dict[str, Canonical]]:
 
 @pytest.fixture(scope="session")
 def published(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
-    """Name of an archive of published runs -> folder it was unpacked into."""
+    """Name of an archive of published runs -> folder it was unpacked into, for all tests to read."""
 
+    @cache
     def unpack(name: str) -> Path:
         archive = _TRACES / f"{name}.tar.gz"
         if not archive.exists():
