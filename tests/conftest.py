@@ -9,11 +9,14 @@ import tarfile
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import settings
-from small_runs import Canonical, Silent, records_in
+
+# Nothing of ours: the process that only deals tests out to workers reads this file as well, before it starts them.
+if TYPE_CHECKING:
+    from small_runs import Canonical
 
 _TRACES = Path(__file__).parents[1].parent / "shared" / "data" / "traces"
 
@@ -100,6 +103,8 @@ def run_cases(tmp_path: Path) -> Callable[..., dict[str, Canonical]]:
     """Run overrides on the simulated model into a folder; returns its records."""
 
     def run(overrides: Sequence[str], logdir: Path | None = None) -> dict[str, Canonical]:
+        from small_runs import Silent, records_in
+
         from agentsys.runs.run_session import prepare_session
 
         folder = logdir or tmp_path / "runs"
@@ -112,8 +117,9 @@ def run_cases(tmp_path: Path) -> Callable[..., dict[str, Canonical]]:
 
 @pytest.fixture(scope="session")
 def published(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
-    """Name of an archive of published runs -> folder it was unpacked into."""
+    """Name of an archive of published runs -> folder it was unpacked into, for all tests to read."""
 
+    @cache
     def unpack(name: str) -> Path:
         archive = _TRACES / f"{name}.tar.gz"
         if not archive.exists():

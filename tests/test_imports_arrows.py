@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 
 import pytest
 from optional_rooms import NEEDS, ROOMS
+from parsed_sources import list_nodes
 from provider_sdks import provider_sdks
 
 ROOT = Path(__file__).parents[1]
@@ -81,9 +82,9 @@ def name_of(path: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-def imported(source: str, module: str, is_package: bool) -> Iterator[str]:
+def imported(nodes: Iterable[ast.AST], module: str, is_package: bool) -> Iterator[str]:
     """Full names of everything a module imports; `from a import b` counts as `a.b`."""
-    for node in ast.walk(ast.parse(source)):
+    for node in nodes:
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -155,7 +156,7 @@ def imports() -> list[tuple[str, str]]:
     return [
         (name_of(path), name)
         for path in modules()
-        for name in imported(path.read_text(encoding="utf-8"), name_of(path), path.name == "__init__.py")
+        for name in imported(list_nodes(path), name_of(path), path.name == "__init__.py")
     ]
 
 
@@ -214,10 +215,9 @@ def test_right_arrows_pass(module: str, name: str) -> None:
 
 
 def test_relative_imports_are_resolved() -> None:
-    assert list(imported("from .case import Case", "agentsys.runs.plan", False)) == [
-        "agentsys.runs.case.Case"
-    ]
-    assert list(imported("from . import case", "agentsys.runs", True)) == ["agentsys.runs.case"]
-    assert list(imported("from ..cli import run_command", "agentsys.runs.plan", False)) == [
-        "agentsys.cli.run_command"
-    ]
+    for source, module, is_package, name in (
+        ("from .case import Case", "agentsys.runs.plan", False, "agentsys.runs.case.Case"),
+        ("from . import case", "agentsys.runs", True, "agentsys.runs.case"),
+        ("from ..cli import run_command", "agentsys.runs.plan", False, "agentsys.cli.run_command"),
+    ):
+        assert list(imported(ast.walk(ast.parse(source)), module, is_package)) == [name]

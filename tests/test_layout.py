@@ -5,8 +5,9 @@ from __future__ import annotations
 import ast
 from collections import Counter, defaultdict
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
+
+from parsed_sources import list_nodes, parse_source
 
 ROOT = Path(__file__).parents[1]
 MOST_LINES = 450
@@ -15,56 +16,11 @@ MOST_LINES_OF_A_FUNCTION = 60
 OF_A_PLUG_IN = {"__init__", "__main__", "defense", "prompts"}
 """Module names that each plug-in may have once."""
 NAMES_NOTHING = {
-    "asked",
-    "books",
-    "border",
-    "common",
-    "crew",
-    "crowd",
-    "desk",
-    "done",
-    "door",
-    "doorkeeper",
-    "drawn",
-    "either",
-    "filled",
-    "found",
-    "front",
-    "given",
-    "got",
-    "hand",
-    "hands",
-    "heard",
-    "held",
-    "helper",
-    "helpers",
-    "kept",
-    "known",
-    "left",
-    "looked",
-    "looked_at",
-    "luck",
-    "made",
-    "manners",
-    "misc",
-    "noted",
-    "oddities",
-    "place",
-    "read_out",
-    "room",
-    "said",
-    "seat",
-    "seats",
-    "seen",
-    "shown",
-    "staff",
-    "stuff",
-    "taken",
-    "thing",
-    "things",
-    "told",
-    "utils",
-    "written",
+    *("asked", "books", "border", "common", "crew", "crowd", "desk", "done", "door", "doorkeeper"),
+    *("drawn", "either", "filled", "found", "front", "given", "got", "hand", "hands", "heard", "held"),
+    *("helper", "helpers", "kept", "known", "left", "looked", "looked_at", "luck", "made", "manners"),
+    *("misc", "noted", "oddities", "place", "read_out", "room", "said", "seat", "seats", "seen", "shown"),
+    *("staff", "stuff", "taken", "thing", "things", "told", "utils", "written"),
 }
 """Bare participles, metaphors of people and buildings, and words that could mean anything."""
 
@@ -80,14 +36,8 @@ def short(path: Path) -> str:
     return str(path.relative_to(ROOT))
 
 
-@cache
-def tree_of(path: Path) -> ast.Module:
-    return ast.parse(path.read_text(encoding="utf-8"))
-
-
 def functions(path: Path) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
-    found = ast.walk(tree_of(path))
-    return [node for node in found if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    return [node for node in list_nodes(path) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
 
 
 def test_files_are_short_enough_to_read() -> None:
@@ -126,7 +76,7 @@ def test_no_public_class_name_means_two_things() -> None:
     classes = (
         (short(path), node.name)
         for path in sources("agentsys", "baselines")
-        for node in tree_of(path).body
+        for node in parse_source(path).body
         if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
     )
     assert twice(classes) == {}
@@ -136,7 +86,7 @@ def test_nothing_is_named_by_a_word_that_names_nothing() -> None:
     named = [
         f"{short(path)}: {node.name}"
         for path in sources("agentsys", "baselines")
-        for node in ast.walk(tree_of(path))
+        for node in list_nodes(path)
         if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
         and node.name.strip("_").lower() in NAMES_NOTHING
     ]

@@ -47,11 +47,11 @@ from agentsys.runs.settings import (
 LABELLED = ("model", "defense", "attack")
 GROUPS = ("model", "defense", "attack", "benchmark", "executor", "experiment")
 _HYDRA = threading.Lock()  # Hydra keeps its state in a global
-_APPLICATIONS = (
-    *("~hydra/launcher", "~hydra/sweeper", "~hydra/output", "~hydra/env"),
-    *("~hydra/help", "~hydra/hydra_help", "~hydra/hydra_logging", "~hydra/job_logging"),
+_APPLICATIONS = (  # none of each group: what `~` takes away is read all the same
+    *("hydra/launcher=[]", "hydra/sweeper=[]", "hydra/output=[]", "hydra/env=[]"),
+    *("hydra/help=[]", "hydra/hydra_help=[]", "hydra/hydra_logging=[]", "hydra/job_logging=[]"),
 )
-"""What Hydra composes for applications that it starts itself: half the time, and no part of our configs."""
+"""What Hydra composes for applications that it starts itself: most of the time, and no part of our configs."""
 # Hydra reads and joins the YAMLs of a combination in a tenth of a second, and a sweep has thousands of few
 # choices: what choices come to is kept as long as no file changes.
 _MOST_KEPT = 256

@@ -309,7 +309,11 @@ def run(*arguments: object) -> str:
     return command_output("report", *arguments, *([] if "--figures" in arguments else ["--no-figures"]))
 
 
-def test_the_command_writes_the_report_beside_the_runs_with_figures_where_asked_for(tmp_path: Path) -> None:
+def test_the_command_writes_the_report_beside_the_runs_with_figures_where_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in [name for name in FIGURES if name != "3"]:  # each takes a second to draw
+        monkeypatch.delitem(FIGURES, name)
     store_attacked(tmp_path)
     page = tmp_path / "report.html"
     assert f"Wrote {page}: 1 trajectories" in run(tmp_path)
