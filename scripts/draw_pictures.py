@@ -65,7 +65,9 @@ def draw_trajectory(window: Browser, page: str) -> bytes:
 def keep_picture(name: str, image: Image.Image) -> None:
     """Store a picture with a palette."""
     path = IMAGES / f"{name}.png"
-    small = image.convert("RGB").quantize(COLOURS, method=Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE)
+    # A median cut would spend the palette on greys, and draw one defense in another's colour.
+    coverage, plain = Image.Quantize.MAXCOVERAGE, Image.Dither.NONE
+    small = image.convert("RGB").quantize(COLOURS, method=coverage, kmeans=3, dither=plain)
     small.save(path, optimize=True)
     print(f"{path}: {image.width} x {image.height}, {path.stat().st_size / 1000:.0f} kB")
 

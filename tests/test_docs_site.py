@@ -201,3 +201,13 @@ def test_pictures_are_small() -> None:
 
 def test_the_script_draws_each_of_them() -> None:
     assert set(PICTURES) == {path.stem for path in IMAGES.iterdir()}
+
+
+def test_a_kept_figure_has_the_colours_it_was_drawn_in() -> None:
+    """Defenses are told apart by them: amber is not vermilion, pink is not brown."""
+    from PIL import Image
+
+    palette = Image.open(IMAGES / "figure3.png").getpalette() or []
+    kept = list(zip(palette[::3], palette[1::3], palette[2::3], strict=True))
+    for drawn in ((0, 114, 178), (213, 94, 0), (230, 159, 0), (204, 121, 167)):
+        assert min(max(abs(a - b) for a, b in zip(one, drawn, strict=True)) for one in kept) < 30

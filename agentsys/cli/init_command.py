@@ -7,7 +7,7 @@ import os
 import re
 import shlex
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
@@ -22,6 +22,7 @@ from agentsys.errors import ConfigError, Unavailable
 if TYPE_CHECKING:
     from agentsys.models.chat import ChatModel
 
+_FOUND = {"base_url", "api_key_env", "context_tokens", "tools", "text_protocol"}
 _NATIVE = "make a tool call"
 _JSON = "write JSON by a schema"
 _CODE = "write one code block"
@@ -176,7 +177,7 @@ def _list_models(url: str, key_env: str | None) -> dict[str, int | None]:
 
 
 def _write_yaml(to: Path, values: Mapping[str, Any]) -> Path:
-    """Write `model/NAME.yaml`; a file of another model is never replaced."""
+    """Write `model/NAME.yaml`; a file of another model is never replaced, and of this one's only what is found out."""
     from agentsys.base.config_catalog import list_config_names
 
     name = values["name"]
@@ -190,6 +191,7 @@ def _write_yaml(to: Path, values: Mapping[str, Any]) -> Path:
             there = None
         if not isinstance(there, dict) or there.get("model_id") != values["model_id"]:
             raise ConfigError(f"{file} is another model's. Give another name: --name {name}-2")
+        values = {**values, **{key: value for key, value in there.items() if key not in _FOUND}}
     file.parent.mkdir(parents=True, exist_ok=True)
     text = yaml.safe_dump(dict(values), sort_keys=False, allow_unicode=True)
     head = f"# {name}, as `agentsys init` found it. price: {{prompt: ..., completion: ..., as_of: ...}} gives costs\n"
@@ -246,9 +248,8 @@ def _build_model(values: Mapping[str, Any]) -> ChatModel:
 def _ask_all(model: ChatModel) -> list[Ability]:
     from agentsys.models.chat import ModelError
 
-    asked: list[Callable[[ChatModel], list[Ability]]] = [_write_json, _write_code, _run_agentsys_tests]
     found: list[Ability] = []
-    for ask in asked:
+    for ask in (_write_json, _write_code, _run_agentsys_tests):
         try:
             found += ask(model)
         except ModelError as error:
@@ -289,20 +290,16 @@ def _run_agentsys_tests(model: ChatModel) -> list[Ability]:
     """The roles' own prompts; each of their tests has a name that `_NEEDS` knows."""
     from agentsys.defense.ability_tests import run_ability_tests
 
-    found = [Ability(one.ability, one.passed, one.said) for one in run_ability_tests(model)]
-    return [one for one in found if one.name != _NATIVE]
+    tests = run_ability_tests(model)
+    return [Ability(one.ability, one.passed, one.said) for one in tests if one.ability != _NATIVE]
 
 
 def _print_next_steps(to: Path, name: str, defenses: list[str]) -> None:
     from agentsys.runs.preview import estimate_costs
     from agentsys.runs.run_session import prepare_session
 
-    plan = [
-        f"model={name}",
-        f"defense={','.join(defenses)}",
-        "attack=none,important_instructions",
-        "limit_per_suite=3",
-    ]
+    chosen = f"model={name} defense={','.join(defenses)}"
+    plan = [*chosen.split(), "attack=none,important_instructions", "limit_per_suite=3"]
     session = prepare_session(plan, config_dirs=[to], rehearsal=True)
     estimates = estimate_costs(session.plan.open_jobs, {})
     for defense in defenses:
@@ -312,5 +309,5 @@ def _print_next_steps(to: Path, name: str, defenses: list[str]) -> None:
         print_line(
             f"A hundred cases of {defense}: about {tokens / 1e6:.1f}M tokens (simulated; up to twice that)."
         )
-    line = shlex.join(["agentsys", "run", "--config-dir", str(to), *plan, f"logdir=results/runs/{name}"])
-    print_line(f"Next: {line}")
+    line = shlex.join(["--config-dir", str(to), *plan, f"logdir=results/runs/{name}"])
+    print_line(f"Next: agentsys run {line}")

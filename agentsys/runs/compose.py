@@ -22,6 +22,7 @@ from hydra.core.override_parser.types import ChoiceSweep, Glob, Override, Overri
 from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
+from yaml import YAMLError
 
 from agentsys.base.config_catalog import list_config_names
 from agentsys.errors import ConfigError, unknown_name
@@ -281,7 +282,7 @@ class Composer:
         """One combination.
 
         Raises:
-            ConfigError: For an unknown key, a value that does not fit, or one read from the environment.
+            ConfigError: For an unknown key, a broken YAML, a value that does not fit or is read from the environment.
         """
         try:
             parsed = OverridesParser.create().parse_overrides(list(overrides))
@@ -296,6 +297,8 @@ class Composer:
             OmegaConf.resolve(config.model)
         except (HydraException, OmegaConfBaseException) as error:
             raise ConfigError(_explain(error, overrides, self)) from None
+        except (YAMLError, UnicodeDecodeError) as error:
+            raise ConfigError(f"A YAML of yours is not valid: {' '.join(str(error).split())}") from None
         return Composition(config, before.choices, before.chosen)
 
     def compose_shipped(self, composed: Composition) -> dict[str, Mapping[str, Any]]:

@@ -51,6 +51,11 @@ def test_it_writes_the_yaml_says_what_fits_and_the_next_command_works(
             "lab/My-Model 3",
             "native",
         )
+        file.write_text(
+            file.read_text().replace("price: null", "price: {prompt: 1, completion: 2, as_of: 2026-01-01}")
+        )
+        init("--url", server.url, "--model", "lab/My-Model 3")
+        assert yaml.safe_load(file.read_text())["price"]["completion"] == 2, "what was set by hand stays"
         line = re.search(r"^Next: ([^\n]+(?:\n +[^\n]+)*)", result.stdout, re.MULTILINE)
         assert line
         words = shlex.split(line[1].replace("\n", " "))

@@ -126,6 +126,14 @@ def test_a_wrong_command_is_one_line_that_helps(
     assert said in text and "\n" not in str(result.exception)
 
 
+@pytest.mark.parametrize("content", [b"_target_: [oops\n", b"a: \xcb\n"])
+def test_a_broken_yaml_of_ones_own_is_one_line(content: bytes, tmp_path: Path) -> None:
+    (tmp_path / "defense").mkdir()
+    (tmp_path / "defense" / "bad.yaml").write_bytes(content)
+    with pytest.raises(ConfigError, match=r"^A YAML of yours is not valid: .+$"):
+        compose(["defense=bad"], [tmp_path])
+
+
 @pytest.mark.usefixtures("each_choice_once")
 def test_what_messages_advise_is_accepted() -> None:
     """The settings that error texts name, in the runs in which they are said."""
