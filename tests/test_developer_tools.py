@@ -54,10 +54,7 @@ def test_every_public_function_is_broken_once_and_what_does_nothing_is_not(tmp_p
         "class _Hidden:\n    def method(self):\n        return True\n"
     )
     found = [(mutant.function, mutant.line) for mutant in mutate.mutants(module)]
-    assert found == [
-        ("f", 1),
-        ("C.method", 8),
-    ]
+    assert found == [("f", 1), ("C.method", 8)]
 
 
 @pytest.mark.slow

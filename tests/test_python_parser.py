@@ -14,11 +14,7 @@ from pathlib import Path
 import pytest
 from agentdojo.functions_runtime import FunctionCall, FunctionsRuntime, make_function
 
-from agentsys.base.python_parser import (
-    literal_eval,
-    parse_expression,
-    parse_module,
-)
+from agentsys.base.python_parser import literal_eval, parse_expression, parse_module
 from agentsys.models.chat import assistant
 from agentsys.models.pipeline_elements import ToolsElement
 

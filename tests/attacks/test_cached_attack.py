@@ -294,10 +294,7 @@ def test_the_optimiser_is_never_shown_as_the_victim(tmp_path: Path) -> None:
             autodojo(injection_tasks=[]),
             "AutoDojo cache: 'injection_tasks': Input should be a valid dictionary",
         ),
-        (
-            autodojo(injection_tasks={"injection_task_1": {"v": {"variants": [3]}}}),
-            "'text': Input should",
-        ),
+        (autodojo(injection_tasks={"injection_task_1": {"v": {"variants": [3]}}}), "'text': Input should"),
         (
             [{"suite": "s", "injection_task": 1, "text": "x", "vector": 3}],
             "'vector': Input should be a valid string",

@@ -14,12 +14,7 @@ from small_runs import Silent
 
 from agentsys.attacks.attacker_reply import ReplyFault
 from agentsys.attacks.injection_vectors import unescape_for_suite, unescape_yaml
-from agentsys.attacks.red_team.chat_injection import (
-    FAMILIES,
-    ChatInject,
-    get_family,
-    render_turns,
-)
+from agentsys.attacks.red_team.chat_injection import FAMILIES, ChatInject, get_family, render_turns
 from agentsys.attacks.red_team.written_dialogue import WrittenDialogue, parse_turns
 from agentsys.benchmarks.agentdojo import AgentDojo
 from agentsys.contracts import Attack, NotInjectable, Victim

@@ -9,12 +9,7 @@ from typing import Any
 import pytest
 from agentdojo.attacks.attack_registry import ATTACKS
 
-from agentsys.attacks.text_attacks import (
-    AdaptiveAttack,
-    ObservationInjection,
-    TemplateAttack,
-    write_opi_text,
-)
+from agentsys.attacks.text_attacks import AdaptiveAttack, ObservationInjection, TemplateAttack, write_opi_text
 from agentsys.base.config_catalog import find_config_file, list_config_names
 from agentsys.benchmarks.agentdojo import AgentDojo
 from agentsys.benchmarks.asb.asb_benchmark import ASB

@@ -16,11 +16,7 @@ from stored_cases import PAY_ATTACKER, PAY_BILL, READ_BILL, attacked, drift, pub
 from agentsys.analysis.tables.table_document import make_plain
 from agentsys.analysis.tables.table_writers import OutputFormat, render_output
 from agentsys.analysis.tables.write_terminal import arrange_for_terminal
-from agentsys.audit.audit_report import (
-    AuditReport,
-    build_audit_output,
-    write_trace_sentences,
-)
+from agentsys.audit.audit_report import AuditReport, build_audit_output, write_trace_sentences
 from agentsys.audit.rescoring.recorded_trajectory import RecordFault
 from agentsys.audit.static.static_audit import StaticAudit
 from agentsys.audit.trace_audit import TraceAudit, audit_traces

@@ -166,8 +166,7 @@ def test_fixed_values_of_the_checklist_hold_and_open_ones_do_not(
 def test_a_refused_batch_leaves_no_trace_and_compat_counts_it_as_achieved() -> None:
     def seen(compat: bool) -> str:
         model = RoleModel(
-            drift_planner=plan("pay", checklist=[entry("pay", to="Bob")]),
-            agent=[call("pay(to='Eve')"), STOP],
+            drift_planner=plan("pay", checklist=[entry("pay", to="Bob")]), agent=[call("pay(to='Eve')"), STOP]
         )
         run(model, Tools(), DriftSettings(compat=compat))
         return model.questions("agent")[1]

@@ -23,11 +23,7 @@ from agentsys.runs.store import Store
 
 SHARED = Path(__file__).parents[3] / "shared" / "data"
 ATTACK_TOOLS = SHARED / "asb" / "all_attack_tools.jsonl"
-DATA = {
-    "agentdojo": None,
-    "asb": ATTACK_TOOLS,
-    "agentdyn": SHARED / "agentdyn" / "agentdyn-package.tar.gz",
-}
+DATA = {"agentdojo": None, "asb": ATTACK_TOOLS, "agentdyn": SHARED / "agentdyn" / "agentdyn-package.tar.gz"}
 """Benchmark -> where its data is, if not in a package."""
 FLAGGED = {("control_middleware", "update_password")}
 """Defense and tool: the league's run of the middleware flags a text of which one sentence would be cut."""

@@ -249,9 +249,7 @@ def test_what_a_server_said_is_filtered_when_a_run_stops() -> None:
     assert "http://***@host/v1" in capture.get()
 
 
-def test_output_that_nobody_reads_is_dropped(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_output_that_nobody_reads_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
     read, write = os.pipe()
     os.close(read)
     with os.fdopen(write, "w") as piped:

@@ -122,11 +122,7 @@ CHANGED_TOOL = {("github", "user_task_1", "injection_task_7")}
     ],
 )
 def test_published_runs_are_counted_as_they_were_published(
-    published: Callable[[str], Path],
-    archive: str,
-    benign: list[int],
-    useful: list[int],
-    attacks: list[int],
+    published: Callable[[str], Path], archive: str, benign: list[int], useful: list[int], attacks: list[int]
 ) -> None:
     found = read_cases([published(f"agentdyn-{archive}")]).cases
     rows = [row for row in found if row.user_task_id[0] == "u"]

@@ -53,9 +53,7 @@ def deduced(case: RecordedCase, *, compat: bool) -> Any:
 
 
 @pytest.mark.slow
-def test_compat_repeats_calls_refusals_texts_and_scores_of_all_284_cases(
-    cases: list[RecordedCase],
-) -> None:
+def test_compat_repeats_calls_refusals_texts_and_scores_of_all_284_cases(cases: list[RecordedCase]) -> None:
     assert [case.name for case in cases if not agrees(case)] == []
     refused = [turn.refused.kind for case in cases for turn in case.outcome().turns if turn.refused]
     assert Counter(refused) == {"unplanned": 20, "checklist": 126}

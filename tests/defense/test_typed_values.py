@@ -19,12 +19,7 @@ from agentsys.defense.call_trace import UserRequest
 from agentsys.defense.typed import blind_view
 from agentsys.defense.typed.argument_roles import ArgumentRole, load_argument_roles
 from agentsys.defense.typed.blind_view import build_blind_view, find_foreign_records
-from agentsys.defense.typed.handle_store import (
-    HandleStore,
-    StoredValue,
-    count_first_call,
-    hide_quotations,
-)
+from agentsys.defense.typed.handle_store import HandleStore, StoredValue, count_first_call, hide_quotations
 from agentsys.defense.typed.typed_session import drop_made_up
 from agentsys.defense.typed.value_origin import (
     WORDLESS_KINDS,

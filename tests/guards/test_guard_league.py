@@ -133,10 +133,7 @@ def test_a_gate_refuses_calls_of_a_run(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "options",
-    [
-        {**TEXT_YAML, "give": ["log"]},
-        {"kind": "call", "check": {"call": "stub_guard:scan", "give": ["log"]}},
-    ],
+    [{**TEXT_YAML, "give": ["log"]}, {"kind": "call", "check": {"call": "stub_guard:scan", "give": ["log"]}}],
 )
 def test_a_case_says_what_its_guard_did_to_the_host(tmp_path: Path, options: dict[str, Any]) -> None:
     installed_stub(tmp_path)

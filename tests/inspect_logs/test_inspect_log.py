@@ -259,11 +259,7 @@ def test_inspects_data_frames_say_what_load_runs_says(runs: Path, tmp_path: Path
     evals = analysis.evals_df(str(tmp_path / "out"), strict=True)
     assert sorted(
         zip(evals["task_arg_defense"], evals["task_arg_attack"], evals["total_samples"], strict=True)
-    ) == [
-        ("agentsys", "important_instructions", 4),
-        ("agentsys", "none", 1),
-        ("none", "direct", 1),
-    ]
+    ) == [("agentsys", "important_instructions", 4), ("agentsys", "none", 1), ("none", "direct", 1)]
     assert set(evals["status"]) == {"success"}
 
 

@@ -137,10 +137,7 @@ def test_every_preset_gets_over_the_wire_what_it_gets_from_the_model_itself(tmp_
 
 @pytest.mark.parametrize(
     ("override", "says"),
-    [
-        ("benchmark=asb,agentdojo", "one benchmark at a time"),
-        ("benchmark=abs", "Did you mean asb"),
-    ],
+    [("benchmark=asb,agentdojo", "one benchmark at a time"), ("benchmark=abs", "Did you mean asb")],
 )
 def test_a_slip_in_what_it_is_to_know_is_one_line(override: str, says: str) -> None:
     with pytest.raises(ConfigError, match=says):

@@ -119,7 +119,7 @@ def test_a_conversation_of_words_alone_is_what_its_request_holds() -> None:
     client.messages[2] = assistant("Something else.")
     assert client.ask("How are you?") == "Hello."
     assert [text_of(one) for one in model.asked[1].messages] == [
-        *("Be brief.", "Hi.", "Something else.", "How are you?"),
+        *("Be brief.", "Hi.", "Something else.", "How are you?")
     ]
     assert count_resting(desk) == 0
     assert len({reply.trace for reply in client.replies}) == 2
@@ -187,7 +187,7 @@ def test_a_client_that_gives_calls_ids_of_its_own_is_found_by_the_trace() -> Non
         late = client.request(trace=trace)
         assert text_of(client.send(trace=trace).message) == answer
     assert [text_of(each) for each in model.asked[2].messages if each["role"] == "tool"] == [
-        *("This is page 1.", "This is page 2."),
+        *("This is page 1.", "This is page 2.")
     ]
     # The same request again gets the same reply; an older call is not the one that was handed out last.
     assert ask(client.desk, "me", late) is client.replies[-1]

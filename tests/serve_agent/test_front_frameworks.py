@@ -207,10 +207,7 @@ def test_the_vendors_own_loops_run_both_tools(
 ) -> None:
     key = f"sk-{secrets.token_hex(32)}"
     monkeypatch.setenv("LITELLM_MASTER_KEY", key)
-    with (
-        served_desk(Clerk(), defense) as server,
-        litellm_proxy(server.openai_base_url, tmp_path) as proxy,
-    ):
+    with served_desk(Clerk(), defense) as server, litellm_proxy(server.openai_base_url, tmp_path) as proxy:
         with pytest.raises(errors.APIError, match="calls in this request are not known here"):
             by_google(proxy, key)  # The proxy gives Gemini's calls ids of its own.
         assert {one.__name__: one(proxy, key) for one in (by_anthropic, by_responses)} == {

@@ -132,10 +132,7 @@ def browser(scheme: str = "light") -> Iterator[Browser]:
     kept = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
     with kept as scratch, tempfile.TemporaryFile("w+") as said:
         process = subprocess.Popen(
-            [driver, "--port=0"],
-            stdout=said,
-            stderr=subprocess.DEVNULL,
-            env=os.environ | {"TMPDIR": scratch},
+            [driver, "--port=0"], stdout=said, stderr=subprocess.DEVNULL, env=os.environ | {"TMPDIR": scratch}
         )
         try:
             address = f"http://127.0.0.1:{_port(said)}"

@@ -10,12 +10,7 @@ from agentdojo.types import ChatMessage, MessageContentBlock, text_content_block
 
 from agentsys.models.chat import ChatReply, JsonSchema, ToolSpec, text_of
 from agentsys.models.serving.served_openai import read_text_blocks
-from agentsys.models.serving.wire_format import (
-    Json,
-    RequestRefused,
-    WireFormat,
-    WireRequest,
-)
+from agentsys.models.serving.wire_format import Json, RequestRefused, WireFormat, WireRequest
 
 
 class Answer:

@@ -16,11 +16,7 @@ from agentsys.analysis.statistics.difference_test import (
     compute_p_value,
     compute_smallest_detectable,
 )
-from agentsys.analysis.statistics.differences import (
-    PairedGrid,
-    make_mean_difference,
-    make_pooled_difference,
-)
+from agentsys.analysis.statistics.differences import PairedGrid, make_mean_difference, make_pooled_difference
 from agentsys.analysis.statistics.outcome_grid import FloatArray
 from agentsys.analysis.statistics.rate_estimates import compute_lone_bound, compute_t_quantile
 

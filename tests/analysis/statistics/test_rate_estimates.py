@@ -240,14 +240,7 @@ def test_truth_is_the_mean_of_what_is_generated() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("means", [UNDEFENDED, (0.0,) * 4, (-3.0,) * 4, (1.5,) * 4], ids=str)
 @pytest.mark.parametrize(
-    ("user", "injection", "pair"),
-    [
-        (0, 0, 0),
-        (1, 0, 0),
-        (1, 1.5, 1),
-        (2, 2.5, 0),
-        (1, 3, 0),
-    ],
+    ("user", "injection", "pair"), [(0, 0, 0), (1, 0, 0), (1, 1.5, 1), (2, 2.5, 0), (1, 3, 0)]
 )
 def test_intervals_hold_over_many_runs(
     means: tuple[float, ...], user: float, injection: float, pair: float

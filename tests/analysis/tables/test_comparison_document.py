@@ -14,11 +14,7 @@ from command_output import command_output
 from stored_cases import case_of, row, row_grid, store_own
 
 from agentsys.analysis.metrics.comparison import DifferenceRow, compare_sides, correct_by_holm
-from agentsys.analysis.tables.comparison_document import (
-    compare_output,
-    write_few_task_notes,
-    write_p,
-)
+from agentsys.analysis.tables.comparison_document import compare_output, write_few_task_notes, write_p
 from agentsys.errors import ConfigError
 from agentsys.records.case_reader import load_runs, read_cases
 from agentsys.records.case_row import CaseRow, make_case_id

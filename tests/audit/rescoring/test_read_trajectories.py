@@ -93,7 +93,7 @@ def test_workers_calls_are_read_from_spans(run_cases: Callable[..., Any], tmp_pa
             "attack=none",
             "benchmark.suites=[workspace]",
             "user_tasks=[user_task_13,user_task_0]",
-        ],
+        ]
     )
     cases = [read_trajectory(str(path)) for path in sorted((tmp_path / "runs").rglob("none.json"))]
     scored = [case for case in cases if case is not None]

@@ -23,12 +23,7 @@ from baselines.isolategpt import IsolateGPT
 from baselines.isolategpt.app_plan import ILL_FORMED, SPOKE, SpokeApp
 from baselines.isolategpt.app_plan import PLANNER_ROLE as PLANNER_ROLE
 from baselines.isolategpt.defense import EXTRA, IsolateGPTAgent
-from baselines.isolategpt.hub import (
-    HubMessage,
-    MessageKind,
-    Spoke,
-    specify_tool,
-)
+from baselines.isolategpt.hub import HubMessage, MessageKind, Spoke, specify_tool
 
 CASES = int(os.environ.get("AGENTSYS_ISOLATION_CASES", "200"))
 """Random tasks; 1000 take some 10 s."""
