@@ -107,11 +107,12 @@ class LedgerTotals:
         if not self.requests:
             return ""
         unpriced = f" ({self.unpriced} without a price)" if self.unpriced else ""
+        cost = f"${self.cost_usd:.2f}{unpriced}" if self.unpriced < self.requests else "cost unknown"
         uncounted = f" ({self.uncounted} requests without a count)" if self.uncounted else ""
         failed = f" {self.failed} had no usable answer (${self.failed_usd:.2f})." if self.failed else ""
         return (
             f"Sent in all, by the ledger: {self.requests:,} requests, {self.tokens:,} tokens{uncounted}, "
-            f"${self.cost_usd:.2f}{unpriced}; cases that were run again or dropped are in it.{failed}"
+            f"{cost}; cases that were run again or dropped are in it.{failed}"
         )
 
 

@@ -125,7 +125,8 @@ def load_subject(target: str, request: str | None) -> ProbeSubject:
     """
     file, _, name = target.rpartition(":")
     if not file or not Path(file).is_file():
-        raise ConfigError(f"{target}: no such file; write FILE.py:NAME, as in my_agent.py:run.")
+        wrong = "a file alone names no agent" if Path(target).is_file() else "no such file"
+        raise ConfigError(f"{target}: {wrong}; write FILE.py:NAME, as in my_agent.py:run.")
     module = _import_file(Path(file))
     subject = getattr(module, name, None)
     tools = subject if isinstance(subject, list | tuple) else getattr(module, "TOOLS", None)

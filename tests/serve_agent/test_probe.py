@@ -116,6 +116,7 @@ def test_live_tools_are_called_each_time_and_own_tests_decide(agent: Path) -> No
     ("target", "text", "said"),
     [
         ("nowhere.py:run", "", "no such file"),
+        ("my_agent.py", AGENT, "names no agent; write FILE.py:NAME"),
         ("my_agent.py:nothing", AGENT, "no function or list"),
         ("my_agent.py:run", "def run(request, tools): ...", "TOOLS"),
         ("my_agent.py:T", "def read(): ...\n\n\nT = [read]", "REQUEST"),

@@ -198,7 +198,7 @@ _TITLES = {
     rates.DEFENSE_QUALITY: "Quality",
 }
 """Metric -> heading, where a shorter one does."""
-_LEGEND = f"%, 95% intervals; n benign + attacked; {BEST} best."
+_LEGEND = "%, 95% intervals; n benign + attacked."
 _WORST_CASE = "simulated"
 """The scripted agent as it is shipped: it does all that it reads. Changed options change its name."""
 _PAPER = "paper"
@@ -270,8 +270,9 @@ def _make_sheet_grid(sheet: Sheet, relative: Mapping[rates.MeasuredCell, float])
     rows = list(zip(*(column for _, column in columns), strict=True))
     ends = frozenset(i for i in range(1, len(lines)) if lines[i].attack != lines[i - 1].attack)
     legend = _BESIDE_PAPER if is_beside_paper else _LEGEND
-    if any(cell.text.endswith(SUSPECT_MARK) for row in rows for cell in row):
-        legend = f"{SUSPECT_MARK} suspect, see below. {legend}"
+    for mark, meaning in ((BEST, "best"), (SUSPECT_MARK, "suspect, see below")):
+        if any(cell.text.endswith(mark) for row in rows for cell in row):
+            legend = f"{mark} {meaning}. {legend}"
     names = 2 if len(order) > 1 else 1
     return Grid("overall", tuple(title for title, _ in columns), rows, names, breaks=ends, legend=legend)
 
