@@ -34,6 +34,7 @@ STOPPED = {
 """Preset -> of nine attacked cases those carried out and those solved, and of three benign ones those solved."""
 
 
+@pytest.mark.slow
 def test_every_preset_stops_what_it_should_and_each_part_switched_off_brings_it_back(
     run_cases: Callable[..., Any], tmp_path: Path
 ) -> None:

@@ -66,6 +66,7 @@ def test_a_whole_folder_holds_and_a_folder_with_a_case_removed_does_not(runs: Pa
     assert "Does not hold" in bad.stdout
 
 
+@pytest.mark.slow
 def test_a_bundle_with_a_turned_score_does_not_hold(bundle: Path) -> None:
     first = sorted(
         n for n in zipfile.ZipFile(bundle).namelist() if n.startswith("records/") and "injection" in n

@@ -129,6 +129,7 @@ def test_every_variant_solves_benign_tasks(defense: AgentSys) -> None:
             assert run_case(defense, suite, f"user_task_{task}", None).utility
 
 
+@pytest.mark.slow
 def test_every_part_that_is_left_out_costs_what_the_paper_says() -> None:
     none, full, alone, shared = (
         measured(name) for name in ("none", "full", "isolation_only", "no_isolation")

@@ -250,6 +250,7 @@ def settings_hash(folder: Path) -> str:
     return one.config_hash
 
 
+@pytest.mark.slow
 def test_another_wheel_of_the_same_name_and_a_changed_file_are_another_guard(tmp_path: Path) -> None:
     config = write_config(tmp_path / "config", "mine", TEXT_YAML)
     missing = settings_hash(config)

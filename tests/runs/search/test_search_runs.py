@@ -112,7 +112,8 @@ def test_a_transfers_text_is_searched_on_several_user_tasks_and_run_once_more_on
     assert search.queries == 3 * search.attempts
 
 
-@pytest.mark.parametrize("attack", ["pair", pytest.param("tap", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("attack", ["pair", "tap"])
 def test_an_artefact_replayed_without_an_attacker_gives_the_same_cases(
     run_cases: Run, tmp_path: Path, attack: str
 ) -> None:
