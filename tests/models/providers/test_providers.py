@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sys
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -24,6 +26,7 @@ from agentsys.models.chat import (
     text_of,
     user,
 )
+from agentsys.models.providers import google
 
 TOOL = ToolSpec("weather", "Tells.", WEATHER)
 ASK = ChatRequest([system("Be brief."), user("Hello")], [TOOL])
@@ -196,3 +199,23 @@ def test_fault_becomes_its_kind_after_exactly_one_request(vendor: str, fault: st
     assert caught.value.kind is FAULTS[fault]
     assert caught.value.retry_after_s == (0.25 if fault == "429" else None)
     assert "\n" not in str(caught.value)
+
+
+def test_threads_forget_the_oldest_signatures_without_disturbing_one_another(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(google, "_MAX_SIGNATURES", 3)
+    model, usual = model_at("google", "http://127.0.0.1:9"), sys.getswitchinterval()
+    assert isinstance(model, google.GoogleModel)
+
+    def remember(thread: int) -> None:
+        for number in range(1000):
+            model.restore({f"{thread}-{number}": "signature"})
+
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(8) as pool:
+            list(pool.map(remember, range(8)))
+    finally:
+        sys.setswitchinterval(usual)
+    assert len(model._signatures) == 3
