@@ -145,7 +145,7 @@ def _collect_values(
 def _ask(option: str, question: str) -> str:
     if not sys.stdin.isatty():
         raise ConfigError(
-            f"Missing {option}. {question}. For example: "
+            f"Missing {option}. {question.rstrip('.')}. For example: "
             "agentsys init --url http://127.0.0.1:8000/v1 --model Qwen/Qwen2.5-7B-Instruct"
         )
     return str(typer.prompt(escape_to_line(question)))
