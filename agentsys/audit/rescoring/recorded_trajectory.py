@@ -92,7 +92,7 @@ class Trajectory:
     seen_by_checks: tuple[RecordedCall, ...]
     """The calls that checks which look at calls are given."""
     answer: tuple[MessageContentBlock, ...]
-    """The last assistant message, whole, as AgentDojo and DRIFT judge it."""
+    """The last assistant message as it was judged: whole by AgentDojo and DRIFT, without thoughts by us."""
     prompt: str | None
     """The first user message."""
     tool_texts: tuple[str, ...]

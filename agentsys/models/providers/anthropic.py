@@ -140,7 +140,8 @@ def _parse_content_blocks(blocks: Sequence[Mapping[str, Any]]) -> ChatAssistantM
         for block in blocks
         if block.get("type") == "tool_use"
     ]
-    return {"role": "assistant", "content": content or None, "tool_calls": calls or None}
+    # A list also where nothing is said, as AgentDojo's element gives: it then runs a pipeline once, not three times.
+    return {"role": "assistant", "content": content, "tool_calls": calls or None}
 
 
 def _parse_block(block: Mapping[str, Any]) -> MessageContentBlock | None:

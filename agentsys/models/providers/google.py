@@ -133,7 +133,9 @@ def _parse_message(body: Mapping[str, Any], signatures: dict[str, str]) -> ChatA
         raise ModelError(ErrorKind.CONTENT_REFUSED, f"the provider stopped the reply ({reason})")
     if reason == "MALFORMED_FUNCTION_CALL":
         raise make_malformed_reply_error("the model wrote a tool call that the provider could not read")
-    return wire_parts.make_reply_message("".join(texts), calls)
+    # A list also where nothing is said, as AgentDojo's element gives: it then runs a pipeline once, not three times.
+    message = wire_parts.make_reply_message("".join(texts) or None, calls)
+    return {**message, "content": message["content"] or []}
 
 
 def _read_first_candidate(body: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -211,7 +211,7 @@ def _parse_message(body: Mapping[str, Any], strip_think: bool) -> ChatAssistantM
     content = join_content_parts(message.get("content"))
     if strip_think:
         content = split_think_tag(content)
-    text = content.text or message.get("refusal")
+    text = content.text or message.get("refusal") or content.text
     if _finish_reason(body) == "content_filter" and not text and not raw_calls:
         raise ModelError(ErrorKind.CONTENT_REFUSED, "the provider's content filter stopped the reply")
     # Thoughts beside the content: DeepSeek's, Kimi's and vLLM's field, and newer vLLM's.

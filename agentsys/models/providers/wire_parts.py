@@ -148,7 +148,8 @@ def make_call(name: object, arguments: object, call_id: object) -> FunctionCall:
 
 def make_reply_message(text: object, calls: list[FunctionCall], thoughts: str = "") -> ChatAssistantMessage:
     """The assistant message; thoughts that the server tells stand in a block of their own."""
-    message = assistant(text if isinstance(text, str) and text else None, calls or None)
+    # An empty text is a text: AgentDojo runs a pipeline again only where a reply has no content at all.
+    message = assistant(text if isinstance(text, str) else None, calls or None)
     if not thoughts:
         return message
     thought: MessageContentBlock = {"type": "thinking", "content": thoughts, "id": None}
