@@ -1,8 +1,9 @@
 """Runs the checks of finished cases: each check sees copies of the environments, and calls that really ran.
 
-`take_judged_messages` says which messages they are given. `copy_environments` makes copies that share what the case left alone: AgentDojo's Workspace and Travel checks
-compare the environments before and after with DeepDiff, which walks through every mail, file and hotel (40% of a
-run's CPU time in Workspace) and stops where both sides are one object.
+`take_judged_messages` says which messages they are given. `copy_environments` makes copies that share what the case
+left alone: AgentDojo's Workspace and Travel checks compare the environments before and after with DeepDiff, which
+walks through every mail, file and hotel (40% of a run's CPU time in Workspace) and stops where both sides are one
+object.
 """
 
 from __future__ import annotations
@@ -154,7 +155,9 @@ def take_judged_messages(messages: Sequence[ChatMessage], *, with_thoughts: bool
 
 def _is_of_anthropic(thought: MessageContentBlock) -> bool:
     signed = thought["type"] == "thinking" and thought["id"]
-    return thought["type"] == "redacted_thinking" or bool(signed and not signed.startswith(OPENAI_ITEM_PREFIX))
+    return thought["type"] == "redacted_thinking" or bool(
+        signed and not signed.startswith(OPENAI_ITEM_PREFIX)
+    )
 
 
 SuiteTask: TypeAlias = UserTask | InjectionTask

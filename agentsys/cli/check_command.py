@@ -55,7 +55,8 @@ def _check(given: Path, form: str, *, trust_code: bool, workers: int) -> None:
     file = fetch_runs(given)
     runs = RunsToCheck(file, open_runs(file), trust_code, workers)
     reading = read_cases([runs.folder])
-    found = [_check_records(reading), _check_completeness(reading), *_check_cells(reading)]
+    found = [_check_records(reading), _check_completeness(reading)]
+    found += [*_check_settings(reading), *_check_cells(reading)]
     for room in load_extensions():
         if room.check is not None:
             module, _, function = room.check.partition(":")
@@ -88,6 +89,17 @@ def _check_completeness(reading: LoadedCases) -> CheckFinding:
     if all(case.foreign for case in reading.cases):
         return CheckFinding("Complete", "note", "no plan of these runs is known")
     return CheckFinding("Complete", VALID, "no planned case is known to lack a record")
+
+
+def _check_settings(reading: LoadedCases) -> Iterator[CheckFinding]:
+    """What shares a name and not its settings; one who has not looked takes it for one experiment."""
+    if mixed := reading.mixed_settings:
+        text = f"two settings under {format_count(len(mixed), 'name')}, counted as rows of their own"
+        yield CheckFinding("Settings", "suspect", text, mixed)
+    if noted := reading.noted_settings:
+        yield CheckFinding(
+            "Settings", "note", "one row holds cases that differ in what decides no number", noted
+        )
 
 
 def _check_cells(reading: LoadedCases) -> Iterator[CheckFinding]:

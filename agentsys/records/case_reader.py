@@ -97,6 +97,10 @@ class LoadedCases:
     """The further files, each with the one that counts."""
     resolution_notes: tuple[str, ...] = ()
     """What folders' names and tasks decided about whose runs these are, one sentence each."""
+    mixed_settings: tuple[str, ...] = ()
+    """Names under which there are cases of several settings, and these."""
+    noted_settings: tuple[str, ...] = ()
+    """Names under which settings differ that decide no number, and these."""
 
 
 def read_cases(
@@ -144,6 +148,8 @@ def read_cases(
         find_unfinished(roots if only is None else only, own, listings),
         resolved.repeated_files,
         resolved.notes,
+        resolved.mixed_settings,
+        resolved.noted_settings,
     )
 
 
