@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from agentsys.base.grouping import join_names
+from agentsys.base.grouping import group_by, join_names
 from agentsys.base.object_import import find_registered_class, load_registered_classes, load_target
 from agentsys.records.case_row import NO_ATTACK, SEARCHED_ON_SUFFIX, CaseRow
 
@@ -87,56 +87,84 @@ class SeparatedSettings(NamedTuple):
     """Hashes of settings that were not kept."""
 
 
-_ModelKey = tuple[str, str, str, bool]
-_model_key_of = attrgetter("benchmark", "version", "model", "simulated")
+_Key = tuple[Any, ...]
+"""Cases that are looked at together: `_key_of` of each."""
 
 
 class _Member(NamedTuple):
     """The cases of one name and one config."""
 
+    key: _Key
     defense: str
     attack: str
     """Whether its text was searched on these cases or on others."""
-    config_hash: str
     config: _Config
 
 
-_find_member = attrgetter("benchmark", "version", "model", "simulated", "defense", "attack", "config_hash")
+_key_of = attrgetter(
+    *("benchmark", "version", "model", "simulated", "defense", "attack", "config_hash", "suite", "data_hash")
+)
 
 
 def separate_settings(cases: Sequence[CaseRow]) -> SeparatedSettings:
-    """Tell cases of ours apart whose settings differ; the others' files say nothing of theirs."""
-    some = {_find_member(case): case for case in cases}  # of tens of thousands of cases some dozens
-    models: defaultdict[_ModelKey, dict[tuple[str, str, str], CaseRow]] = defaultdict(dict)
-    for (*model, defense, attack, config_hash), case in some.items():
-        if config_hash is not None and not case.foreign:
-            models[tuple(model)][defense, attack, config_hash] = case  # type: ignore[index]
-    labels: dict[tuple[Any, ...], dict[str, str]] = {}
-    mixed, noted, unknown = list[str](), list[str](), set[str]()
-    for model, found in models.items():
-        if len({config_hash for *_, config_hash in found}) < 2:
-            continue
+    """Tell cases of ours apart whose settings differ, or a suite's data; files of others say nothing of theirs."""
+    some = {_key_of(case): case for case in cases}  # of tens of thousands of cases some dozens
+    own = {key: case for key, case in some.items() if case.config_hash is not None and not case.foreign}
+    found = _Separation(own)
+    for model, keys in group_by(own, lambda key: key[:4]).items():
+        if len({key[6] for key in keys}) > 1:
+            found.compare_configs(model, keys)
+    for (*_, model_name, _, defense, suite), keys in group_by(own, lambda key: (*key[:5], key[7])).items():
+        found.compare_data(f"{model_name} / {defense}", suite, keys)
+    labels = found.labels
+    told = [_name_apart(case, labels.get(_key_of(case))) for case in cases] if labels else list(cases)
+    return SeparatedSettings(told, tuple(found.mixed), tuple(found.noted), frozenset(found.unknown_hashes))
+
+
+class _Separation:
+    """What is found while configs are compared.
+
+    Args:
+        cases: One case for each of the keys.
+    """
+
+    def __init__(self, cases: Mapping[_Key, CaseRow]) -> None:
+        self._cases = cases
+        self.labels: defaultdict[_Key, dict[str, str]] = defaultdict(dict)
+        """Cases -> part of their row's name -> what is added to it."""
+        self.mixed: list[str] = []
+        self.noted: list[str] = []
+        self.unknown_hashes: set[str] = set()
+
+    def compare_configs(self, model: _Key, keys: Sequence[_Key]) -> None:
+        """Compare the settings of all cases of a model's name."""
         members = []
-        for (defense, attack, config_hash), case in found.items():
-            config = _load_config(find_config(case.source, config_hash))
+        for key in keys:
+            config = _load_config(find_config(self._cases[key].source, key[6]))
             if config is None:
-                unknown.add(config_hash)
+                self.unknown_hashes.add(key[6])
             else:
-                members.append(_Member(defense, attack, config_hash, config))
+                members.append(_Member(key, key[4], key[5].removesuffix(SEARCHED_ON_SUFFIX), config))
         for owner, scope, inside in _split_scopes(members):
-            name = " / ".join((model[2], *scope))
-            differing = _find_differing(inside)
-            split = [one for one in differing if one.owner == owner and one.place not in NOTED]
+            values = {entry: some for entry, some in _find_differing(inside).items() if entry.owner == owner}
+            split = [entry for entry in values if entry.place not in NOTED]
             for member in inside if split else ():
-                key = (*model, *member[:3])
-                labels.setdefault(key, {})[owner] = _write_label(split, member.config)
-            if split:
-                mixed.append(f"{name}: {_describe(split, differing)}")
-            also = [one for one in differing if one.place in NOTED and one.owner == owner]
-            if also:
-                noted.append(f"{name}: {_describe(also, differing)}")
-    told = [_name_apart(case, labels.get(_find_member(case))) for case in cases] if labels else list(cases)
-    return SeparatedSettings(told, tuple(mixed), tuple(noted), frozenset(unknown))
+                self.labels[member.key][owner] = _write_label(split, member.config)
+            for entries, sentences in ((split, self.mixed), (values.keys() - split, self.noted)):
+                if entries:
+                    sentences.append(
+                        f"{' / '.join((model[2], *scope))}: {_describe(sorted(entries), values)}"
+                    )
+
+    def compare_data(self, name: str, suite: str, keys: Sequence[_Key]) -> None:
+        """Compare the data that a row's cases of one suite were run on."""
+        hashes = {key[8] for key in keys if key[8] is not None}
+        if len(hashes) > 1:
+            entry = _Entry("model", f"data.{suite}", f"data of {suite}")
+            self.mixed.append(f"{name}: {_describe([entry], {entry: sorted(hashes)})}")
+            for key in keys:
+                told = f"{entry.name}={_shorten_value(key[8])}" if key[8] else None
+                self.labels[key]["model"] = join_places(self.labels[key].get("model"), told)
 
 
 def separate_unknown(cases: Sequence[CaseRow], unknown: Collection[str]) -> tuple[list[CaseRow], list[str]]:
@@ -200,11 +228,8 @@ def _split_scopes(members: Sequence[_Member]) -> Iterator[tuple[str, tuple[str, 
     yield "model", (), list(members)
     for defense in dict.fromkeys(member.defense for member in members):
         yield "defense", (defense,), [member for member in members if member.defense == defense]
-    attacks = (member.attack.removesuffix(SEARCHED_ON_SUFFIX) for member in members)
-    for attack in dict.fromkeys(attacks):
-        if attack != NO_ATTACK:
-            inside = [one for one in members if one.attack.removesuffix(SEARCHED_ON_SUFFIX) == attack]
-            yield "attack", (attack,), inside
+    for attack in dict.fromkeys(member.attack for member in members if member.attack != NO_ATTACK):
+        yield "attack", (attack,), [member for member in members if member.attack == attack]
 
 
 def _find_differing(members: Sequence[_Member]) -> dict[_Entry, list[str]]:
@@ -250,11 +275,13 @@ def _normalize(value: Any) -> Any:
     """A value as text, the same for what means the same: 0 and 0.0; none, false, and nothing in it."""
     if value is _UNSAID:
         return value
+    if isinstance(value, tuple | frozenset):
+        value = list(value)
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     if value is None or value is False or value in _DEFAULTS:
         return "not set"
-    return value if isinstance(value, str) else json.dumps(value, sort_keys=True)
+    return value if isinstance(value, str) else json.dumps(value, sort_keys=True, default=str)
 
 
 def _find_default(node: Mapping[str, Any], path: str) -> Any:

@@ -96,7 +96,7 @@ DECIDING = [
     ("model/tools", "text", "model", "tools=native", "tools=text"),
     ("model/extra_body/top_p", 0.5, "model", "extra_body.top_p=1", "extra_body.top_p=0.5"),
     ("model/roles/validator", "large", "model", "roles.validator=small", "roles.validator=large"),
-    ("model/_target_", "agentsys:model.litellm", "model", "class=agentsys:model.openai", "class=agentsys:model.litellm"),
+    ("model/_target_", "my.Model", "model", "class=agentsys:model.openai", "class=my.Model"),
     ("others/small/temperature", 1, "model", "small.temperature=0", "small.temperature=1"),
     ("benchmark/fixes", [], "model", 'benchmark.fixes=["any_match"]', "benchmark.fixes=not set"),
     ("seed", 7, "model", "seed=0", "seed=7"),
@@ -268,6 +268,16 @@ def test_settings_that_were_not_kept_are_named_by_their_hashes(tmp_path: Path) -
     ]
     (line,) = read_cases([tmp_path]).mixed_settings
     assert "not kept" in line
+
+
+def test_a_suite_that_had_other_data_for_some_cases_is_not_one_row(tmp_path: Path) -> None:
+    for number, data in enumerate(["aaaa", "aaaa", "bbbb"]):
+        case = case_of(user_task_id=f"user_task_{number}")
+        store_own(tmp_path, case, config_hash="0" * 16, versions={"data": data})
+    store_own(tmp_path, case_of(suite="slack"), config_hash="0" * 16, versions={"data": "cccc"})
+    assert [model for model, *_ in names(tmp_path)] == [
+        *("gpt-4o", "gpt-4o [data of banking=aaaa]", "gpt-4o [data of banking=bbbb]"),
+    ]
 
 
 @pytest.mark.parametrize(
