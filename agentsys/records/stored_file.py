@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import fields
 from typing import Any, Literal, NamedTuple
 
 import orjson
@@ -32,8 +33,13 @@ def read_case_file(path: str) -> CaseRow | None:
         UnreadableRecord: If the file cannot be read or should hold a case and does not.
     """
     found = identify_case(path)
-    if found is None:
-        return None
+    row = None if found is None else _build_row(found, path)
+    if row is not None:
+        _check_numbers(row)
+    return row
+
+
+def _build_row(found: RawCase, path: str) -> CaseRow:
     # The formats are imported with the first file that is taken apart: as a rule all are in an index.
     if found.producer == "agentsys":
         from agentsys.records.agentsys_format import build_own_row
@@ -43,6 +49,26 @@ def read_case_file(path: str) -> CaseRow | None:
 
     build = build_drift_row if found.producer == "drift" else build_agentdojo_row
     return build(found.content, path)
+
+
+_NUMBERS = tuple(
+    column.name for column in fields(CaseRow) if set(str(column.type).split(" | ")) & {"int", "float"}
+)
+_LARGEST = 2**63
+"""What a column of a table holds."""
+
+
+def _check_numbers(row: CaseRow) -> None:
+    """See that a sum over cases is one: a single NaN would void the numbers of all.
+
+    Raises:
+        UnreadableRecord: Naming the first number that is none, or is too large.
+    """
+    named = [*((name, getattr(row, name)) for name in _NUMBERS), *row.measured.items()]
+    named += [*row.tokens_by_role.items(), *row.cost_by_role.items()]
+    for name, value in named:
+        if isinstance(value, int | float) and not abs(value) <= _LARGEST:
+            raise UnreadableRecord(f"{str(name)[:40]!r} is {value:.4g}: no number that can be counted")
 
 
 def identify_case(path: str) -> RawCase | None:

@@ -384,7 +384,12 @@ def _rename_pipeline(record: Trajectory, facts: CaseRow) -> Trajectory:
         pipeline = f"{pipeline} [{facts.apart}]"
     if version in (None, UNRECORDED) and facts.version in list_versions():
         version = facts.version
-    return replace(record, pipeline=pipeline, version=version, simulated=facts.simulated)
+    # What only a label tells apart (agentsys.records.row_settings) is no record's own name.
+    if not facts.foreign and facts.defense.endswith("]"):
+        pipeline = f"{pipeline} [{facts.defense.rpartition(' [')[2]}"
+    attack = facts.attack if "]" in facts.attack and not facts.foreign else record.attack
+    known = {"simulated": facts.simulated, "exposed_raw": facts.exposed_raw}
+    return replace(record, pipeline=pipeline, version=version, attack=attack, **known)
 
 
 def _is_victim_in_name(record: Trajectory, facts: CaseRow) -> bool:
