@@ -18,7 +18,8 @@ from agentsys.base.grouping import format_count
 from agentsys.cli.cli_output import print_line
 from agentsys.cli.terminal import escape_to_line, raise_on_stop_signals
 from agentsys.extensions import CheckFinding, RunsToCheck, load_extensions
-from agentsys.records.case_reader import LoadedCases, read_cases
+from agentsys.records.case import STANDS_TWICE
+from agentsys.records.case_reader import LoadedCases, describe_faults, read_cases
 from agentsys.records.runs_source import fetch_runs, open_runs
 
 _MARKS = {"valid": "+", "suspect": "?", "broken": "-", "note": " "}
@@ -74,11 +75,16 @@ def _check(given: Path, form: str, *, trust_code: bool, workers: int) -> None:
 def _check_records(reading: LoadedCases) -> CheckFinding:
     count = format_count(len(reading.cases), "case")
     bad = [f"{file.path}: {file.reason}" for file in reading.skipped_files]
+    faults = tuple(describe_faults(reading.cases))
     errors = sum(case.status != "ok" for case in reading.cases)
     failed = f"; {format_count(errors, 'case')} ended in an error and count in no rate" if errors else ""
     if bad:
         text = f"{count} read, {format_count(len(bad), 'file')} unreadable{failed}"
-        return CheckFinding("Records", "broken", text, tuple(bad))
+        return CheckFinding("Records", "broken", text, (*bad, *faults))
+    if faults:
+        several = format_count(len(faults), "file")
+        grade = BROKEN if any(STANDS_TWICE in line for line in faults) else "suspect"
+        return CheckFinding("Records", grade, f"{count} read, {several} with faults{failed}", faults)
     return CheckFinding("Records", "suspect" if errors else VALID, f"{count} read{failed}")
 
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from agentsys.errors import ConfigError
 from agentsys.records.asb_format import read_asb_rows
-from agentsys.records.case import UNKNOWN_FIELDS
+from agentsys.records.case import ODD_NUMBERS, STANDS_TWICE, UNKNOWN_FIELDS
 from agentsys.records.case_row import COLUMNS, CaseRow
 from agentsys.records.columns import build_frame
 from agentsys.records.folder_index import (
@@ -67,6 +67,14 @@ _NAMED = 2
 def _describe_versions(versions: Sequence[str]) -> Iterator[str]:
     if len(versions) > 1:
         yield f"Cases of {len(versions)} benchmark versions are kept apart: {', '.join(versions)}."
+
+
+def describe_faults(cases: Iterable[CaseRow]) -> Iterator[str]:
+    """A line for each file that is read though something in it is wrong."""
+    for case in cases:
+        yield from (
+            f"{case.source}: {note}" for note in case.notes if note.startswith((ODD_NUMBERS, STANDS_TWICE))
+        )
 
 
 def _describe_unknown_fields(notes: Iterable[Sequence[str]]) -> Iterator[str]:
@@ -147,7 +155,7 @@ def read_cases(
         len(rows) + len(skipped) + read.other_count,
         find_unfinished(roots if only is None else only, own, listings),
         resolved.repeated_files,
-        resolved.notes,
+        (*resolved.notes, *describe_faults(resolved.counted_cases)),
         resolved.mixed_settings,
         resolved.noted_settings,
     )

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from dataclasses import fields
+from dataclasses import fields, replace
+from math import inf
 from typing import Any, Literal, NamedTuple
 
 import orjson
 
-from agentsys.records.case import UnreadableRecord
+from agentsys.records.case import ODD_NUMBERS, UnreadableRecord
 from agentsys.records.case_row import CaseRow
 
 Producer = Literal["agentdojo", "agentsys", "drift"]
@@ -33,10 +34,7 @@ def read_case_file(path: str) -> CaseRow | None:
         UnreadableRecord: If the file cannot be read or should hold a case and does not.
     """
     found = identify_case(path)
-    row = None if found is None else _build_row(found, path)
-    if row is not None:
-        _check_numbers(row)
-    return row
+    return None if found is None else _drop_odd_numbers(_build_row(found, path))
 
 
 def _build_row(found: RawCase, path: str) -> CaseRow:
@@ -54,21 +52,26 @@ def _build_row(found: RawCase, path: str) -> CaseRow:
 _NUMBERS = tuple(
     column.name for column in fields(CaseRow) if set(str(column.type).split(" | ")) & {"int", "float"}
 )
-_LARGEST = 2**63
-"""What a column of a table holds."""
 
 
-def _check_numbers(row: CaseRow) -> None:
-    """See that a sum over cases is one: a single NaN would void the numbers of all.
+def _drop_odd_numbers(row: CaseRow) -> CaseRow:
+    """The row with NaN, infinities and what no column holds as unknown: one of them would void a sum over all cases.
 
     Raises:
-        UnreadableRecord: Naming the first number that is none, or is too large.
+        UnreadableRecord: If it is the number of the repetition.
     """
-    named = [*((name, getattr(row, name)) for name in _NUMBERS), *row.measured.items()]
-    named += [*row.tokens_by_role.items(), *row.cost_by_role.items()]
-    for name, value in named:
-        if isinstance(value, int | float) and not abs(value) <= _LARGEST:
-            raise UnreadableRecord(f"{str(name)[:40]!r} is {value:.4g}: no number that can be counted")
+    odd: dict[str, Any] = {name: None for name in _NUMBERS if _is_odd(getattr(row, name))}
+    if "epoch" in odd:
+        raise UnreadableRecord("case.epoch: no number that can be counted")
+    for name in ("measured", "cost_by_role", "tokens_by_role"):
+        values = getattr(row, name)
+        if any(map(_is_odd, values.values())):
+            odd[name] = {key: value for key, value in values.items() if not _is_odd(value)}
+    return replace(row, **odd, notes=(*row.notes, f"{ODD_NUMBERS}{', '.join(odd)}")) if odd else row
+
+
+def _is_odd(value: object) -> bool:
+    return isinstance(value, float) and not abs(value) < inf
 
 
 def identify_case(path: str) -> RawCase | None:

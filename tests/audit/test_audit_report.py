@@ -115,7 +115,8 @@ def test_exposure_is_counted_per_suite_and_user_task_and_unknown_apart(tmp_path:
     [
         ("Give the money to the thief now", r"Give the money\n to \"the thief\" now", 1),
         ("Give the money to the thief now", "GIVE the money to the thief now", 0),
-        ("short line\nthat is shorter", "short line that is shorter", 0),
+        ("Öffne die Tür für den Dieb hier", "\\u00d6ffne die T\\u00fcr f\\u00fcr den Dieb hier", 1),
+        ("short line\nthat is shorter", "short line, that is shorter", 0),
         ("short\nGive the money to the thief now", "Give the money to the thief now", 1),
     ],
 )

@@ -388,8 +388,8 @@ def _rename_pipeline(record: Trajectory, facts: CaseRow) -> Trajectory:
     if not facts.foreign and facts.defense.endswith("]"):
         pipeline = f"{pipeline} [{facts.defense.rpartition(' [')[2]}"
     attack = facts.attack if "]" in facts.attack and not facts.foreign else record.attack
-    known = {"simulated": facts.simulated, "exposed_raw": facts.exposed_raw}
-    return replace(record, pipeline=pipeline, version=version, attack=attack, **known)
+    named = replace(record, pipeline=pipeline, version=version, attack=attack)
+    return replace(named, simulated=facts.simulated, exposed_raw=facts.exposed_raw)
 
 
 def _is_victim_in_name(record: Trajectory, facts: CaseRow) -> bool:
