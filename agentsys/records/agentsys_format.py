@@ -26,6 +26,7 @@ from agentsys.records.context_facts import (
     estimate_tokens,
     find_bound,
     measure_context,
+    note_judged_thoughts,
 )
 from agentsys.records.published_facts import find_ground_truth_length
 from agentsys.records.schema import (
@@ -272,6 +273,7 @@ def build_own_row(stored: Mapping[str, Any], source: str) -> CaseRow:
             *block.notes,
             *note_unknown_fields(stored[OWN_KEY].keys() - _KNOWN),
             *_note_contradictions(stored, block),
+            *(note_judged_thoughts(messages) if block.judges_thoughts else ()),
         ),
         config_hash=block.config_hash or None,
         data_hash=block.versions.get("data"),
