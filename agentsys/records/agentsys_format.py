@@ -269,12 +269,7 @@ def build_own_row(stored: Mapping[str, Any], source: str) -> CaseRow:
         duration_s=float(duration) if isinstance(duration, int | float) else None,
         source=source,
         foreign=False,
-        notes=(
-            *block.notes,
-            *note_unknown_fields(stored[OWN_KEY].keys() - _KNOWN),
-            *_note_contradictions(stored, block),
-            *(note_judged_thoughts(messages) if block.judges_thoughts else ()),
-        ),
+        notes=_collect_notes(stored, block, messages),
         config_hash=block.config_hash or None,
         data_hash=block.versions.get("data"),
         seed=block.seed,
@@ -288,6 +283,12 @@ def build_own_row(stored: Mapping[str, Any], source: str) -> CaseRow:
         **_make_usage_columns(block.usage),
         **tree,
     )
+
+
+def _collect_notes(stored: Mapping[str, Any], block: StoredBlock, messages: Sequence[Any]) -> tuple[str, ...]:
+    unknown = note_unknown_fields(stored[OWN_KEY].keys() - _KNOWN)
+    judged = note_judged_thoughts(messages) if block.judges_thoughts else ()
+    return (*block.notes, *unknown, *_note_contradictions(stored, block), *judged)
 
 
 def _note_contradictions(stored: Mapping[str, Any], block: StoredBlock) -> tuple[str, ...]:
