@@ -131,6 +131,8 @@ class ChatReply:
     """How it ended; None: not recorded, as of a scripted model or one of an older record."""
     reason: str = ""
     """The server's own word for that, as it came."""
+    odd: Mapping[str, int] = field(default_factory=dict)
+    """What its reader met besides, by kind (see agentsys.models.reply_checks)."""
     logprobs: tuple[Mapping[str, float], ...] = ()
     """Per output token the alternatives with their log-probabilities, the token itself first; empty where
     they were not asked for, or not told."""

@@ -130,6 +130,13 @@ def make_http_error(
     return ModelError(kind, redact_line(message, key), _retry_info_s(body) if wait_s is None else wait_s)
 
 
+def make_embedded_error(body: object, key: str | None) -> ModelError:
+    """The error that came in place of a reply, under status 200, in a vendor's own form; the key is cut out."""
+    error = body.get("error") if isinstance(body, Mapping) else None
+    code = error.get("code") if isinstance(error, Mapping) else None
+    return make_http_error(code if isinstance(code, int) and 400 <= code < 600 else 500, body, None, key)
+
+
 def redirect_error(status: int, target: str | None, key: str | None) -> ModelError:
     """The error for a redirect, which is never followed: the key and the prompt would go along."""
     where = f"redirects to {target}; if that is right, give it as base_url" if target else "names no target"

@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TypeGuard
 
 from agentdojo.functions_runtime import FunctionCall
-from agentdojo.types import ChatAssistantMessage, ChatMessage, ChatToolResultMessage, MessageContentBlock
+from agentdojo.types import ChatMessage, ChatToolResultMessage
 
 from agentsys.base.json_values import to_json_bytes
-from agentsys.models.chat import UNCOUNTED, ErrorKind, ModelError, Usage, assistant
+from agentsys.models.chat import UNCOUNTED, ErrorKind, ModelError, Usage
 from agentsys.models.secrets import mask_key
 
 
@@ -101,23 +101,6 @@ def parse_json(text: str | bytes, key: str | None = None) -> Any:
     return value if plain and openings <= MAX_LEVELS and not key else clean_json(value, key)
 
 
-def parse_arguments(name: str, text: object) -> dict[str, Any]:
-    """The arguments of a call of the tool `name`: an object, or its JSON text; blank counts as no arguments.
-
-    Raises:
-        ModelError: `MALFORMED_REPLY` if it is not a JSON object.
-    """
-    if text is None or (isinstance(text, str) and not text.strip()):
-        return {}
-    try:
-        value = parse_json(text) if isinstance(text, str) else text
-    except ModelError:
-        raise make_malformed_reply_error(f"the arguments of a call of {name!r:.80} are not JSON") from None
-    if not isinstance(value, dict):
-        raise make_malformed_reply_error(f"the arguments of a call of {name!r:.80} are not a JSON object")
-    return value
-
-
 def clean_json(value: Any, key: str | None = None, levels: int = MAX_LEVELS) -> Any:
     """JSON data without lone surrogates, which no file or request could carry, and without the key.
 
@@ -132,27 +115,6 @@ def clean_json(value: Any, key: str | None = None, levels: int = MAX_LEVELS) -> 
     if isinstance(value, dict):
         return {clean_json(name, key): clean_json(item, key, levels - 1) for name, item in value.items()}
     return [clean_json(item, key, levels - 1) for item in value] if isinstance(value, list) else value
-
-
-def make_call(name: object, arguments: object, call_id: object) -> FunctionCall:
-    """A tool call as AgentDojo's type. The name need not be a tool on offer: that is the model's mistake.
-
-    Raises:
-        ModelError: `MALFORMED_REPLY` if there is no name at all, or the arguments are no JSON object.
-    """
-    args = parse_arguments(str(name), arguments)
-    if not isinstance(name, str):
-        raise make_malformed_reply_error("a tool call without a name")
-    return FunctionCall(function=name, args=args, id=str(call_id) if call_id else None)
-
-
-def make_reply_message(text: object, calls: list[FunctionCall], thoughts: str = "") -> ChatAssistantMessage:
-    """The assistant message; thoughts that the server tells stand in a block of their own."""
-    message = assistant(text if isinstance(text, str) and text else None, calls or None)
-    if not thoughts:
-        return message
-    thought: MessageContentBlock = {"type": "thinking", "content": thoughts, "id": None}
-    return {**message, "content": [thought, *(message["content"] or ())]}
 
 
 def make_malformed_reply_error(what: str) -> ModelError:
