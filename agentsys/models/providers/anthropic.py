@@ -13,7 +13,7 @@ from agentsys.models.chat import ChatReply, ChatRequest, ErrorKind, ModelError, 
 from agentsys.models.pricing import Price, price_reply
 from agentsys.models.providers import wire_parts
 from agentsys.models.providers.openai_wire import is_closed_schema, parse_body
-from agentsys.models.providers.sdk_errors import make_http_error
+from agentsys.models.providers.sdk_errors import make_embedded_error
 from agentsys.models.providers.sdk_model import PostingModel
 from agentsys.models.providers.wire_parts import (
     OPENAI_ITEM_PREFIX,
@@ -114,7 +114,7 @@ def read_anthropic_reply(data: object, price: Price | None, key: str | None = No
     """
     body = parse_body(data, key)
     if body.get("type") == "error":
-        raise make_http_error(500, body, None, key)
+        raise make_embedded_error(body, key)
     usage = _parse_usage(as_mapping(body.get("usage")))
     cut = body.get("stop_reason") == "max_tokens"
     return price_reply(lambda: _parse_message(body), usage, price, body.get("model"), cut=cut)

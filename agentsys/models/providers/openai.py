@@ -31,7 +31,7 @@ from agentsys.models.chat import (
 from agentsys.models.pricing import Price, price_reply
 from agentsys.models.providers import openai_wire, wire_parts
 from agentsys.models.providers.openai_wire import parse_body
-from agentsys.models.providers.sdk_errors import make_http_error
+from agentsys.models.providers.sdk_errors import make_embedded_error
 from agentsys.models.providers.sdk_model import PostingModel
 from agentsys.models.providers.wire_parts import (
     OPENAI_ITEM_PREFIX,
@@ -107,16 +107,11 @@ def read_responses_reply(data: object, price: Price | None, key: str | None = No
     """
     body = parse_body(data, key)
     if body.get("error"):
-        raise make_http_error(
-            _ERROR_STATUS.get(str(as_mapping(body["error"]).get("code")), 500), body, None, key
-        )
+        raise make_embedded_error(body, key)
     usage, ended_for = _parse_usage(as_mapping(body.get("usage"))), as_mapping(body.get("incomplete_details"))
     reason = str(ended_for.get("reason")) if body.get("status") == "incomplete" else ""
     cut = reason == "max_output_tokens"
     return price_reply(lambda: _parse_message(body, reason), usage, price, body.get("model"), cut=cut)
-
-
-_ERROR_STATUS = {"rate_limit_exceeded": 429, "invalid_prompt": 400, "context_length_exceeded": 400}
 
 
 def _parse_message(body: Mapping[str, Any], incomplete: str) -> ChatAssistantMessage:

@@ -12,7 +12,7 @@ from agentdojo.types import ChatAssistantMessage, ChatMessage
 from agentsys.models.chat import ChatReply, ErrorKind, JsonSchema, ModelError, ToolSpec, Usage
 from agentsys.models.pricing import Price, price_reply
 from agentsys.models.providers import wire_parts
-from agentsys.models.providers.sdk_errors import make_http_error
+from agentsys.models.providers.sdk_errors import make_embedded_error
 from agentsys.models.providers.wire_parts import CallIds, as_mapping, make_malformed_reply_error
 
 _THOUGHT_PARTS = frozenset({"thinking", "reasoning", "redacted_thinking", "reasoning_content"})
@@ -162,9 +162,7 @@ def read_openai_reply(
     """
     body = parse_body(data, key)
     if body.get("error"):
-        code = as_mapping(body["error"]).get("code")
-        status = code if isinstance(code, int) and 400 <= code < 600 else 500
-        raise make_http_error(status, body, None, key)
+        raise make_embedded_error(body, key)
     usage = _parse_usage(as_mapping(body.get("usage")))
     cut = _finish_reason(body) in TRUNCATED_REASONS
     reply = price_reply(lambda: _parse_message(body, strip_think), usage, price, body.get("model"), cut=cut)
