@@ -161,7 +161,10 @@ def _parse_block(block: Mapping[str, Any]) -> MessageContentBlock | None:
 def _parse_usage(usage: Mapping[str, Any]) -> Usage:
     # `input_tokens` leaves out what was read from or written to the prompt cache; our `prompt` has it all.
     cached = wire_parts.read_token_count(usage.get("cache_read_input_tokens"))
-    written = wire_parts.read_token_count(usage.get("cache_creation_input_tokens"))
+    by_lifetime = as_mapping(usage.get("cache_creation")).values()
+    written = wire_parts.read_token_count(usage.get("cache_creation_input_tokens")) or sum(
+        map(wire_parts.read_token_count, by_lifetime)
+    )
     details = as_mapping(usage.get("output_tokens_details"))
     return wire_parts.make_usage(
         usage.get("input_tokens"),

@@ -25,7 +25,6 @@ from agentsys.models.chat import (
     ErrorKind,
     ModelError,
     ToolSpec,
-    Usage,
     text_of,
 )
 from agentsys.models.endings import RESPONSES_ENDINGS, keep_reason
@@ -109,7 +108,10 @@ def read_responses_reply(data: object, price: Price | None, key: str | None = No
     body = parse_body(data, key)
     if body.get("error"):
         raise make_embedded_error(body, key)
-    usage, ended_for = _parse_usage(as_mapping(body.get("usage"))), as_mapping(body.get("incomplete_details"))
+    usage, ended_for = (
+        wire_parts.read_openai_usage(as_mapping(body.get("usage"))),
+        as_mapping(body.get("incomplete_details")),
+    )
     reason = str(ended_for.get("reason")) if body.get("status") == "incomplete" else ""
     told = keep_reason(reason or body.get("status"))
     read = lambda: _parse_message(body, reason)  # noqa: E731
@@ -165,19 +167,6 @@ def _read_summary_text(item: Mapping[str, Any]) -> str:
 
 def _encode_note(note: Mapping[str, Any]) -> str:
     return OPENAI_ITEM_PREFIX + to_json_bytes(note).decode()
-
-
-def _parse_usage(usage: Mapping[str, Any]) -> Usage:
-    details = as_mapping(usage.get("input_tokens_details"))
-    return wire_parts.make_usage(
-        usage.get("input_tokens"),
-        usage.get("output_tokens"),
-        cached=wire_parts.read_token_count(details.get("cached_tokens")),
-        written=wire_parts.read_token_count(details.get("cache_write_tokens")),
-        reasoning=wire_parts.read_token_count(
-            as_mapping(usage.get("output_tokens_details")).get("reasoning_tokens")
-        ),
-    )
 
 
 @dataclass(repr=False, eq=False, kw_only=True)

@@ -9,7 +9,7 @@ from typing import Any
 
 from agentdojo.types import ChatAssistantMessage, ChatMessage
 
-from agentsys.models.chat import ChatReply, ErrorKind, JsonSchema, ModelError, ToolSpec, Usage
+from agentsys.models.chat import ChatReply, ErrorKind, JsonSchema, ModelError, ToolSpec
 from agentsys.models.endings import CHAT_ENDINGS, keep_reason
 from agentsys.models.pricing import Price, price_reply
 from agentsys.models.providers import wire_parts
@@ -160,7 +160,7 @@ def read_openai_reply(
     body = parse_body(data, key)
     if body.get("error"):
         raise make_embedded_error(body, key)
-    usage = _parse_usage(as_mapping(body.get("usage")))
+    usage = wire_parts.read_openai_usage(as_mapping(body.get("usage")))
     reason = _finish_reason(body)
     reply = price_reply(
         lambda: _parse_message(body, strip_think),
@@ -239,18 +239,3 @@ def parse_body(data: object, key: str | None = None) -> Mapping[str, Any]:
 def _parse_call(raw: object) -> Any:
     function = as_mapping(as_mapping(raw).get("function"))
     return wire_parts.make_call(function.get("name"), function.get("arguments"), as_mapping(raw).get("id"))
-
-
-def _parse_usage(usage: Mapping[str, Any]) -> Usage:
-    return wire_parts.make_usage(
-        usage.get("prompt_tokens"),
-        usage.get("completion_tokens"),
-        # DeepSeek counts what it read from its cache beside the others and not among their details.
-        cached=wire_parts.read_token_count(
-            as_mapping(usage.get("prompt_tokens_details")).get("cached_tokens")
-        )
-        or wire_parts.read_token_count(usage.get("prompt_cache_hit_tokens")),
-        reasoning=wire_parts.read_token_count(
-            as_mapping(usage.get("completion_tokens_details")).get("reasoning_tokens")
-        ),
-    )
