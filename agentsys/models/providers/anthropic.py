@@ -13,6 +13,7 @@ from agentsys.models.chat import ChatReply, ChatRequest, ErrorKind, ModelError, 
 from agentsys.models.endings import ANTHROPIC_ENDINGS, keep_reason
 from agentsys.models.pricing import Price, price_reply
 from agentsys.models.providers import wire_parts
+from agentsys.models.providers.chat_thoughts import NOTE_PREFIX
 from agentsys.models.providers.openai_wire import is_closed_schema, parse_body
 from agentsys.models.providers.sdk_errors import make_embedded_error
 from agentsys.models.providers.sdk_model import PostingModel
@@ -25,6 +26,10 @@ from agentsys.models.providers.wire_parts import (
 )
 
 AnthropicBlock = dict[str, Any]
+
+UNSIGNED_PREFIX = "unsigned:"
+"""Begins the id of a thinking block that came without a signature, and goes back so: other vendors speak this
+API, too (DeepSeek, Kimi), and refuse a turn without its thoughts. What follows is the signature's field."""
 
 
 def build_stand_in_tools(messages: Sequence[ChatMessage]) -> list[dict[str, Any]]:
@@ -98,7 +103,13 @@ def _build_wire_block(block: MessageContentBlock) -> AnthropicBlock | None:
     # Empty text is refused; reasoning goes back as it came, signed, or not at all.
     if block["type"] == "thinking":
         signature = block["id"]
-        if not signature or signature.startswith(OPENAI_ITEM_PREFIX):
+        if signature and signature.startswith(UNSIGNED_PREFIX):
+            return {
+                "type": "thinking",
+                "thinking": block["content"],
+                **as_mapping(wire_parts.parse_json(signature.removeprefix(UNSIGNED_PREFIX))),
+            }
+        if not signature or signature.startswith((OPENAI_ITEM_PREFIX, NOTE_PREFIX)):
             return None
         return {"type": "thinking", "thinking": block["content"], "signature": signature}
     if block["type"] == "redacted_thinking":
@@ -150,9 +161,15 @@ def _parse_block(block: Mapping[str, Any]) -> MessageContentBlock | None:
         case "text" if block.get("text"):
             return {"type": "text", "content": str(block["text"])}
         case "thinking":
-            signature = block.get("signature")
             thought = str(block.get("thinking") or "")
-            return {"type": "thinking", "content": thought, "id": str(signature) if signature else None}
+            if signature := block.get("signature"):
+                return {"type": "thinking", "content": thought, "id": str(signature)}
+            unsigned = {name: block[name] for name in ("signature",) if name in block}
+            return {
+                "type": "thinking",
+                "content": thought,
+                "id": UNSIGNED_PREFIX + to_json_bytes(unsigned).decode(),
+            }
         case "redacted_thinking":
             return {"type": "redacted_thinking", "content": str(block.get("data") or "")}
     return None

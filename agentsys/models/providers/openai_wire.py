@@ -13,6 +13,11 @@ from agentsys.models.chat import ChatReply, ErrorKind, JsonSchema, ModelError, T
 from agentsys.models.endings import CHAT_ENDINGS, keep_reason
 from agentsys.models.pricing import Price, price_reply
 from agentsys.models.providers import wire_parts
+from agentsys.models.providers.chat_thoughts import (
+    read_opaque_thoughts,
+    restore_opaque_thoughts,
+    sign_made_up_calls,
+)
 from agentsys.models.providers.sdk_errors import make_embedded_error
 from agentsys.models.providers.wire_parts import CallIds, as_mapping, make_malformed_reply_error
 
@@ -90,7 +95,9 @@ def build_openai_messages(
 ) -> list[dict[str, Any]]:
     """The conversation; thoughts go back beside tool calls in the field `reasoning_field`, if there is one."""
     ids = CallIds()
-    return [_build_wire_message(message, system_role, ids, reasoning_field) for message in messages]
+    wires = [_build_wire_message(message, system_role, ids, reasoning_field) for message in messages]
+    sign_made_up_calls(wires)
+    return wires
 
 
 def _build_wire_message(
@@ -112,7 +119,7 @@ def _build_wire_message(
         case "assistant":
             text = wire_parts.read_visible_text(message)
             if not message["tool_calls"]:
-                return {"role": "assistant", "content": text}
+                return restore_opaque_thoughts(message, {"role": "assistant", "content": text})
             calls = [
                 {
                     "id": ids.pick_call_id(call),
@@ -122,7 +129,8 @@ def _build_wire_message(
                 for call in message["tool_calls"]
             ]
             thoughts = {reasoning_field: wire_parts.read_thoughts_text(message)} if reasoning_field else {}
-            return {"role": "assistant", "content": text or None, **thoughts, "tool_calls": calls}
+            wire = {"role": "assistant", "content": text or None, **thoughts, "tool_calls": calls}
+            return restore_opaque_thoughts(message, wire)
     raise ValueError(f"a message of role {message['role']!r}; known: system, user, assistant, tool")
 
 
@@ -217,7 +225,10 @@ def _parse_message(body: Mapping[str, Any], strip_think: bool) -> ChatAssistantM
     # Thoughts beside the content: DeepSeek's, Kimi's and vLLM's field, and newer vLLM's.
     fields = (message.get(field) for field in ("reasoning_content", "reasoning"))
     thoughts = next((told for told in fields if isinstance(told, str) and told), content.thoughts)
-    return wire_parts.make_reply_message(text, [_parse_call(call) for call in raw_calls], thoughts)
+    calls = [_parse_call(call) for call in raw_calls]
+    reply = wire_parts.make_reply_message(text, calls, thoughts)
+    opaque = read_opaque_thoughts(message, raw_calls, calls)
+    return {**reply, "content": [*opaque, *(reply["content"] or ())]} if opaque else reply
 
 
 def parse_body(data: object, key: str | None = None) -> Mapping[str, Any]:
