@@ -6,7 +6,6 @@ an `InternalServerError` in one and not in another), so status, code and wording
 
 from __future__ import annotations
 
-import html
 import math
 import re
 import time
@@ -15,7 +14,7 @@ from email.utils import parsedate_to_datetime
 
 from agentsys.errors import ConfigError
 from agentsys.models.chat import ErrorKind, ModelError
-from agentsys.models.providers.wire_parts import as_mapping
+from agentsys.models.providers.wire_parts import as_mapping, find_page_title
 from agentsys.models.secrets import SECRET_MARK, mask_address_credentials, mask_key, mask_other_secrets
 
 _WORDINGS = {
@@ -24,8 +23,8 @@ _WORDINGS = {
         r"insufficient_quota|billing_error|billing_hard_limit|billing_?disabled|requires billing|arrearage"
         r"|exceeded_current_quota_error|account.{0,60}is suspended|please recharge|key limit exceeded|余额|欠费"
         r"|(insufficient|not enough)[_ ](account[_ ])?(balance|credit|fund)|spend(ing)?[_ ]limit|api usage limits"
-        r"|(used all|out of|no|more) (of )?(your |available )?(credits?|balance|funds)\b|included credits"
-        r"|credit (limit|balance)|credits? (\w+ ){0,3}(required|depleted|exhausted|used up)"
+        r"|(used all|out of|(have|has) no|have any|more) (of )?(your |available )?(credits?|balance|funds)\b"
+        r"|included credits|credit (limit|balance)|credits? (\w+ ){0,3}(required|depleted|exhausted|used up)"
     ),
     ErrorKind.BAD_KEY: (
         r"api_?key_invalid|invalid_?api_?key|authentication_error|unauthenticated|invalid authentication"
@@ -141,18 +140,6 @@ def classify_error(status: int, body: str) -> ErrorKind:
             return ErrorKind.BAD_REQUEST
     wrong = 300 <= status < 500
     return _KIND_BY_STATUS.get(status, ErrorKind.BAD_REQUEST if wrong else ErrorKind.SERVER_ERROR)
-
-
-_PAGE = re.compile(r"\s*(<!--.{0,2000}?-->\s*)?<(!doctype html|html|head|body)\b", re.IGNORECASE | re.DOTALL)
-_TITLE = re.compile(r"<title[^>]*>(.{0,200}?)</title>", re.IGNORECASE | re.DOTALL)
-
-
-def find_page_title(body: str) -> str:
-    """What a web page calls itself, which stands where an answer of the API was expected; `""`: it is none."""
-    if not _PAGE.match(body):
-        return ""
-    title = _TITLE.search(body[:20_000])
-    return f"a web page, {html.unescape(title.group(1)).strip()!r}" if title else "a web page"
 
 
 def _never_fits(body: str) -> bool:

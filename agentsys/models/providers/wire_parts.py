@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import html
 import json
+import re
 from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeGuard
@@ -95,10 +97,23 @@ def parse_json(text: str | bytes, key: str | None = None) -> Any:
     try:
         value = json.loads(text)
     except _UNREADABLE:
-        raise make_malformed_reply_error("the reply is not JSON (is base_url right?)") from None
+        page = find_page_title(text if isinstance(text, str) else text[:20_000].decode("utf-8", "replace"))
+        raise make_malformed_reply_error(f"the reply is {page or 'not JSON'} (is base_url right?)") from None
     # Plain ASCII (null bytes: UTF-16) spells no surrogate without an escape; each level opens a bracket.
     plain = text.isascii() and code not in text and null not in text
     return value if plain and openings <= MAX_LEVELS and not key else clean_json(value, key)
+
+
+_PAGE = re.compile(r"\s*(<!--.{0,2000}?-->\s*)?<(!doctype html|html|head|body)\b", re.IGNORECASE | re.DOTALL)
+_TITLE = re.compile(r"<title[^>]*>(.{0,200}?)</title>", re.IGNORECASE | re.DOTALL)
+
+
+def find_page_title(body: str) -> str:
+    """What a web page calls itself, which stands where an answer of the API was expected; `""`: it is none."""
+    if not _PAGE.match(body):
+        return ""
+    title = _TITLE.search(body[:20_000])
+    return f"a web page, {html.unescape(title.group(1)).strip()!r}" if title else "a web page"
 
 
 def parse_arguments(name: str, text: object) -> dict[str, Any]:
