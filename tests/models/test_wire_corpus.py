@@ -69,6 +69,7 @@ def answer_of(case: dict[str, Any]) -> tuple[int, bytes]:
 
 def model_for(case: dict[str, Any], base_url: str) -> ChatModel:
     more = {"price": PRICE, **case.get("model", {})}
+    more["price"] = Price.model_validate(more["price"])
     if case["wire"] == "litellm":
         pytest.importorskip("litellm")
         return LiteLLMModel("m", "openai/m-1", None, base_url=f"{base_url}/v1", **more)

@@ -13,6 +13,7 @@ from agentsys.models.chat import ChatReply, ChatRequest, Usage
 from agentsys.models.endings import ANTHROPIC_ENDINGS
 from agentsys.models.pricing import Price
 from agentsys.models.providers import wire_parts
+from agentsys.models.providers.chat_thoughts import NOTE_PREFIX
 from agentsys.models.providers.openai_wire import is_closed_schema, parse_body
 from agentsys.models.providers.reply_reader import NO_REQUEST, RawCall, RawReply, Reading, raise_told_error
 from agentsys.models.providers.sdk_model import PostingModel
@@ -28,6 +29,9 @@ AnthropicBlock = dict[str, Any]
 
 ANTHROPIC_ITEM_PREFIX = "anthropic:"
 """Begins the id of a thinking block that holds a block of Anthropic's of another kind."""
+UNSIGNED_PREFIX = "unsigned:"
+"""Begins the id of a thinking block that came without a signature, and goes back so: other vendors speak this
+API, too (DeepSeek, Kimi), and refuse a turn without its thoughts. What follows is the signature's field."""
 
 
 def build_stand_in_tools(messages: Sequence[ChatMessage]) -> list[dict[str, Any]]:
@@ -101,7 +105,13 @@ def _build_wire_block(block: MessageContentBlock) -> AnthropicBlock | None:
     # Empty text is refused; reasoning goes back as it came, signed, or not at all.
     if block["type"] == "thinking":
         signature = block["id"]
-        if not signature or signature.startswith(OPENAI_ITEM_PREFIX):
+        if signature and signature.startswith(UNSIGNED_PREFIX):
+            return {
+                "type": "thinking",
+                "thinking": block["content"],
+                **as_mapping(wire_parts.parse_json(signature.removeprefix(UNSIGNED_PREFIX))),
+            }
+        if not signature or signature.startswith((OPENAI_ITEM_PREFIX, NOTE_PREFIX)):
             return None
         if signature.startswith(ANTHROPIC_ITEM_PREFIX):
             return dict(as_mapping(wire_parts.parse_json(signature.removeprefix(ANTHROPIC_ITEM_PREFIX))))
@@ -161,9 +171,15 @@ def _parse_block(block: Mapping[str, Any]) -> MessageContentBlock | None:
         case "text" if block.get("text"):
             return {"type": "text", "content": str(block["text"])}
         case "thinking":
-            signature = block.get("signature")
             thought = str(block.get("thinking") or "")
-            return {"type": "thinking", "content": thought, "id": str(signature) if signature else None}
+            if signature := block.get("signature"):
+                return {"type": "thinking", "content": thought, "id": str(signature)}
+            unsigned = {name: block[name] for name in ("signature",) if name in block}
+            return {
+                "type": "thinking",
+                "content": thought,
+                "id": UNSIGNED_PREFIX + to_json_bytes(unsigned).decode(),
+            }
         case "redacted_thinking":
             return {"type": "redacted_thinking", "content": str(block.get("data") or "")}
         case None | "text" | "tool_use":
@@ -175,7 +191,10 @@ def _parse_block(block: Mapping[str, Any]) -> MessageContentBlock | None:
 def _parse_usage(usage: Mapping[str, Any]) -> Usage:
     # `input_tokens` leaves out what was read from or written to the prompt cache; our `prompt` has it all.
     cached = wire_parts.read_token_count(usage.get("cache_read_input_tokens"))
-    written = wire_parts.read_token_count(usage.get("cache_creation_input_tokens"))
+    by_lifetime = as_mapping(usage.get("cache_creation")).values()
+    written = wire_parts.read_token_count(usage.get("cache_creation_input_tokens")) or sum(
+        map(wire_parts.read_token_count, by_lifetime)
+    )
     details = as_mapping(usage.get("output_tokens_details"))
     return wire_parts.make_usage(
         usage.get("input_tokens"),

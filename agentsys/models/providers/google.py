@@ -149,9 +149,12 @@ def _parse_usage(usage: Mapping[str, Any]) -> Usage:
     # `candidatesTokenCount` leaves the thoughts out; our `completion` has them.
     thoughts = wire_parts.read_token_count(usage.get("thoughtsTokenCount"))
     answered = usage.get("candidatesTokenCount", 0 if thoughts else None)  # left out where nothing was said
+    # Gateways count as OpenAI does: their total has the thoughts once.
+    both = wire_parts.read_token_count(usage.get("promptTokenCount")) + wire_parts.read_token_count(answered)
+    apart = 0 if usage.get("totalTokenCount") == both else thoughts
     return wire_parts.make_usage(
         usage.get("promptTokenCount"),
-        answered + thoughts if isinstance(answered, int) else answered,
+        answered + apart if isinstance(answered, int) else answered,
         extra=wire_parts.read_token_count(usage.get("toolUsePromptTokenCount")),
         cached=wire_parts.read_token_count(usage.get("cachedContentTokenCount")),
         reasoning=thoughts,

@@ -27,6 +27,8 @@ _KIND_BY_CLASS = {
     "Timeout": ErrorKind.TIMEOUT,
     "JSONSchemaValidationError": ErrorKind.MALFORMED_REPLY,
 }
+_THINKERS = ("deepseek/", "moonshot/")
+"""Providers that refuse calls without their thoughts; in place of a missing one litellm (1.105) sends a blank."""
 
 
 @dataclass(repr=False, eq=False, kw_only=True)
@@ -68,7 +70,7 @@ class LiteLLMModel(SdkModel):
     def _build_completion_arguments(self, request: ChatRequest) -> dict[str, Any]:
         arguments: dict[str, Any] = {
             "model": self.model_id,
-            "messages": build_openai_messages(request.messages, "system"),
+            "messages": build_openai_messages(request.messages, "system", self._reasoning_field),
             "timeout": self.timeout_s,
             "num_retries": 0,
             "max_retries": 0,
@@ -84,6 +86,10 @@ class LiteLLMModel(SdkModel):
         if headers := self._build_role_header(request):
             arguments["extra_headers"] = headers
         return {key: value for key, value in arguments.items() if value is not None} | self._fixed
+
+    @property
+    def _reasoning_field(self) -> str | None:
+        return "reasoning_content" if self.model_id.startswith(_THINKERS) else None
 
     def _translate_error(self, error: Exception) -> Exception:
         ours = find_own_error(error)

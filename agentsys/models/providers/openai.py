@@ -23,7 +23,6 @@ from agentsys.models.chat import (
     ChatReply,
     ChatRequest,
     ToolSpec,
-    Usage,
     text_of,
 )
 from agentsys.models.endings import RESPONSES_ENDINGS
@@ -121,7 +120,7 @@ def read_responses_reply(
     body = parse_body(data, key)
     raise_told_error(body, "output", key)
     reading = Reading(RESPONSES_ENDINGS, request, price, key, max_tokens)
-    usage = _parse_usage(as_mapping(body.get("usage")))
+    usage = wire_parts.read_openai_usage(as_mapping(body.get("usage")))
     return reading.read(lambda: _read_output(body), usage, body.get("model"))
 
 
@@ -187,19 +186,6 @@ def _read_summary_text(item: Mapping[str, Any]) -> str:
 
 def _encode_note(note: Mapping[str, Any]) -> str:
     return OPENAI_ITEM_PREFIX + to_json_bytes(note).decode()
-
-
-def _parse_usage(usage: Mapping[str, Any]) -> Usage:
-    details = as_mapping(usage.get("input_tokens_details"))
-    return wire_parts.make_usage(
-        usage.get("input_tokens"),
-        usage.get("output_tokens"),
-        cached=wire_parts.read_token_count(details.get("cached_tokens")),
-        written=wire_parts.read_token_count(details.get("cache_write_tokens")),
-        reasoning=wire_parts.read_token_count(
-            as_mapping(usage.get("output_tokens_details")).get("reasoning_tokens")
-        ),
-    )
 
 
 @dataclass(repr=False, eq=False, kw_only=True)

@@ -9,10 +9,16 @@ from typing import Any
 
 from agentdojo.types import ChatMessage, MessageContentBlock
 
-from agentsys.models.chat import ChatReply, ChatRequest, JsonSchema, ToolSpec, Usage
+from agentsys.models.chat import ChatReply, ChatRequest, JsonSchema, ToolSpec
 from agentsys.models.endings import CHAT_ENDINGS, Ending, find_ending, keep_reason
 from agentsys.models.pricing import Price
 from agentsys.models.providers import wire_parts
+from agentsys.models.providers.chat_thoughts import (
+    keep_call_fields,
+    keep_message_fields,
+    restore_opaque_thoughts,
+    sign_made_up_calls,
+)
 from agentsys.models.providers.reply_reader import NO_REQUEST, RawCall, RawReply, Reading, raise_told_error
 from agentsys.models.providers.sdk_errors import make_embedded_error
 from agentsys.models.providers.wire_parts import CallIds, as_mapping, make_malformed_reply_error
@@ -91,7 +97,9 @@ def build_openai_messages(
 ) -> list[dict[str, Any]]:
     """The conversation; thoughts go back beside tool calls in the field `reasoning_field`, if there is one."""
     ids = CallIds()
-    return [_build_wire_message(message, system_role, ids, reasoning_field) for message in messages]
+    wires = [_build_wire_message(message, system_role, ids, reasoning_field) for message in messages]
+    sign_made_up_calls(wires)
+    return wires
 
 
 def _build_wire_message(
@@ -113,7 +121,7 @@ def _build_wire_message(
         case "assistant":
             text = wire_parts.read_visible_text(message)
             if not message["tool_calls"]:
-                return {"role": "assistant", "content": text}
+                return restore_opaque_thoughts(message, {"role": "assistant", "content": text})
             calls = [
                 {
                     "id": ids.pick_call_id(call),
@@ -123,7 +131,8 @@ def _build_wire_message(
                 for call in message["tool_calls"]
             ]
             thoughts = {reasoning_field: wire_parts.read_thoughts_text(message)} if reasoning_field else {}
-            return {"role": "assistant", "content": text or None, **thoughts, "tool_calls": calls}
+            wire = {"role": "assistant", "content": text or None, **thoughts, "tool_calls": calls}
+            return restore_opaque_thoughts(message, wire)
     raise ValueError(f"a message of role {message['role']!r}; known: system, user, assistant, tool")
 
 
@@ -167,7 +176,7 @@ def read_openai_reply(
     body = parse_body(data, key)
     raise_told_error(body, "choices", key)
     reading = Reading(CHAT_ENDINGS, request, price, key, max_tokens)
-    usage = _parse_usage(as_mapping(body.get("usage")))
+    usage = wire_parts.read_openai_usage(as_mapping(body.get("usage")))
     reply = reading.read(lambda: _read_choices(body, strip_think, key), usage, body.get("model"))
     logprobs = _parse_logprobs(body)
     return replace(reply, logprobs=logprobs) if logprobs else reply
@@ -212,6 +221,7 @@ def _read_choices(body: Mapping[str, Any], strip_think: bool, key: str | None) -
         calls=[call for one in said for call in one.calls],
         reasons=[choice.get("finish_reason") for choice in choices],
         native=next(filter(None, natives), None),
+        kept={name: value for one in said for name, value in one.kept.items()},
         refused=any(one.refused for one in said),
         left_in_thoughts="".join(one.left_in_thoughts for one in said),
     )
@@ -248,6 +258,7 @@ def _read_message(choice: Mapping[str, Any], strip_think: bool) -> RawReply:
     return RawReply(
         blocks,
         _list_calls(message),
+        kept=keep_message_fields(message),
         refused=bool(refusal) and not content.text,
         left_in_thoughts="" if _has_sealed_thoughts(message) else told,
     )
@@ -261,7 +272,7 @@ def _list_calls(message: Mapping[str, Any]) -> list[RawCall]:
     calls = [calls] if isinstance(calls, Mapping) else calls
     if not isinstance(calls, list):
         raise make_malformed_reply_error("the reply's tool calls are not a list")
-    return [RawCall.from_chat(call) for call in calls]
+    return [RawCall.from_chat(call, keep_call_fields(call)) for call in calls]
 
 
 def _has_sealed_thoughts(message: Mapping[str, Any]) -> bool:
@@ -288,18 +299,3 @@ def parse_body(data: object, key: str | None = None) -> Mapping[str, Any]:
     if not isinstance(body, Mapping):
         raise make_malformed_reply_error(f"the reply is not a JSON object but {type(body).__name__}")
     return body
-
-
-def _parse_usage(usage: Mapping[str, Any]) -> Usage:
-    return wire_parts.make_usage(
-        usage.get("prompt_tokens"),
-        usage.get("completion_tokens"),
-        # DeepSeek counts what it read from its cache beside the others and not among their details.
-        cached=wire_parts.read_token_count(
-            as_mapping(usage.get("prompt_tokens_details")).get("cached_tokens")
-        )
-        or wire_parts.read_token_count(usage.get("prompt_cache_hit_tokens")),
-        reasoning=wire_parts.read_token_count(
-            as_mapping(usage.get("completion_tokens_details")).get("reasoning_tokens")
-        ),
-    )

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -27,6 +27,7 @@ from agentsys.models.endings import (
 )
 from agentsys.models.pricing import Price, cost_usd
 from agentsys.models.providers.call_arguments import read_arguments
+from agentsys.models.providers.chat_thoughts import note_opaque_thoughts
 from agentsys.models.providers.sdk_errors import make_embedded_error, redact_line
 from agentsys.models.providers.wire_parts import as_mapping, make_malformed_reply_error
 from agentsys.models.text_tools import make_unread_call
@@ -45,15 +46,17 @@ class RawCall:
     name: object
     arguments: object
     id: object = None
+    kept: Mapping[str, Any] = field(default_factory=dict)
+    """Fields that go back with it as they came."""
 
     @classmethod
-    def from_chat(cls, raw: object) -> RawCall:
+    def from_chat(cls, raw: object, kept: Mapping[str, Any]) -> RawCall:
         """A call of chat completions; some servers leave its `function` wrapper out, or name the fields otherwise."""
         call = as_mapping(raw)
         told = call["function"] if isinstance(call.get("function"), Mapping) else call
         name = told.get("name") if "name" in told else call.get("function")
         fields = ("arguments", "parameters", "args", "input")
-        return cls(name, next((told[field] for field in fields if field in told), None), call.get("id"))
+        return cls(name, next((told[one] for one in fields if one in told), None), call.get("id"), kept)
 
 
 @dataclass(frozen=True)
@@ -69,6 +72,8 @@ class RawReply:
     """The word of the vendor behind a gateway."""
     words: object = None
     """What else the server says of that."""
+    kept: Mapping[str, Any] = field(default_factory=dict)
+    """Fields of its message that go back as they came."""
     refused: bool = False
     """Whether the text stood in the field for the model's own refusals."""
     left_in_thoughts: str = ""
@@ -127,32 +132,26 @@ class Reading:
         self, raw: RawReply, ending: Ending, reason: str, usage: Usage, model_id: str
     ) -> ChatReply:
         self._check_consequence(raw, ending, reason)
-        odd: dict[str, int] = {}
-        lost = ending is Ending.MALFORMED_CALL
-        calls, notes = ([make_unread_call(_say(raw.words))], []) if lost else self._make_calls(raw, ending)
+        lost = [make_unread_call(_say(raw.words))] if ending is Ending.MALFORMED_CALL else None
+        made = _MadeCalls(lost or []) if lost else self._make_calls(raw, ending)
+        notes, odd = made.notes, dict[str, int]()
         if notes:
             odd[CLEANED_NAME] = len(notes)
         if ending is Ending.CUT:
             notes = [CUT_NOTE, *notes]
         blocks = list(raw.blocks)
-        if ending in _ANSWERS and not calls and not _has_text(blocks) and raw.left_in_thoughts.strip():
+        if ending in _ANSWERS and not made.calls and not _has_text(blocks) and raw.left_in_thoughts.strip():
             odd[THOUGHT_ANSWER] = 1
             blocks = _take_answer(blocks, raw.left_in_thoughts)
+        content = [*note_opaque_thoughts(raw.kept, made.kept), *blocks]
         message: ChatAssistantMessage = {
             "role": "assistant",
-            "content": blocks or None,
-            "tool_calls": calls or None,
+            "content": content or None,
+            "tool_calls": made.calls or None,
         }
-        return ChatReply(
-            message,
-            usage,
-            cost_usd(usage, self.price),
-            model_id=model_id,
-            notes=tuple(notes),
-            ending=ending,
-            reason=reason,
-            odd=odd,
-        )
+        told: Any = {"ending": ending, "reason": reason, "odd": odd}
+        cost = cost_usd(usage, self.price)
+        return ChatReply(message, usage, cost, model_id=model_id, notes=tuple(notes), **told)
 
     def _check_consequence(self, raw: RawReply, ending: Ending, reason: str) -> None:
         said = ": ".join(filter(None, (reason, _say(raw.words))))
@@ -176,28 +175,51 @@ class Reading:
         """Whether there are tools to call, and so somebody to tell the model of a call that went wrong."""
         return bool(self.request.tools) and self.request.tool_choice != "none"
 
-    def _make_calls(self, raw: RawReply, ending: Ending) -> tuple[list[FunctionCall], list[str]]:
-        tools, notes = {tool.name: tool.parameters for tool in self.request.tools}, list[str]()
-        calls = list[FunctionCall]()
+    def _make_calls(self, raw: RawReply, ending: Ending) -> _MadeCalls:
+        tools, said = {tool.name: tool.parameters for tool in self.request.tools}, list[FunctionCall]()
+        made, used = _MadeCalls([]), _list_ids(self.request)
         for told in raw.calls:
-            name = clean_name(told.name, tools)
+            name, call_id = clean_name(told.name, tools), str(told.id) if told.id else None
             schema = None if ending is Ending.CUT else tools.get(name)
             args = read_arguments(told.arguments, schema) if name else None
-            if args is None and ending is Ending.CUT:
+            if args is not None:
+                call = FunctionCall(function=name, args=args, id=call_id)
+            elif ending is Ending.CUT:
                 continue
-            if args is None and not self._may_call:
+            elif self._may_call:
+                call = make_unread_call(f"{name} {_say(told.arguments)}", call_id)
+            else:
                 what = f"the arguments of a call of {name!r:.80} are not a JSON object"
                 raise make_malformed_reply_error(what if name else "a tool call without a name")
-            call_id = str(told.id) if told.id else None
-            if args is None:
-                calls.append(make_unread_call(f"{name} {_say(told.arguments)}", call_id))
+            if call_id is not None and call in said:  # said twice, it is one
                 continue
-            if name != told.name:
-                notes.append(f"a call of {str(told.name)!r:.80} was taken as one of {name}")
-            call = FunctionCall(function=name, args=args, id=call_id)
-            if call_id is None or call not in calls:  # said twice, it is one
-                calls.append(call)
-        return list(_make_ids_unique(calls, self.request)), notes
+            said.append(call)
+            if args is not None and name != told.name:
+                made.notes.append(f"a call of {str(told.name)!r:.80} was taken as one of {name}")
+            needs_id = call_id in used if call_id else bool(told.kept)
+            if needs_id:
+                # Some servers count from 0 in every reply.
+                call = call.model_copy(update={"id": make_call_id(f"{call_id} {len(used)}")})
+            if told.kept:
+                made.kept[str(call.id)] = told.kept
+            used |= {call.id} - {None}
+            made.calls.append(call)
+        return made
+
+
+@dataclass(frozen=True)
+class _MadeCalls:
+    calls: list[FunctionCall]
+    kept: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Id -> what goes back with the call."""
+    notes: list[str] = field(default_factory=list)
+    """Which names were cleaned."""
+
+
+def _list_ids(request: ChatRequest) -> set[str | None]:
+    """Ids of the calls in a conversation."""
+    turns = [message for message in request.messages if message["role"] == "assistant"]
+    return {call.id for turn in turns for call in turn["tool_calls"] or () if call.id}
 
 
 _ANSWERS = (Ending.COMPLETE, Ending.UNKNOWN)
@@ -258,17 +280,6 @@ def clean_name(name: object, offered: Collection[str]) -> str:
     return found.pop() if len(plain) == len(found) == 1 else name
 
 
-def _make_ids_unique(calls: Sequence[FunctionCall], request: ChatRequest) -> Iterator[FunctionCall]:
-    """The calls with ids of their own: none twice in the reply or, as some servers count from 0, the conversation."""
-    turns = [message for message in request.messages if message["role"] == "assistant"]
-    used = {call.id for turn in turns for call in turn["tool_calls"] or ()}
-    for call in calls:
-        if call.id is not None and call.id in used:
-            call = call.model_copy(update={"id": make_call_id(f"{call.id} {len(used)}")})
-        used.add(call.id)
-        yield call
-
-
 def make_call_id(seed: str) -> str:
     """An id that every provider takes: Mistral's templates want nine letters and digits. The same for one seed."""
     return hashlib.sha256(seed.encode()).hexdigest()[:9]
@@ -289,5 +300,5 @@ def raise_told_error(body: Mapping[str, Any], payload: str, key: str | None) -> 
         raise make_embedded_error({"error": body["error"]}, key)
     if as_mapping(body.get("base_resp")).get("status_code"):  # MiniMax's
         raise make_embedded_error({"base_resp": body["base_resp"]}, key)
-    if not body.get(payload) and any(body.get(field) for field in _ERROR_FIELDS):
+    if not body.get(payload) and any(body.get(name) for name in _ERROR_FIELDS):
         raise make_embedded_error(body, key)

@@ -33,7 +33,7 @@ from agentsys.models.pricing import Price
 from agentsys.models.reply_checks import count_oddities, lacks_answer
 from agentsys.models.text_tools import MALFORMED_CALL
 from agentsys.models.trace import Tracer, get_current_tracer
-from agentsys.models.wrappers.rate_limit import guess_prompt_tokens
+from agentsys.models.wrappers.rate_limit import NoTurn, Patience, guess_prompt_tokens, use_patience
 
 _UNBOUNDED_REPLY = 8192
 """Output tokens that are assumed of a reply without a count where no bound was asked for."""
@@ -67,6 +67,7 @@ class MeteredModel(ModelWrapper):
         limited = books.meter.is_limited
         aside = books.meter.reserve_amount(self._estimate_max_amount(books, request)) if limited else Amount()
         usage, cost_usd, failure, uncounted, written = Usage(), None, None, False, ""
+        sent = self.sent
         try:
             reply = self.model.complete(request)
             usage, cost_usd, uncounted = reply.usage, reply.cost_usd, bool(reply.usage.uncounted)
@@ -75,6 +76,7 @@ class MeteredModel(ModelWrapper):
         except ModelError as error:
             usage, cost_usd, failure = error.usage, error.cost_usd, error.kind.value
             uncounted = error.answered_uncounted or bool(usage.uncounted)
+            books.meter.last_error, sent = str(error), sent and not isinstance(error, NoTurn)
             raise
         except BaseException as error:
             # A bug in an adapter: something may have been sent, and nobody knows what it came to.
@@ -85,7 +87,7 @@ class MeteredModel(ModelWrapper):
                 books.meter.assume_usage(self._compute_worst_amount(books, request, written), aside)
             else:
                 books.meter.add_usage(usage, cost_usd, aside)
-            if books.ledger is not None and self.sent:
+            if books.ledger is not None and sent:
                 counts = usage.prompt, usage.completion, usage.cached, usage.reasoning
                 asked = get_current_tracer().case, self.name, request.role
                 books.ledger.add(
@@ -154,7 +156,8 @@ class RetryPolicy(BaseModel):
     longest_s: float = Field(default=60.0, ge=0)
     """Bound of the later waits. A server's Retry-After may be longer."""
     total_s: float = Field(default=600.0, ge=0)
-    """Most seconds spent between the requests for one reply; rather than wait longer, we give up."""
+    """Most seconds spent between the requests for one reply, and before them in the queue for a server that
+    refused some; rather than wait longer, we give up."""
     empty_retries: int = Field(default=3, ge=0)
     """How often an empty reply is asked for again before it is delivered as it is."""
 
@@ -190,11 +193,12 @@ class RetryingModel(ModelWrapper):
             ModelError: The last one, with `attempts`, `usage` and `cost_usd` of all of them.
         """
         start = self.timing.clock()
-        asked, waited, attempt, spent = request, 0.0, 0, _SpentOnReplies()
+        patience, asked, attempt, spent = Patience(self.policy.total_s), request, 0, _SpentOnReplies()
         while True:
             attempt += 1
             try:
-                reply = self.model.complete(asked)
+                with use_patience(patience):
+                    reply = self.model.complete(asked)
                 last = attempt >= self.policy.attempts
                 if reply.ending is Ending.PAUSED and last:
                     raise ModelError(ErrorKind.SERVER_ERROR, f"the server paused its reply {attempt} times")
@@ -216,14 +220,15 @@ class RetryingModel(ModelWrapper):
             except ModelError as error:
                 spent.add(error.usage, error.cost_usd)
                 pause = self._pause_s(attempt, error.retry_after_s)
-                gives_up = attempt >= self.policy.attempts or waited + pause > self.policy.total_s
-                if gives_up or error.kind.consequence is not Consequence.RETRY:
+                gives_up = attempt >= self.policy.attempts or pause > patience.left_s
+                attempt -= isinstance(error, NoTurn)
+                if gives_up or isinstance(error, NoTurn) or error.kind.consequence is not Consequence.RETRY:
                     error.attempts, error.usage, error.cost_usd = attempt, spent.usage, spent.cost_usd
                     raise
             books = get_current_tracer().usage_log
             with nullcontext() if books is None else books.meter.count_wait(retry=True):
                 self.timing.sleep(pause)
-            waited += pause
+            patience.left_s -= pause
 
     def _pause_s(self, attempt: int, asked_s: float | None) -> float:
         bound = min(self.policy.longest_s, self.policy.base_s * 2.0 ** min(attempt - 1, 30))
