@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
@@ -27,6 +28,8 @@ from agentsys.models.providers.wire_parts import (
 
 AnthropicBlock = dict[str, Any]
 
+_TAKEN_IDS = re.compile(r"[A-Za-z0-9_-]{1,64}")
+
 ANTHROPIC_ITEM_PREFIX = "anthropic:"
 """Begins the id of a thinking block that holds a block of Anthropic's of another kind."""
 UNSIGNED_PREFIX = "unsigned:"
@@ -50,7 +53,7 @@ def build_anthropic_messages(messages: Sequence[ChatMessage]) -> list[dict[str, 
 
     All results of a turn's calls must stand in the one user message that follows it, before any text.
     """
-    ids = CallIds()
+    ids = CallIds(_TAKEN_IDS)
     merged: list[dict[str, Any]] = []
     for message in messages:
         if message["role"] == "system":

@@ -40,6 +40,7 @@ from agentsys.models.providers.reply_reader import (
 from agentsys.models.providers.sdk_model import PostingModel
 from agentsys.models.providers.wire_parts import (
     OPENAI_ITEM_PREFIX,
+    PRINTABLE_IDS,
     CallIds,
     as_mapping,
     make_malformed_reply_error,
@@ -60,7 +61,7 @@ def build_responses_tools(tools: Sequence[ToolSpec]) -> list[ResponsesItem]:
 
 def build_responses_items(messages: Sequence[ChatMessage], system_role: str) -> list[ResponsesItem]:
     """The conversation; system messages go under `system_role`."""
-    ids = CallIds()
+    ids = CallIds(PRINTABLE_IDS)
     return [item for message in messages for item in _build_wire_items(message, system_role, ids)]
 
 
@@ -86,7 +87,7 @@ def _build_assistant_items(message: ChatAssistantMessage, ids: CallIds) -> Itera
         yield {"role": "assistant", "content": text, **({"phase": phase} if phase else {})}
     for call in message["tool_calls"] or ():
         call_id = ids.pick_call_id(call)
-        yield from _find_items_before(call_id, opaque)
+        yield from _find_items_before(call.id or call_id, opaque)
         # Without the item's own id, by which the API would demand the reasoning that it knows for it.
         arguments = wire_parts.write_arguments_json(call)
         yield {"type": "function_call", "call_id": call_id, "name": call.function, "arguments": arguments}
@@ -240,6 +241,10 @@ class OpenAIModel(PostingModel):
     @property
     def _path(self) -> str:
         return "/responses" if self.api == "responses" else "/chat/completions"
+
+    @property
+    def _names_tools(self) -> bool:
+        return self.tools == "native"
 
     def _make_client(self) -> Any:
         import openai  # 0.9 s of CPU: only where a model is really built

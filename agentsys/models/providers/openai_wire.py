@@ -21,10 +21,17 @@ from agentsys.models.providers.chat_thoughts import (
 )
 from agentsys.models.providers.reply_reader import NO_REQUEST, RawCall, RawReply, Reading, raise_told_error
 from agentsys.models.providers.sdk_errors import make_embedded_error
-from agentsys.models.providers.wire_parts import CallIds, as_mapping, make_malformed_reply_error
+from agentsys.models.providers.wire_parts import (
+    PRINTABLE_IDS,
+    CallIds,
+    as_mapping,
+    make_malformed_reply_error,
+)
 
 _THOUGHT_PARTS = frozenset({"thinking", "reasoning", "redacted_thinking", "reasoning_content"})
 _THINK_BLOCK = re.compile(r"\s*<think>(.*?)(?:</think>\s*|\Z)", re.DOTALL)
+_KEPT_IDS = re.compile(rf"[A-Za-z0-9]{{9}}|(?![a-z_]+[\d_]*\Z){PRINTABLE_IDS.pattern}")
+"""Ids that are sent as they are. Others, a word and a number, a defense made up; Mistral's templates refuse them."""
 _THINK_END = "</think>"
 
 
@@ -96,7 +103,7 @@ def build_openai_messages(
     messages: Sequence[ChatMessage], system_role: str, reasoning_field: str | None = None
 ) -> list[dict[str, Any]]:
     """The conversation; thoughts go back beside tool calls in the field `reasoning_field`, if there is one."""
-    ids = CallIds()
+    ids = CallIds(_KEPT_IDS)
     wires = [_build_wire_message(message, system_role, ids, reasoning_field) for message in messages]
     sign_made_up_calls(wires)
     return wires

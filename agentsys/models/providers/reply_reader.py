@@ -6,7 +6,6 @@ ids, and the ending is found. Everything in a reply is foreign: a field may be m
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -29,7 +28,7 @@ from agentsys.models.pricing import Price, cost_usd
 from agentsys.models.providers.call_arguments import read_arguments
 from agentsys.models.providers.chat_thoughts import note_opaque_thoughts
 from agentsys.models.providers.sdk_errors import make_embedded_error, redact_line
-from agentsys.models.providers.wire_parts import as_mapping, make_malformed_reply_error
+from agentsys.models.providers.wire_parts import as_mapping, make_call_id, make_malformed_reply_error
 from agentsys.models.text_tools import make_unread_call
 
 CUT_NOTE = "a reply ended at the bound on its tokens"
@@ -278,11 +277,6 @@ def clean_name(name: object, offered: Collection[str]) -> str:
     plain = {_NUMBER.sub("", _NAMESPACE.sub("", word)) for word in words if not _CHANNEL.fullmatch(word)}
     found = {form for word in plain for form in (word, _CHANNEL.sub("", word)) if form in offered}
     return found.pop() if len(plain) == len(found) == 1 else name
-
-
-def make_call_id(seed: str) -> str:
-    """An id that every provider takes: Mistral's templates want nine letters and digits. The same for one seed."""
-    return hashlib.sha256(seed.encode()).hexdigest()[:9]
 
 
 _ERROR_FIELDS = ("errors", "message", "msg", "detail", "error_msg", "error_message", "fault")

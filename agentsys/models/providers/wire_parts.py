@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import html
 import json
 import re
@@ -39,32 +40,46 @@ def read_result_text(message: ChatToolResultMessage) -> str:
     return message["error"] or read_visible_text(message)
 
 
+PRINTABLE_IDS = re.compile(r"[\x21-\x7e]{1,64}")
+
+
 class CallIds:
-    """Ids for the tool calls and results of one conversation, in order.
+    """Ids for the tool calls and results of one conversation, in order, as its provider takes them.
 
     Providers demand an id; calls that a defense or a provider without ids made have none.
     Calls without one are numbered, and results without one answer them in order.
+
+    Args:
+        kept: Ids that are sent as they are; in place of others goes one that every provider takes.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, kept: re.Pattern[str]) -> None:
+        self._kept = kept
         self._unanswered: deque[str] = deque()
         self._count = 0
 
     def pick_call_id(self, call: FunctionCall) -> str:
         """The id of a call in an assistant message."""
         if call.id:
-            return str(call.id)
+            return self._write_id(call.id)
         self._count += 1
-        made_up = f"call_{self._count}"
+        made_up = make_call_id(str(self._count))
         self._unanswered.append(made_up)
         return made_up
 
     def pick_result_id(self, message: ChatToolResultMessage) -> str:
         """The id that a tool message answers."""
-        known: str | None = message["tool_call_id"] or message["tool_call"].id
-        if known:
-            return known
-        return self._unanswered.popleft() if self._unanswered else "call_unknown"
+        if known := message["tool_call_id"] or message["tool_call"].id:
+            return self._write_id(known)
+        return self._unanswered.popleft() if self._unanswered else make_call_id("unknown")
+
+    def _write_id(self, call_id: str) -> str:
+        return call_id if self._kept.fullmatch(call_id) else make_call_id(call_id)
+
+
+def make_call_id(seed: str) -> str:
+    """An id that every provider takes: Mistral's templates want nine letters and digits. The same for one seed."""
+    return hashlib.sha256(seed.encode()).hexdigest()[:9]
 
 
 def write_arguments_json(call: FunctionCall) -> str:
