@@ -255,7 +255,7 @@ def _read_message(choice: Mapping[str, Any], strip_think: bool) -> RawReply:
     content = join_content_parts(message.get("content"))
     if strip_think:
         content = split_think_tag(content)
-    refusal = message.get("refusal") if isinstance(message.get("refusal"), str) else None
+    refusal = _read_part_text(message.get("refusal"))
     told = next(filter(None, (_read_part_text(message.get(field)) for field in _THOUGHT_FIELDS)), "")
     blocks: list[MessageContentBlock] = []
     if thoughts := told or content.thoughts:
@@ -266,9 +266,15 @@ def _read_message(choice: Mapping[str, Any], strip_think: bool) -> RawReply:
         blocks,
         _list_calls(message),
         kept=keep_message_fields(message),
-        refused=bool(refusal) and not content.text,
+        refused=(bool(refusal) and not content.text) or _is_refusal(message.get("content")),
         left_in_thoughts="" if _has_sealed_thoughts(message) else told,
     )
+
+
+def _is_refusal(content: object) -> bool:
+    """Whether content in parts holds refusals alone."""
+    kinds = [as_mapping(part).get("type") for part in content] if isinstance(content, list) else []
+    return "refusal" in kinds and "text" not in kinds
 
 
 _NEED_MESSAGE = (Ending.COMPLETE, Ending.CALLS, Ending.UNKNOWN)
