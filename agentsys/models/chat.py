@@ -20,6 +20,8 @@ from agentdojo.types import (
     text_content_block_from_string,
 )
 
+from agentsys.models.endings import Ending
+
 JsonSchema = Mapping[str, Any]
 
 
@@ -125,11 +127,18 @@ class ChatReply:
     """What the provider adapter wants in the record (e.g. where a replay diverged)."""
     empty_before: int = 0
     """Empty replies that were asked for again before this one."""
-    cut: bool = False
-    """Whether the reply ended at a bound on its tokens and not by itself."""
+    ending: Ending | None = None
+    """How it ended; None: not recorded, as of a scripted model or one of an older record."""
+    reason: str = ""
+    """The server's own word for that, as it came."""
     logprobs: tuple[Mapping[str, float], ...] = ()
     """Per output token the alternatives with their log-probabilities, the token itself first; empty where
     they were not asked for, or not told."""
+
+    @property
+    def cut(self) -> bool:
+        """Whether it ended at a bound on its tokens and not by itself."""
+        return self.ending is Ending.CUT
 
 
 CLIENT_SUITE = "client"

@@ -25,6 +25,7 @@ from agentsys.models.chat import (
     assistant,
     text_of,
 )
+from agentsys.models.endings import Ending, EndingTable, find_ending
 
 _PER_MILLION = 1_000_000
 
@@ -72,7 +73,8 @@ def price_reply(
     price: Price | None,
     model_id: object,
     *,
-    cut: bool = False,
+    table: EndingTable,
+    reason: str,
 ) -> ChatReply:
     """A reply with what it cost.
 
@@ -82,13 +84,14 @@ def price_reply(
         usage: Tokens the provider counted.
         price: The model's price.
         model_id: The name under which the provider answered, or nothing.
-        cut: Whether the provider says that the answer ended at a bound on its tokens.
+        table: The endings that the wire knows.
+        reason: The provider's word for how the answer ended.
 
     Raises:
         ModelError: If `read` raises it; then with usage and cost. What is malformed because it was cut is a
             reply without words or calls: asked again, it would be cut at the same place.
     """
-    cost = cost_usd(usage, price)
+    cost, cut = cost_usd(usage, price), find_ending(table, reason) is Ending.CUT
     try:
         message = read()
     except ModelError as error:
@@ -100,8 +103,11 @@ def price_reply(
             error.cost_usd = 0.0 if error.usage == Usage() else cost
             raise
         message = assistant(None)
+    ending = find_ending(table, reason, calls=bool(message["tool_calls"]))
     notes = (CUT_NOTE,) if cut else ()
-    return ChatReply(message, usage=usage, cost_usd=cost, model_id=str(model_id or ""), notes=notes, cut=cut)
+    return ChatReply(
+        *(message, usage, cost), model_id=str(model_id or ""), notes=notes, ending=ending, reason=reason
+    )
 
 
 CUT_NOTE = "a reply ended at the bound on its tokens"

@@ -10,6 +10,7 @@ from agentdojo.types import ChatAssistantMessage, ChatMessage, MessageContentBlo
 
 from agentsys.base.json_values import to_json_bytes
 from agentsys.models.chat import ChatReply, ChatRequest, ErrorKind, ModelError, Usage
+from agentsys.models.endings import ANTHROPIC_ENDINGS, keep_reason
 from agentsys.models.pricing import Price, price_reply
 from agentsys.models.providers import wire_parts
 from agentsys.models.providers.openai_wire import is_closed_schema, parse_body
@@ -116,8 +117,9 @@ def read_anthropic_reply(data: object, price: Price | None, key: str | None = No
     if body.get("type") == "error":
         raise make_http_error(500, body, None, key)
     usage = _parse_usage(as_mapping(body.get("usage")))
-    cut = body.get("stop_reason") == "max_tokens"
-    return price_reply(lambda: _parse_message(body), usage, price, body.get("model"), cut=cut)
+    told = keep_reason(body.get("stop_reason"))
+    read = lambda: _parse_message(body)  # noqa: E731
+    return price_reply(read, usage, price, body.get("model"), table=ANTHROPIC_ENDINGS, reason=told)
 
 
 def _parse_message(body: Mapping[str, Any]) -> ChatAssistantMessage:

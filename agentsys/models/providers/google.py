@@ -13,6 +13,7 @@ from agentdojo.functions_runtime import FunctionCall
 from agentdojo.types import ChatAssistantMessage, ChatMessage, ChatToolResultMessage
 
 from agentsys.models.chat import ChatReply, ChatRequest, ErrorKind, ModelError, Usage
+from agentsys.models.endings import GEMINI_ENDINGS, keep_reason
 from agentsys.models.pricing import Price, price_reply
 from agentsys.models.providers import wire_parts
 from agentsys.models.providers.openai_wire import parse_body
@@ -98,9 +99,11 @@ def read_gemini_reply(
     body = parse_body(data, key)
     usage = _parse_usage(as_mapping(body.get("usageMetadata")))
     signatures: dict[str, str] = {}
-    cut = _finish_reason(body) == "MAX_TOKENS"
     reply = price_reply(
-        lambda: _parse_message(body, signatures), usage, price, body.get("modelVersion"), cut=cut
+        lambda: _parse_message(body, signatures),
+        *(usage, price, body.get("modelVersion")),
+        table=GEMINI_ENDINGS,
+        reason=keep_reason(_finish_reason(body)),
     )
     return reply, signatures
 

@@ -28,6 +28,7 @@ from agentsys.models.chat import (
     Usage,
     text_of,
 )
+from agentsys.models.endings import RESPONSES_ENDINGS, keep_reason
 from agentsys.models.pricing import Price, price_reply
 from agentsys.models.providers import openai_wire, wire_parts
 from agentsys.models.providers.openai_wire import parse_body
@@ -112,8 +113,9 @@ def read_responses_reply(data: object, price: Price | None, key: str | None = No
         )
     usage, ended_for = _parse_usage(as_mapping(body.get("usage"))), as_mapping(body.get("incomplete_details"))
     reason = str(ended_for.get("reason")) if body.get("status") == "incomplete" else ""
-    cut = reason == "max_output_tokens"
-    return price_reply(lambda: _parse_message(body, reason), usage, price, body.get("model"), cut=cut)
+    told = keep_reason(reason or body.get("status"))
+    read = lambda: _parse_message(body, reason)  # noqa: E731
+    return price_reply(read, usage, price, body.get("model"), table=RESPONSES_ENDINGS, reason=told)
 
 
 _ERROR_STATUS = {"rate_limit_exceeded": 429, "invalid_prompt": 400, "context_length_exceeded": 400}

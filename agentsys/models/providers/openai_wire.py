@@ -10,6 +10,7 @@ from typing import Any
 from agentdojo.types import ChatAssistantMessage, ChatMessage
 
 from agentsys.models.chat import ChatReply, ErrorKind, JsonSchema, ModelError, ToolSpec, Usage
+from agentsys.models.endings import CHAT_ENDINGS, keep_reason
 from agentsys.models.pricing import Price, price_reply
 from agentsys.models.providers import wire_parts
 from agentsys.models.providers.sdk_errors import make_http_error
@@ -147,10 +148,6 @@ def is_closed_schema(schema: Any) -> bool:
     return all(map(is_closed_schema, schema.values()))
 
 
-TRUNCATED_REASONS = frozenset({"length", "max_tokens", "model_length"})
-"""Finish reasons of a reply that ended at a bound on tokens: OpenAI's, some gateways', Mistral's."""
-
-
 def read_openai_reply(
     data: object, price: Price | None, key: str | None = None, *, strip_think: bool = False
 ) -> ChatReply:
@@ -166,8 +163,13 @@ def read_openai_reply(
         status = code if isinstance(code, int) and 400 <= code < 600 else 500
         raise make_http_error(status, body, None, key)
     usage = _parse_usage(as_mapping(body.get("usage")))
-    cut = _finish_reason(body) in TRUNCATED_REASONS
-    reply = price_reply(lambda: _parse_message(body, strip_think), usage, price, body.get("model"), cut=cut)
+    reason = _finish_reason(body)
+    reply = price_reply(
+        lambda: _parse_message(body, strip_think),
+        *(usage, price, body.get("model")),
+        table=CHAT_ENDINGS,
+        reason=reason,
+    )
     logprobs = _parse_logprobs(body)
     return replace(reply, logprobs=logprobs) if logprobs else reply
 
@@ -198,7 +200,7 @@ def _read_first_choice(body: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _finish_reason(body: Mapping[str, Any]) -> str:
-    return str(_read_first_choice(body).get("finish_reason"))
+    return keep_reason(_read_first_choice(body).get("finish_reason"))
 
 
 def _parse_message(body: Mapping[str, Any], strip_think: bool) -> ChatAssistantMessage:

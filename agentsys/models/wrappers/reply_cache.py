@@ -35,6 +35,7 @@ from agentsys.models.chat import (
     Usage,
     assistant,
 )
+from agentsys.models.endings import Ending
 from agentsys.models.reply_checks import is_empty_reply
 
 _LOG = logging.getLogger(__name__)
@@ -336,7 +337,7 @@ def _take_shared_reply(other: Future[ChatReply | None]) -> ChatReply | None:
 def dump_reply(reply: ChatReply, keepsake: Any) -> dict[str, Any]:
     """A reply as plain data."""
     stored = {"message": reply.message, "usage": asdict(reply.usage), "model_id": reply.model_id}
-    more: dict[str, Any] = {"cut": True} if reply.cut else {}
+    more: dict[str, Any] = {"ending": reply.ending, "reason": reply.reason} if reply.ending else {}
     if reply.logprobs:
         more["logprobs"] = [dict(token) for token in reply.logprobs]
     return stored | more | {"notes": list(reply.notes), "keepsake": keepsake}
@@ -353,7 +354,10 @@ class _StoredReply(BaseModel):
     notes: tuple[str, ...]
     keepsake: Any
     logprobs: tuple[dict[str, float], ...] = ()
+    ending: Ending | None = None
+    reason: str = ""
     cut: bool = False
+    """What was stored in place of the ending before there were any."""
 
 
 def load_reply(value: Mapping[str, Any]) -> ChatReply:
@@ -368,4 +372,7 @@ def load_reply(value: Mapping[str, Any]) -> ChatReply:
     reply = ChatReply(stored.message, usage, cost_usd=0.0, model_id=stored.model_id, logprobs=stored.logprobs)
     if is_empty_reply(reply):
         raise ValueError("an empty reply is never stored")
-    return replace(reply, attempts=0, from_cache=True, notes=stored.notes, cut=stored.cut)
+    ending = stored.ending or (Ending.CUT if stored.cut else None)
+    return replace(
+        reply, attempts=0, from_cache=True, notes=stored.notes, ending=ending, reason=stored.reason
+    )
