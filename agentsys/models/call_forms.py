@@ -125,7 +125,10 @@ CALL_FORMS = (
         r"|\{\s*[\"']§[\"']\s?:\s?\{",
     ),
     CallForm(
-        "name and JSON", rf"{_LABEL}§(?::\d+)?(?:\s?<\|[^<>\n]*\|>|\s?json|\s?[-=]?>|:)?\s*\{{\s*[\"'}}]", "", "glm"
+        "name and JSON",
+        rf"{_LABEL}§(?::\d+)?(?:\s?<\|[^<>\n]*\|>|\s?json|\s?[-=]?>|:)?\s*\{{\s*[\"'}}]",
+        "",
+        "glm",
     ),
     CallForm(
         "name and arguments",
@@ -147,10 +150,10 @@ _COMPILED = [
 _HINT = re.compile(rf"[<\[|｜✿{_TOOL}]|\bto=|```|functools")
 """What every form holds; an answer without any is not looked at more closely."""
 _SPACES = r"(?:functions|default_api|api|tools?)[.:]"
-_LOST_IN_COPIES = re.compile(r"^> ?|\\[nrt]|[\s\"'\\`*]", re.MULTILINE)
+_LOST_IN_COPIES = re.compile(rf"^> ?|\\[nrt]|[\s\"'\\`*{_TOOL}]|{_SPACES}", re.MULTILINE)
 _ESCAPED = re.compile(r"\\u([0-9a-fA-F]{4})")
-_PASSAGE = 60
-"""Characters of a call that must stand in a tool's result too for it to be a copy."""
+_PASSAGE = 80
+"""Characters behind the beginning of a call, on its line, that must stand in a tool's result too if it is a copy."""
 
 
 def find_call_form(text: str, tools: Collection[str], copied: Iterable[str] = ()) -> CallForm | None:
@@ -162,21 +165,19 @@ def find_call_form(text: str, tools: Collection[str], copied: Iterable[str] = ()
         copied: Texts that it may have copied from, e.g. results of tools: what stands there is no call.
     """
     names = _compile_names(frozenset(tools))
-    said = _mark_names(text.strip().replace('\\"', '"'), names)
+    said = names.sub(rf"{_TOOL}\1", text.strip().replace('\\"', '"').replace(_TOOL, ""))
     if not _HINT.search(said):
         return None
     shown: list[str] | None = None
     for form, pattern in _COMPILED:
         for found in pattern.finditer(said):
-            shown = [_squeeze(_mark_names(one, names)) for one in copied] if shown is None else shown
-            passage = _squeeze(_cut_call(said[found.start() : found.end() + _PASSAGE]))[:_PASSAGE]
+            shown = [_squeeze(one) for one in copied] if shown is None else shown
+            end = found.start() + len(found[0].rstrip())
+            passage = found[0].rstrip() + said[end : end + _PASSAGE].partition("\n")[0]
+            passage = _squeeze(_cut_call(passage))
             if not any(passage in one for one in shown):
                 return form
     return None
-
-
-def _mark_names(text: str, names: re.Pattern[str]) -> str:
-    return names.sub(rf"{_TOOL}\1", text.replace(_TOOL, ""))
 
 
 @lru_cache(maxsize=256)
