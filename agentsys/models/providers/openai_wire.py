@@ -27,12 +27,11 @@ from agentsys.models.providers.wire_parts import (
     as_mapping,
     make_malformed_reply_error,
 )
+from agentsys.models.thought_text import split_all_thoughts
 
 _THOUGHT_PARTS = frozenset({"thinking", "reasoning", "redacted_thinking", "reasoning_content"})
-_THINK_BLOCK = re.compile(r"\s*<think>(.*?)(?:</think>\s*|\Z)", re.DOTALL)
 _KEPT_IDS = re.compile(rf"[A-Za-z0-9]{{9}}|(?![a-z_]+[\d_]*\Z){PRINTABLE_IDS.pattern}")
 """Ids that are sent as they are. Others, a word and a number, a defense made up; Mistral's templates refuse them."""
-_THINK_END = "</think>"
 
 
 @dataclass(frozen=True)
@@ -78,20 +77,11 @@ def _read_part_text(part: object) -> str:
 
 
 def split_think_tag(reply: ReplyText) -> ReplyText:
-    """Take thoughts out of a text that a server without a reasoning parser left in it.
-
-    They stand at its beginning between `<think>` and `</think>`. Many templates put the opening tag into the
-    prompt, so that the reply has the closing one alone; a reply that ends while it thinks has no text.
-    """
+    """Take thoughts out of a text that a server without a reasoning parser left in it, wherever they stand."""
     if not reply.text:
         return reply
-    opened = _THINK_BLOCK.match(reply.text)
-    if opened:
-        return ReplyText(reply.text[opened.end() :], reply.thoughts + opened.group(1).strip())
-    thought, closed, text = reply.text.partition(_THINK_END)
-    if not closed:
-        return reply
-    return ReplyText(text.lstrip(), reply.thoughts + thought.strip())
+    thoughts, text = split_all_thoughts(reply.text)
+    return ReplyText(text, reply.thoughts + thoughts)
 
 
 def build_openai_tools(tools: Sequence[ToolSpec]) -> list[dict[str, Any]]:
