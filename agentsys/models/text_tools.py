@@ -59,6 +59,7 @@ def explain_unread_call(call: FunctionCall) -> str | None:
             error.pos + opened >= _KEPT_CHARS or error.msg[:12] == "Unterminated"
         ):
             fault = f"as JSON it is wrong somewhere behind its first {_KEPT_CHARS} characters"
+        fault = fault if "{" in written else "it holds no JSON object"
     except RecursionError:
         fault = "its JSON is too deep"
     return (
