@@ -137,7 +137,7 @@ def test_a_server_that_is_down_is_refused_and_the_other_model_runs(tmp_path: Pat
 
 
 def test_a_server_that_makes_no_tool_call_is_told_and_one_that_is_busy_is_no_reason(tmp_path: Path) -> None:
-    answers = [says("I am ready."), fails(503), fails(503), calls("ready", '{"word": "yes"}')]
+    answers = [says("I am ready."), *[fails(503)] * 3, calls("ready", '{"word": "yes"}')]
     with paid_server(lambda n, _: answers[n - 1]) as server:
         confs = [paid_model(tmp_path, server.url)]
         session = prepare_session(["model=paid", *ONE, f"logdir={tmp_path / 'runs'}"], config_dirs=confs)
