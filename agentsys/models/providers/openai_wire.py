@@ -177,7 +177,11 @@ def read_openai_reply(
         reason=reason,
     )
     logprobs = _parse_logprobs(body)
-    return replace(reply, logprobs=logprobs) if logprobs else reply
+    servers = {name: body[name][:100] for name in _SERVERS if isinstance(body.get(name), str)}
+    return replace(reply, logprobs=logprobs, **servers) if logprobs or servers else reply
+
+
+_SERVERS = ("provider", "system_fingerprint")
 
 
 def _parse_logprobs(body: Mapping[str, Any]) -> tuple[Mapping[str, float], ...]:
