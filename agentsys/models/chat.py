@@ -135,6 +135,8 @@ class ChatReply:
     """Who answered behind a gateway, as it says; empty where nobody does."""
     system_fingerprint: str = ""
     """The server's own mark of what it runs; empty where it has none."""
+    odd: Mapping[str, int] = field(default_factory=dict)
+    """What its reader met besides, by kind (see agentsys.models.reply_checks)."""
     logprobs: tuple[Mapping[str, float], ...] = ()
     """Per output token the alternatives with their log-probabilities, the token itself first; empty where
     they were not asked for, or not told."""

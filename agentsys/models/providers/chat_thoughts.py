@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from agentdojo.functions_runtime import FunctionCall
 from agentdojo.types import ChatAssistantMessage, MessageContentBlock
 
 from agentsys.base.json_values import to_json_bytes
@@ -25,16 +24,20 @@ UNSIGNED_CALL = {"google": {"thought_signature": "skip_thought_signature_validat
 """Google's stand-in for the signature of a call that no Gemini made: a defense did."""
 
 
-def read_opaque_thoughts(
-    message: Mapping[str, Any], raw_calls: Sequence[object], calls: Sequence[FunctionCall]
+def keep_message_fields(message: Mapping[str, Any]) -> dict[str, Any]:
+    """Fields of a reply's message that go back as they came."""
+    return {name: message[name] for name in _MESSAGE_FIELDS if message.get(name)}
+
+
+def keep_call_fields(call: object) -> dict[str, Any]:
+    """The same of a call."""
+    return {name: value for name in _CALL_FIELDS if (value := as_mapping(call).get(name))}
+
+
+def note_opaque_thoughts(
+    fields: Mapping[str, Any], at_calls: Mapping[str, Mapping[str, Any]]
 ) -> list[MessageContentBlock]:
-    """The block with a reply's fields of this kind; none where it has none. Calls are told by their ids."""
-    fields = {name: message[name] for name in _MESSAGE_FIELDS if message.get(name)}
-    at_calls = {
-        call.id: kept
-        for raw, call in zip(raw_calls, calls, strict=False)
-        if call.id and (kept := {name: raw[name] for name in _CALL_FIELDS if as_mapping(raw).get(name)})  # type: ignore[index]
-    }
+    """The block with these fields, those of calls by the calls' ids; none where there are none."""
     if not fields and not at_calls:
         return []
     note = to_json_bytes({"fields": fields, "calls": at_calls}).decode()

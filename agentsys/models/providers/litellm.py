@@ -63,7 +63,9 @@ class LiteLLMModel(SdkModel):
         return self._client.completion(**self._build_completion_arguments(request))
 
     def _read_reply(self, answer: Any, request: ChatRequest) -> ChatReply:
-        return read_openai_reply(answer.model_dump(), self.price, self._key)
+        return read_openai_reply(
+            answer.model_dump(), self.price, self._key, request=request, max_tokens=self.max_tokens
+        )
 
     def _build_completion_arguments(self, request: ChatRequest) -> dict[str, Any]:
         arguments: dict[str, Any] = {

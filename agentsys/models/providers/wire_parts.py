@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import html
 import json
 import re
@@ -10,10 +11,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TypeGuard
 
 from agentdojo.functions_runtime import FunctionCall
-from agentdojo.types import ChatAssistantMessage, ChatMessage, ChatToolResultMessage, MessageContentBlock
+from agentdojo.types import ChatMessage, ChatToolResultMessage
 
 from agentsys.base.json_values import to_json_bytes
-from agentsys.models.chat import UNCOUNTED, ErrorKind, ModelError, Usage, assistant
+from agentsys.models.chat import UNCOUNTED, ErrorKind, ModelError, Usage
 from agentsys.models.secrets import mask_key
 
 
@@ -39,32 +40,46 @@ def read_result_text(message: ChatToolResultMessage) -> str:
     return message["error"] or read_visible_text(message)
 
 
+PRINTABLE_IDS = re.compile(r"[\x21-\x7e]{1,64}")
+
+
 class CallIds:
-    """Ids for the tool calls and results of one conversation, in order.
+    """Ids for the tool calls and results of one conversation, in order, as its provider takes them.
 
     Providers demand an id; calls that a defense or a provider without ids made have none.
     Calls without one are numbered, and results without one answer them in order.
+
+    Args:
+        kept: Ids that are sent as they are; in place of others goes one that every provider takes.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, kept: re.Pattern[str]) -> None:
+        self._kept = kept
         self._unanswered: deque[str] = deque()
         self._count = 0
 
     def pick_call_id(self, call: FunctionCall) -> str:
         """The id of a call in an assistant message."""
         if call.id:
-            return str(call.id)
+            return self._write_id(call.id)
         self._count += 1
-        made_up = f"call_{self._count}"
+        made_up = make_call_id(str(self._count))
         self._unanswered.append(made_up)
         return made_up
 
     def pick_result_id(self, message: ChatToolResultMessage) -> str:
         """The id that a tool message answers."""
-        known: str | None = message["tool_call_id"] or message["tool_call"].id
-        if known:
-            return known
-        return self._unanswered.popleft() if self._unanswered else "call_unknown"
+        if known := message["tool_call_id"] or message["tool_call"].id:
+            return self._write_id(known)
+        return self._unanswered.popleft() if self._unanswered else make_call_id("unknown")
+
+    def _write_id(self, call_id: str) -> str:
+        return call_id if self._kept.fullmatch(call_id) else make_call_id(call_id)
+
+
+def make_call_id(seed: str) -> str:
+    """An id that every provider takes: Mistral's templates want nine letters and digits. The same for one seed."""
+    return hashlib.sha256(seed.encode()).hexdigest()[:9]
 
 
 def write_arguments_json(call: FunctionCall) -> str:
@@ -116,23 +131,6 @@ def find_page_title(body: str) -> str:
     return f"a web page, {html.unescape(title.group(1)).strip()!r}" if title else "a web page"
 
 
-def parse_arguments(name: str, text: object) -> dict[str, Any]:
-    """The arguments of a call of the tool `name`: an object, or its JSON text; blank counts as no arguments.
-
-    Raises:
-        ModelError: `MALFORMED_REPLY` if it is not a JSON object.
-    """
-    if text is None or (isinstance(text, str) and not text.strip()):
-        return {}
-    try:
-        value = parse_json(text) if isinstance(text, str) else text
-    except ModelError:
-        raise make_malformed_reply_error(f"the arguments of a call of {name!r:.80} are not JSON") from None
-    if not isinstance(value, dict):
-        raise make_malformed_reply_error(f"the arguments of a call of {name!r:.80} are not a JSON object")
-    return value
-
-
 def clean_json(value: Any, key: str | None = None, levels: int = MAX_LEVELS) -> Any:
     """JSON data without lone surrogates, which no file or request could carry, and without the key.
 
@@ -147,27 +145,6 @@ def clean_json(value: Any, key: str | None = None, levels: int = MAX_LEVELS) -> 
     if isinstance(value, dict):
         return {clean_json(name, key): clean_json(item, key, levels - 1) for name, item in value.items()}
     return [clean_json(item, key, levels - 1) for item in value] if isinstance(value, list) else value
-
-
-def make_call(name: object, arguments: object, call_id: object) -> FunctionCall:
-    """A tool call as AgentDojo's type. The name need not be a tool on offer: that is the model's mistake.
-
-    Raises:
-        ModelError: `MALFORMED_REPLY` if there is no name at all, or the arguments are no JSON object.
-    """
-    args = parse_arguments(str(name), arguments)
-    if not isinstance(name, str):
-        raise make_malformed_reply_error("a tool call without a name")
-    return FunctionCall(function=name, args=args, id=str(call_id) if call_id else None)
-
-
-def make_reply_message(text: object, calls: list[FunctionCall], thoughts: str = "") -> ChatAssistantMessage:
-    """The assistant message; thoughts that the server tells stand in a block of their own."""
-    message = assistant(text if isinstance(text, str) and text else None, calls or None)
-    if not thoughts:
-        return message
-    thought: MessageContentBlock = {"type": "thinking", "content": thoughts, "id": None}
-    return {**message, "content": [thought, *(message["content"] or ())]}
 
 
 def make_malformed_reply_error(what: str) -> ModelError:
