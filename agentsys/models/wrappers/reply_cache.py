@@ -380,5 +380,5 @@ def load_reply(value: Mapping[str, Any]) -> ChatReply:
         raise ValueError("an empty reply is never stored")
     ending = stored.ending or (Ending.CUT if stored.cut else None)
     told = replace(reply, ending=ending, reason=stored.reason, odd=stored.odd)
-    servers = {"provider": stored.provider, "system_fingerprint": stored.system_fingerprint}
-    return replace(told, attempts=0, from_cache=True, notes=stored.notes, **servers)
+    told = replace(told, provider=stored.provider, system_fingerprint=stored.system_fingerprint)
+    return replace(told, attempts=0, from_cache=True, notes=stored.notes)
