@@ -25,6 +25,7 @@ from agentsys.models.providers.wire_parts import (
     read_result_text,
     write_arguments_json,
 )
+from agentsys.models.thought_text import split_all_thoughts
 
 ProtocolName = Literal["agentdojo", "agentdojo+", "llama3", "hermes"]
 ToolRole = Literal["tool", "user", "input", "ipython"]
@@ -58,6 +59,7 @@ def explain_unread_call(call: FunctionCall) -> str | None:
             error.pos + opened >= _KEPT_CHARS or error.msg[:12] == "Unterminated"
         ):
             fault = f"as JSON it is wrong somewhere behind its first {_KEPT_CHARS} characters"
+        fault = fault if "{" in written else "it holds no JSON object"
     except RecursionError:
         fault = "its JSON is too deep"
     return (
@@ -112,14 +114,18 @@ def _build_wire_message(
 def with_parsed_calls(
     message: ChatAssistantMessage, request: ChatRequest, protocol: TextProtocol
 ) -> ChatAssistantMessage:
-    """A reply with the calls that its text holds; the text stays as it was written, calls included."""
+    """A reply with the calls that its text holds; the text stays as it was written, calls included.
+
+    What a model considers in thoughts that stand in the text is no call.
+    """
     if not request.tools or request.tool_choice == "none":
         return message
-    calls = protocol.parse_calls(text_of(message))
+    said = split_all_thoughts(text_of(message), unclosed=True).text
+    calls = protocol.parse_calls(said)
     if protocol.lenient:
         fields = {tool.name: frozenset(tool.parameters.get("properties", {})) for tool in request.tools}
         calls = [_unwrap_arguments(call, fields.get(call.function, frozenset())) for call in calls]
-        calls = calls or _parse_bare_arguments(text_of(message), request)
+        calls = calls or _parse_bare_arguments(said, request)
     return {**message, "tool_calls": calls or None}
 
 

@@ -208,9 +208,9 @@ class OpenAIModel(PostingModel):
     reasoning_field: Literal["reasoning_content", "reasoning"] | None = None
     """Field in which a server of chat completions wants a model's thoughts back with its tool calls, empty
     ones too (DeepSeek V4, Kimi, GLM: `reasoning_content`); None: they are read and never sent."""
-    strip_think: bool = False
-    """Whether `<think>` at the beginning of a text is taken for thoughts, for servers without a reasoning
-    parser; with chat completions."""
+    strip_think: bool | None = None
+    """Whether `<think>` blocks in a text are taken for thoughts, with chat completions: for servers without a
+    reasoning parser. None: the block at its beginning, if the question before the first case is answered with one."""
 
     structured: bool = False
     """Whether the server is to hold replies to their role's form (`ChatRequest.form_schema`) as well."""
@@ -256,7 +256,7 @@ class OpenAIModel(PostingModel):
         if self.api == "responses":
             return read_responses_reply(answer, self.price, self._key, **with_what)
         reply = openai_wire.read_openai_reply(
-            answer, self.price, self._key, strip_think=self.strip_think, **with_what
+            answer, self.price, self._key, strip_think=bool(self.strip_think), **with_what
         )
         if self.tools == "native" or THOUGHT_ANSWER in reply.odd:
             return reply

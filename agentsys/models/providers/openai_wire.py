@@ -27,12 +27,11 @@ from agentsys.models.providers.wire_parts import (
     as_mapping,
     make_malformed_reply_error,
 )
+from agentsys.models.thought_text import split_all_thoughts
 
 _THOUGHT_PARTS = frozenset({"thinking", "reasoning", "redacted_thinking", "reasoning_content"})
-_THINK_BLOCK = re.compile(r"\s*<think>(.*?)(?:</think>\s*|\Z)", re.DOTALL)
 _KEPT_IDS = re.compile(rf"[A-Za-z0-9]{{9}}|(?![a-z_]+[\d_]*\Z){PRINTABLE_IDS.pattern}")
 """Ids that are sent as they are. Others, a word and a number, a defense made up; Mistral's templates refuse them."""
-_THINK_END = "</think>"
 
 
 @dataclass(frozen=True)
@@ -78,20 +77,11 @@ def _read_part_text(part: object) -> str:
 
 
 def split_think_tag(reply: ReplyText) -> ReplyText:
-    """Take thoughts out of a text that a server without a reasoning parser left in it.
-
-    They stand at its beginning between `<think>` and `</think>`. Many templates put the opening tag into the
-    prompt, so that the reply has the closing one alone; a reply that ends while it thinks has no text.
-    """
+    """Take thoughts out of a text that a server without a reasoning parser left in it, wherever they stand."""
     if not reply.text:
         return reply
-    opened = _THINK_BLOCK.match(reply.text)
-    if opened:
-        return ReplyText(reply.text[opened.end() :], reply.thoughts + opened.group(1).strip())
-    thought, closed, text = reply.text.partition(_THINK_END)
-    if not closed:
-        return reply
-    return ReplyText(text.lstrip(), reply.thoughts + thought.strip())
+    thoughts, text = split_all_thoughts(reply.text)
+    return ReplyText(text, reply.thoughts + thoughts)
 
 
 def build_openai_tools(tools: Sequence[ToolSpec]) -> list[dict[str, Any]]:
@@ -259,7 +249,7 @@ def _read_message(choice: Mapping[str, Any], strip_think: bool) -> RawReply:
     content = join_content_parts(message.get("content"))
     if strip_think:
         content = split_think_tag(content)
-    refusal = message.get("refusal") if isinstance(message.get("refusal"), str) else None
+    refusal = _read_part_text(message.get("refusal"))
     told = next(filter(None, (_read_part_text(message.get(field)) for field in _THOUGHT_FIELDS)), "")
     blocks: list[MessageContentBlock] = []
     if thoughts := told or content.thoughts:
@@ -270,9 +260,15 @@ def _read_message(choice: Mapping[str, Any], strip_think: bool) -> RawReply:
         blocks,
         _list_calls(message),
         kept=keep_message_fields(message),
-        refused=bool(refusal) and not content.text,
+        refused=(bool(refusal) and not content.text) or _is_refusal(message.get("content")),
         left_in_thoughts="" if _has_sealed_thoughts(message) else told,
     )
+
+
+def _is_refusal(content: object) -> bool:
+    """Whether content in parts holds refusals alone."""
+    kinds = [as_mapping(part).get("type") for part in content] if isinstance(content, list) else []
+    return "refusal" in kinds and "text" not in kinds
 
 
 _NEED_MESSAGE = (Ending.COMPLETE, Ending.CALLS, Ending.UNKNOWN)

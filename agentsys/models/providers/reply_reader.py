@@ -118,7 +118,7 @@ class Reading:
         native = keep_reason(raw.native)
         judge = partial(find_ending, self.table, calls=bool(raw.calls), refused=raw.refused)
         found = [(judge(word, native=native), word) for word in sorted(words)]
-        ending, reason = max(found, key=lambda pair: _GRAVITY.index(pair[0]))
+        ending, reason = max(found, key=lambda pair: GRAVITY.index(pair[0]))
         bound = self.request.max_tokens or self.max_tokens
         at_bound = bound is not None and usage.completion == bound
         if at_bound and ending in (Ending.COMPLETE, Ending.CALLS):
@@ -222,7 +222,7 @@ def _list_ids(request: ChatRequest) -> set[str | None]:
 
 
 _ANSWERS = (Ending.COMPLETE, Ending.UNKNOWN)
-_GRAVITY = (
+GRAVITY = (
     Ending.COMPLETE,
     Ending.CALLS,
     Ending.REFUSED,

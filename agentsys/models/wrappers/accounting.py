@@ -200,10 +200,12 @@ class RetryingModel(ModelWrapper):
                 with use_patience(patience):
                     reply = self.model.complete(asked)
                 last = attempt >= self.policy.attempts
-                if reply.ending is Ending.PAUSED and last:
-                    raise ModelError(ErrorKind.SERVER_ERROR, f"the server paused its reply {attempt} times")
                 spent.add(reply.usage, reply.cost_usd)
                 if reply.ending is Ending.PAUSED:
+                    if last:
+                        raise ModelError(
+                            ErrorKind.SERVER_ERROR, f"the server paused its reply {attempt} times"
+                        )
                     asked = replace(asked, messages=[*asked.messages, reply.message])
                     continue
                 # A cut one would be cut at the same place again.
