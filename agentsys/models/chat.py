@@ -131,6 +131,10 @@ class ChatReply:
     """How it ended; None: not recorded, as of a scripted model or one of an older record."""
     reason: str = ""
     """The server's own word for that, as it came."""
+    provider: str = ""
+    """Who answered behind a gateway, as it says; empty where nobody does."""
+    system_fingerprint: str = ""
+    """The server's own mark of what it runs; empty where it has none."""
     odd: Mapping[str, int] = field(default_factory=dict)
     """What its reader met besides, by kind (see agentsys.models.reply_checks)."""
     logprobs: tuple[Mapping[str, float], ...] = ()
