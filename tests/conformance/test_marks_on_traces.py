@@ -52,7 +52,11 @@ def test_no_final_answer_of_a_published_run_is_taken_for_a_call(archive: Path) -
     tools = [ToolSpec(name, "", {"type": "object", "properties": {}}) for name in sorted(made)]
     for messages in conversations:
         last = messages[-1]
-        if last["role"] == "assistant" and not last.get("tool_calls") and (said := text_of_stored(last).strip()):
+        if (
+            last["role"] == "assistant"
+            and not last.get("tool_calls")
+            and (said := text_of_stored(last).strip())
+        ):
             results = [tool_message(CALL, text_of_stored(one)) for one in messages if one["role"] == "tool"]
             asked = ChatRequest([user("Do it."), *results], tools)
             assert count_oddities(asked, ChatReply(assistant(said))) == {}, said
