@@ -131,6 +131,8 @@ class ChatReply:
     """How it ended; None: not recorded, as of a scripted model or one of an older record."""
     reason: str = ""
     """The server's own word for that, as it came."""
+    odd: Mapping[str, int] = field(default_factory=dict)
+    """What its reader met besides, by kind (see agentsys.models.reply_checks)."""
     logprobs: tuple[Mapping[str, float], ...] = ()
     """Per output token the alternatives with their log-probabilities, the token itself first; empty where
     they were not asked for, or not told."""
@@ -277,6 +279,8 @@ class Consequence(Enum):
     """Ask again with backoff; when the attempts are used up, the case ends as an error."""
     END_CASE = "end_case"
     """This case is recorded as an error; the run goes on."""
+    END_CELL = "end_cell"
+    """Every further case with this model would fail alike: give the cell up, and go on with the others."""
     END_RUN = "end_run"
     """Every further case would fail alike: stop the run, keep what is finished."""
 
@@ -291,11 +295,13 @@ class ErrorKind(Enum):
     CONNECTION = "connection"
     MALFORMED_REPLY = "malformed_reply"
     CONTEXT_LENGTH = "context_length"
+    TOO_LARGE = "too_large"
     CONTENT_REFUSED = "content_refused"
     BAD_REQUEST = "bad_request"
     CASE_BUDGET = "case_budget"
     CACHE_MISS = "cache_miss"
     REPLAY_DIVERGED = "replay_diverged"
+    FORBIDDEN = "forbidden"
     BAD_KEY = "bad_key"
     NO_CREDIT = "no_credit"
     UNKNOWN_MODEL = "unknown_model"
@@ -305,6 +311,8 @@ class ErrorKind(Enum):
         """The consequence of an error of this kind."""
         if self in (ErrorKind.BAD_KEY, ErrorKind.NO_CREDIT, ErrorKind.UNKNOWN_MODEL):
             return Consequence.END_RUN
+        if self is ErrorKind.FORBIDDEN:
+            return Consequence.END_CELL
         return Consequence.RETRY if self in _PASSING_ERRORS else Consequence.END_CASE
 
 

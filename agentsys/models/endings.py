@@ -220,6 +220,8 @@ def find_ending(
     told, behind = _look_up(table, reason), _look_up(table, native)
     if behind is not Ending.UNKNOWN and told in (Ending.COMPLETE, Ending.CALLS, Ending.UNKNOWN):
         told = behind
+    if told is Ending.PAUSED and calls:
+        told = Ending.CALLS  # which want their results before anything goes on
     if told not in (Ending.COMPLETE, Ending.CALLS, Ending.UNKNOWN):
         return told
     if calls:

@@ -17,12 +17,15 @@ from agentdojo.types import ChatAssistantMessage
 
 from agentsys.models.call_forms import CallForm, find_call_form
 from agentsys.models.chat import ChatModel, ChatReply, ChatRequest, ToolSpec, assistant, text_of, user
+from agentsys.models.endings import Ending
 from agentsys.models.providers.wire_parts import read_thoughts_text
+from agentsys.models.text_tools import MALFORMED_CALL
 from agentsys.models.thought_text import has_thoughts, split_all_thoughts
 
 EMPTY = "empty"
 UNPARSED_CALL = "unparsed_call"
 CUT = "cut"
+UNKNOWN_ENDING = "unknown_ending"
 THOUGHTS_IN_TEXT = "thoughts_in_text"
 
 _MAX_CHARS = 20_000
@@ -35,9 +38,18 @@ def count_oddities(request: ChatRequest, reply: ChatReply) -> dict[str, int]:
         EMPTY: reply.empty_before + is_empty_reply(reply),
         UNPARSED_CALL: int(find_unparsed_call(request, reply) is not None),
         CUT: int(reply.cut),
+        UNKNOWN_ENDING: int(reply.ending is Ending.UNKNOWN),
+        MALFORMED_CALL: sum(call.function == MALFORMED_CALL for call in reply.message["tool_calls"] or ()),
         THOUGHTS_IN_TEXT: int(_has_own_thoughts(request, reply)),
     }
+    for kind, count in reply.odd.items():
+        counts[kind] = counts.get(kind, 0) + count
     return {kind: count for kind, count in counts.items() if count}
+
+
+def lacks_answer(reply: ChatReply) -> bool:
+    """Whether a reply is empty, or its call was lost on the way: the same question may bring a better one."""
+    return reply.ending is Ending.MALFORMED_CALL or is_empty_reply(reply)
 
 
 def is_empty_reply(reply: ChatReply) -> bool:

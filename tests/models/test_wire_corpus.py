@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import asdict
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 from agentdojo.task_suite.load_suites import get_suite
@@ -40,6 +43,7 @@ FIELDS = {
 EXPECTED = {
     *("ending", "reason", "calls", "text", "thoughts", "odd", "usage", "cost", "error", "message", "notes")
 }
+KEY = "CORPUS_KEY"
 USUAL_TOOLS = ("send_money", "get_balance", "read_file")
 VENDORS = {"chat": "openai", "responses": "openai", "anthropic": "anthropic", "gemini": "google"}
 
@@ -69,9 +73,11 @@ def answer_of(case: dict[str, Any]) -> tuple[int, bytes]:
 
 def model_for(case: dict[str, Any], base_url: str) -> ChatModel:
     more = {"price": PRICE, **case.get("model", {})}
+    more["price"] = Price.model_validate(more["price"])
     if case["wire"] == "litellm":
-        pytest.importorskip("litellm")
-        return LiteLLMModel("m", "openai/m-1", None, base_url=f"{base_url}/v1", **more)
+        if find_spec("litellm") is None:
+            pytest.skip("litellm is not installed")
+        return LiteLLMModel("m", "openai/m-1", KEY, base_url=f"{base_url}/v1", **more)
     if case["wire"] == "responses":
         more["api"] = "responses"
     return model_at(VENDORS[case["wire"]], base_url, **more)
@@ -81,7 +87,8 @@ def read(case: dict[str, Any]) -> tuple[ChatRequest, ChatReply | ModelError]:
     request = request_of(case)
     with serve_posts(lambda posted: answer_of(case), {**JSON, **case.get("headers", {})}) as base_url:
         try:
-            return request, model_for(case, base_url).complete(request)
+            with mock.patch.dict(os.environ, {KEY: "sk-of-the-corpus"}):
+                return request, model_for(case, base_url).complete(request)
         except ModelError as error:
             return request, error
 
@@ -109,11 +116,17 @@ def told(request: ChatRequest, reply: ChatReply | ModelError) -> dict[str, Any]:
     }
 
 
+def marked(path: Path) -> Any:
+    """The file as a parameter; slow where it takes importing litellm."""
+    slow = [pytest.mark.slow] if load(path)["wire"] == "litellm" else []
+    return pytest.param(path, id=f"{path.parent.name}/{path.stem}", marks=slow)
+
+
 def tidy(reply: ChatReply | ModelError) -> dict[str, int]:
     return {name: count for name, count in asdict(reply.usage).items() if count}
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}/{path.stem}")
+@pytest.mark.parametrize("path", map(marked, FILES))
 def test_a_reply_is_read_as_its_file_says(path: Path) -> None:
     case = load(path)
     expect = {"error": None, "calls": [], "odd": {}, **case["expect"]}
@@ -126,6 +139,10 @@ def test_a_reply_is_read_as_its_file_says(path: Path) -> None:
     if "cost" in expect:
         assert got.get("cost") == pytest.approx(expect.pop("cost"))
     assert {key: got.get(key) for key in expect} == expect
+
+
+def test_the_corpus_holds_many_replies_of_many_servers() -> None:
+    assert len(FILES) >= 150 and len({path.parent for path in FILES}) >= 14
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}/{path.stem}")
