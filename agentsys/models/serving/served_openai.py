@@ -40,7 +40,7 @@ def read_text_blocks(content: object) -> list[MessageContentBlock] | None:
 class _Function(BaseModel):
     name: str = Field(min_length=1)
     description: str | None = None
-    parameters: dict[str, Any] | None = None
+    parameters: dict[str, Any] | bool | None = None
     arguments: str | None = None
 
 
@@ -118,7 +118,7 @@ def read_openai_request(body: Json) -> WireRequest:
     choice = read.tool_choice.function.name if isinstance(read.tool_choice, _Tool) else read.tool_choice
     return WireRequest(
         messages=[one for one in messages if one["role"] != "system" or one["content"]],
-        tools=_read_tools(orjson.dumps({"tools": read.tools})) if read.tools else (),
+        tools=_read_tools(_dump_tools(read.tools)) if read.tools else (),
         model=read.model or "",
         streams=bool(read.stream),
         temperature=read.temperature,
@@ -141,6 +141,13 @@ def parse_call_arguments(text: str | None) -> dict[str, Any]:
     return arguments if isinstance(arguments, dict) else {}
 
 
+def _dump_tools(tools: list[Json]) -> bytes:
+    try:
+        return orjson.dumps({"tools": tools})
+    except TypeError as error:  # of orjson, which reads deeper than it writes
+        raise ValueError(f"the tools are nested too deeply: {error}") from None
+
+
 @lru_cache(maxsize=_MAX_KEPT_LISTS)
 def _read_tools(raw: bytes) -> tuple[ToolSpec, ...]:
     if len(raw) > MAX_SCHEMA_BYTES:
@@ -148,7 +155,12 @@ def _read_tools(raw: bytes) -> tuple[ToolSpec, ...]:
             f"the tools take {len(raw)} bytes; those of a request take {MAX_SCHEMA_BYTES} at most"
         )
     found = (tool.function for tool in _Tools.model_validate_json(raw).tools)
-    return tuple(ToolSpec(one.name, one.description or "", one.parameters or {}) for one in found)
+    return tuple(
+        ToolSpec(
+            one.name, one.description or "", {"not": {}} if one.parameters is False else one.parameters or {}
+        )
+        for one in found
+    )
 
 
 def write_openai_reply(number: int, reply: ChatReply) -> Json:
