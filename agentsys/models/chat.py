@@ -21,6 +21,7 @@ from agentdojo.types import (
     text_content_block_from_string,
 )
 
+from agentsys.models.endings import Ending
 from agentsys.models.tool_schema import list_arguments, list_required
 
 JsonSchema = Mapping[str, Any]
@@ -138,11 +139,20 @@ class ChatReply:
     """What the provider adapter wants in the record (e.g. where a replay diverged)."""
     empty_before: int = 0
     """Empty replies that were asked for again before this one."""
-    cut: bool = False
-    """Whether the reply ended at a bound on its tokens and not by itself."""
+    ending: Ending | None = None
+    """How it ended; None: not recorded, as of a scripted model or one of an older record."""
+    reason: str = ""
+    """The server's own word for that, as it came."""
+    odd: Mapping[str, int] = field(default_factory=dict)
+    """What its reader met besides, by kind (see agentsys.models.reply_checks)."""
     logprobs: tuple[Mapping[str, float], ...] = ()
     """Per output token the alternatives with their log-probabilities, the token itself first; empty where
     they were not asked for, or not told."""
+
+    @property
+    def cut(self) -> bool:
+        """Whether it ended at a bound on its tokens and not by itself."""
+        return self.ending is Ending.CUT
 
 
 CLIENT_SUITE = "client"
@@ -281,6 +291,8 @@ class Consequence(Enum):
     """Ask again with backoff; when the attempts are used up, the case ends as an error."""
     END_CASE = "end_case"
     """This case is recorded as an error; the run goes on."""
+    END_CELL = "end_cell"
+    """Every further case with this model would fail alike: give the cell up, and go on with the others."""
     END_RUN = "end_run"
     """Every further case would fail alike: stop the run, keep what is finished."""
 
@@ -295,11 +307,13 @@ class ErrorKind(Enum):
     CONNECTION = "connection"
     MALFORMED_REPLY = "malformed_reply"
     CONTEXT_LENGTH = "context_length"
+    TOO_LARGE = "too_large"
     CONTENT_REFUSED = "content_refused"
     BAD_REQUEST = "bad_request"
     CASE_BUDGET = "case_budget"
     CACHE_MISS = "cache_miss"
     REPLAY_DIVERGED = "replay_diverged"
+    FORBIDDEN = "forbidden"
     BAD_KEY = "bad_key"
     NO_CREDIT = "no_credit"
     UNKNOWN_MODEL = "unknown_model"
@@ -309,6 +323,8 @@ class ErrorKind(Enum):
         """The consequence of an error of this kind."""
         if self in (ErrorKind.BAD_KEY, ErrorKind.NO_CREDIT, ErrorKind.UNKNOWN_MODEL):
             return Consequence.END_RUN
+        if self is ErrorKind.FORBIDDEN:
+            return Consequence.END_CELL
         return Consequence.RETRY if self in _PASSING_ERRORS else Consequence.END_CASE
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import datetime
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from itertools import count
 from typing import Any
 
@@ -19,11 +19,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from agentsys.models.chat import (
     ChatReply,
     ChatRequest,
-    ErrorKind,
-    ModelError,
     ToolSpec,
     Usage,
-    assistant,
     text_of,
 )
 
@@ -65,47 +62,6 @@ def cost_usd(usage: Usage, price: Price | None) -> float | None:
     inputs = fresh * price.prompt + usage.cached * cached_price + usage.written * written_price
     millionths = inputs + usage.completion * price.completion
     return millionths / _PER_MILLION
-
-
-def price_reply(
-    read: Callable[[], ChatAssistantMessage],
-    usage: Usage,
-    price: Price | None,
-    model_id: object,
-    *,
-    cut: bool = False,
-) -> ChatReply:
-    """A reply with what it cost.
-
-    Args:
-        read: Gives the message. An answer that turns out to be unusable was paid for, and its error says
-            how much.
-        usage: Tokens the provider counted.
-        price: The model's price.
-        model_id: The name under which the provider answered, or nothing.
-        cut: Whether the provider says that the answer ended at a bound on its tokens.
-
-    Raises:
-        ModelError: If `read` raises it; then with usage and cost. What is malformed because it was cut is a
-            reply without words or calls: asked again, it would be cut at the same place.
-    """
-    cost = cost_usd(usage, price)
-    try:
-        message = read()
-    except ModelError as error:
-        if not (cut and error.kind is ErrorKind.MALFORMED_REPLY):
-            # An answer that cannot be used and says nothing of its tokens counts as none, as an error page does;
-            # a budget counts it as the most that it can have cost.
-            error.usage = Usage() if usage.uncounted else usage
-            error.answered_uncounted = bool(usage.uncounted)
-            error.cost_usd = 0.0 if error.usage == Usage() else cost
-            raise
-        message = assistant(None)
-    notes = (CUT_NOTE,) if cut else ()
-    return ChatReply(message, usage=usage, cost_usd=cost, model_id=str(model_id or ""), notes=notes, cut=cut)
-
-
-CUT_NOTE = "a reply ended at the bound on its tokens"
 
 
 PROSE_CHARS_PER_TOKEN = 4.2

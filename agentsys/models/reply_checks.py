@@ -16,10 +16,13 @@ from agentdojo.functions_runtime import FunctionCall
 from agentdojo.types import ChatAssistantMessage
 
 from agentsys.models.chat import ChatModel, ChatReply, ChatRequest, ToolSpec, assistant, text_of, user
+from agentsys.models.endings import Ending
+from agentsys.models.text_tools import MALFORMED_CALL
 
 EMPTY = "empty"
 UNPARSED_CALL = "unparsed_call"
 CUT = "cut"
+UNKNOWN_ENDING = "unknown_ending"
 
 _CALL_MARKS = re.compile(
     # Hermes and Qwen; Llama 3; Mistral; DeepSeek; Kimi; gpt-oss; GLM and MiniMax
@@ -39,8 +42,17 @@ def count_oddities(request: ChatRequest, reply: ChatReply) -> dict[str, int]:
         EMPTY: reply.empty_before + is_empty_reply(reply),
         UNPARSED_CALL: int(is_unparsed_call(request, reply)),
         CUT: int(reply.cut),
+        UNKNOWN_ENDING: int(reply.ending is Ending.UNKNOWN),
+        MALFORMED_CALL: sum(call.function == MALFORMED_CALL for call in reply.message["tool_calls"] or ()),
     }
+    for kind, count in reply.odd.items():
+        counts[kind] = counts.get(kind, 0) + count
     return {kind: count for kind, count in counts.items() if count}
+
+
+def lacks_answer(reply: ChatReply) -> bool:
+    """Whether a reply is empty, or its call was lost on the way: the same question may bring a better one."""
+    return reply.ending is Ending.MALFORMED_CALL or is_empty_reply(reply)
 
 
 def is_empty_reply(reply: ChatReply) -> bool:

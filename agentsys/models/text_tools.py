@@ -35,6 +35,11 @@ _KEPT_CHARS = 500
 """How much is kept of a call that cannot be read."""
 
 
+def make_unread_call(written: str, call_id: str | None = None) -> FunctionCall:
+    """The call that stands for one that cannot be read, which began like this."""
+    return FunctionCall(function=MALFORMED_CALL, args={"text": written[:_KEPT_CHARS]}, id=call_id)
+
+
 def explain_unread_call(call: FunctionCall) -> str | None:
     """What is wrong with a call that could not be read, for the model that wrote it; None: it was read.
 
@@ -228,9 +233,7 @@ def _parse_every_call(text: str) -> list[FunctionCall]:
     while (opened := _OPENING.search(text, end)) is not None:
         args, end = _parse_until_closing_tag(text, opened.end())
         if args is None:
-            calls.append(
-                FunctionCall(function=MALFORMED_CALL, args={"text": text[opened.start() : end][:_KEPT_CHARS]})
-            )
+            calls.append(make_unread_call(text[opened.start() : end]))
         else:
             calls.append(FunctionCall(function=opened.group(1).strip(), args=args))
     return calls
@@ -352,7 +355,7 @@ def _parse_hermes_calls(text: str) -> list[FunctionCall]:
         if all(found):
             calls += [call for call in found if call is not None]
         elif tagged or _BROKEN_CALL.match(written):
-            calls.append(FunctionCall(function=MALFORMED_CALL, args={"text": written[:_KEPT_CHARS]}))
+            calls.append(make_unread_call(written))
     return calls
 
 

@@ -97,6 +97,10 @@ class StoredCall(_StoredModel):
     written: int = 0
     odd: dict[str, int] = {}
     """Kind (`empty`, `unparsed_call`) -> replies, those asked for again before this one included."""
+    ending: str | None = None
+    """How the reply ended (see agentsys.models.endings); None: not recorded."""
+    reason: str = ""
+    """The server's own word for that, as it came."""
 
 
 class StoredSpan(_StoredModel):

@@ -23,6 +23,7 @@ from agentsys.models.chat import (
     assistant,
     user,
 )
+from agentsys.models.endings import Ending
 from agentsys.models.wrappers.accounting import RetryingModel, RetryPolicy, RetryTiming
 from agentsys.models.wrappers.rate_limit import (
     RateLimitedModel,
@@ -312,7 +313,7 @@ def test_empty_replies_are_asked_for_again_and_paid_for() -> None:
 
 
 def test_an_empty_reply_that_a_bound_cut_would_be_cut_again_and_is_delivered() -> None:
-    model = Fates(replace(EMPTY, cut=True), GOOD)
+    model = Fates(replace(EMPTY, ending=Ending.CUT), GOOD)
     assert RetryingModel(model, RetryPolicy(), WaitingClock().timing()).complete(ASK).cut
     assert model.asked == 1
 
