@@ -300,7 +300,8 @@ def test_only_arguments_that_were_given_reach_the_client() -> None:
     [
         ([READ, READ], "two tools"),
         ([ToolSpec("t", "", {"type": "array"})], "object's schema"),
-        ([ToolSpec("t", "", {"type": "object", "properties": {"a-b": {}}})], "'a-b'"),
+        ([ToolSpec("t", "", {"$schema": 5})], "must be a text"),
+        ([ToolSpec("t", "", {"properties": {"a\0": {"$ref": 5}}})], "not valid"),
         ([ToolSpec("t", "", {"type": "object", "properties": {"a": {"type": "strange"}}})], "not valid"),
     ],
 )

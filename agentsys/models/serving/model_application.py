@@ -28,6 +28,7 @@ from starlette.types import Receive, Scope, Send
 from agentsys.models.chat import ChatModel, ChatReply, ErrorKind, ModelError
 from agentsys.models.pricing import pick_usage
 from agentsys.models.providers.sdk_model import ROLE_HEADER
+from agentsys.models.serving.json_check import find_excess
 from agentsys.models.serving.served_openai import OPENAI
 from agentsys.models.serving.wire_format import (
     Json,
@@ -148,7 +149,9 @@ class ModelApplication:
         owner = hashlib.sha256(b"agentsys caller\n" + read_caller_key(request.headers).encode()).hexdigest()
         raw = await self._read_body(request, owner)
         is_large = len(raw) > _LARGE_BODY
-        asked = await asyncio.to_thread(read_request, wire, raw) if is_large else read_request(wire, raw)
+        asked = (
+            await asyncio.to_thread(_read_large, wire, raw, owner) if is_large else read_request(wire, raw)
+        )
         role = request.headers.get(ROLE_HEADER) or "agent"
         trace = request.headers.get(TRACE_HEADER) or asked.trace
         asked = replace(asked, role=role, owner=owner, trace=trace, size=len(raw))
@@ -256,6 +259,13 @@ def read_request(wire: WireFormat, raw: bytes) -> WireRequest:
     except (ValueError, RecursionError) as slip:
         why = f"malformed request: {slip}"
     raise RequestRefused(400, why[:500])
+
+
+def _read_large(wire: WireFormat, raw: bytes, owner: str) -> WireRequest:
+    # Values are counted elsewhere first: whoever reads JSON stops all threads until it is done.
+    if wrong := find_excess(raw, owner):
+        raise RequestRefused(400, f"malformed request: {wrong}")
+    return read_request(wire, raw)
 
 
 def complete_reply(question: WireQuestion, name: str, reply: ChatReply) -> ChatReply:

@@ -12,7 +12,7 @@ from agentdojo.types import ChatMessage, MessageContentBlock, text_content_block
 from pydantic import AfterValidator, AliasPath, BaseModel, Field, PositiveInt
 
 from agentsys.models.chat import ChatReply, JsonSchema, ToolSpec, text_of
-from agentsys.models.serving.wire_format import Json, RequestRefused, WireFormat, WireRequest
+from agentsys.models.serving.wire_format import Json, RequestRefused, TracedReply, WireFormat, WireRequest
 
 MAX_TOOLS = 1024
 MAX_SCHEMA_BYTES = 256 * 1024
@@ -22,6 +22,8 @@ _MAX_KEPT_LISTS = 256
 so that whoever caches by a schema's identity finds it."""
 TRACE_FIELD = "agentsys_trace"
 """Field of a request's `metadata` that stands for the header `x-agentsys-trace`."""
+UNTRUSTED_FIELD = "agentsys_untrusted"
+"""Field of a request's `metadata` that asks for the field of this name in the message of a structured answer."""
 
 
 def read_text_blocks(content: object) -> list[MessageContentBlock] | None:
@@ -91,6 +93,7 @@ class _Body(BaseModel):
         None, validation_alias=AliasPath("response_format", "json_schema", "schema")
     )
     trace: str | None = Field(None, validation_alias=AliasPath("metadata", TRACE_FIELD))
+    untrusted: str | bool | None = Field(None, validation_alias=AliasPath("metadata", UNTRUSTED_FIELD))
 
 
 def _read_message(message: _Message, calls: dict[str, FunctionCall]) -> ChatMessage:
@@ -123,10 +126,11 @@ def read_openai_request(body: Json) -> WireRequest:
         streams=bool(read.stream),
         temperature=read.temperature,
         max_tokens=read.max_completion_tokens or read.max_tokens,
-        reply_schema=read.schema_,
+        reply_schema=_read_answer_schema(read),
         tool_choice="none" if read.tool_choice == "none" else "auto",
         forced=choice if choice and choice not in ("auto", "none") else "",
         trace=read.trace or "",
+        marks_untrusted=read.untrusted in (True, "true"),
         nameless_results=any(message.is_nameless for message in read.messages),
     )
 
@@ -139,6 +143,12 @@ def parse_call_arguments(text: str | None) -> dict[str, Any]:
     except orjson.JSONDecodeError:
         return {}
     return arguments if isinstance(arguments, dict) else {}
+
+
+def _read_answer_schema(read: _Body) -> JsonSchema | None:
+    """The schema of the answer that is wanted; of any object in OpenAI's older mode."""
+    is_older = (read.response_format or {}).get("type") == "json_object"
+    return {"type": "object"} if is_older else read.schema_
 
 
 def _dump_tools(tools: list[Json]) -> bytes:
@@ -170,7 +180,9 @@ def write_openai_reply(number: int, reply: ChatReply) -> Json:
     message: Json = {"role": "assistant", "content": text, "refusal": None}
     if said["tool_calls"]:
         message["tool_calls"] = [_write_call(call) for call in said["tool_calls"]]
-    finish = "tool_calls" if said["tool_calls"] else "stop"
+    if isinstance(reply, TracedReply) and reply.untrusted is not None:
+        message[UNTRUSTED_FIELD] = list(reply.untrusted)
+    finish = "tool_calls" if said["tool_calls"] else "length" if reply.cut else "stop"
     return {
         "id": f"chatcmpl-{number}",
         "object": "chat.completion",
