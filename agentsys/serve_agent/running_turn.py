@@ -19,6 +19,7 @@ from typing import Any
 
 from agentdojo.functions_runtime import FunctionCall
 
+from agentsys.base.json_values import to_json_bytes
 from agentsys.errors import ConfigError
 from agentsys.models.chat import ModelError, ToolSpec, Usage, assistant
 from agentsys.models.endings import Ending
@@ -282,8 +283,9 @@ class RunningTurn:
             return replace(reply, ending=Ending.CUT) if last and last.ending == Ending.CUT else reply
         return self._answer.write(reply, self._start if self._request.marks_untrusted else None)
 
-    def _run_tool(self, tool: str, args: dict[str, Any]) -> str:
+    def _run_tool(self, tool: str, given: dict[str, Any]) -> str:
         """Have the client run a tool, from the pipeline's thread; `ConversationEnded` if no result came."""
+        args = json.loads(to_json_bytes(given))  # As the client will send them back.
         # Defenses may run tools from threads of their own; clients are asked one call after the other.
         with self._one_at_a_time:
             self._check_alive()

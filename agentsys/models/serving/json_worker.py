@@ -27,7 +27,7 @@ HEAD = struct.Struct("!Idc")
 """Bytes of the JSON, CPU seconds that it may take, kind of work."""
 LENGTH = struct.Struct("!I")
 MAX_LEVELS = 100
-"""Levels of nesting that a schema may have."""
+"""Levels of nesting that a schema, or what it is applied to, may have."""
 MAX_VALUES = 100_000
 """JSON values that a request's body may hold."""
 _MAX_MEMORY = 2 * 2**30
@@ -58,6 +58,8 @@ def check_schemas(tools: list[tuple[str, Any]]) -> str | None:
 
 def check_values(asked: Mapping[str, Any]) -> str | None:
     """What is wrong with values by a schema."""
+    if _count_levels(asked["values"]) > MAX_LEVELS:
+        return f"these values are nested more than {MAX_LEVELS} levels deep"
     try:
         wrong = best_match(_build_validator(asked["schema"]).iter_errors(asked["values"]))
     except Exception as error:  # noqa: BLE001 - a pattern that is none, a reference to nowhere or without end

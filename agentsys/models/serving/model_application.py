@@ -25,6 +25,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from agentsys.base.json_values import to_json_bytes
 from agentsys.models.chat import ChatModel, ChatReply, ErrorKind, ModelError
 from agentsys.models.pricing import pick_usage
 from agentsys.models.providers.sdk_model import ROLE_HEADER
@@ -310,4 +311,4 @@ def build_refusal(wire: WireFormat, refused: RequestRefused) -> Response:
 
 
 def _make_json_response(body: Json, status: int = 200, headers: dict[str, str] | None = None) -> Response:
-    return Response(orjson.dumps(body, default=str), status, headers, media_type="application/json")
+    return Response(to_json_bytes(body), status, headers, media_type="application/json")

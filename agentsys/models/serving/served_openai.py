@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from functools import lru_cache
 from typing import Annotated, Any, Literal
@@ -11,6 +12,7 @@ from agentdojo.functions_runtime import FunctionCall
 from agentdojo.types import ChatMessage, MessageContentBlock, text_content_block_from_string
 from pydantic import AfterValidator, AliasPath, BaseModel, Field, PositiveInt
 
+from agentsys.base.json_values import to_json_bytes
 from agentsys.models.chat import ChatReply, JsonSchema, ToolSpec, text_of
 from agentsys.models.serving.wire_format import Json, RequestRefused, TracedReply, WireFormat, WireRequest
 
@@ -139,8 +141,8 @@ def parse_call_arguments(text: str | None) -> dict[str, Any]:
     """The arguments of a call, given as JSON text; none where that is no object."""
     # OpenAI accepts any text here and so do we: a client may show the model its own broken call.
     try:
-        arguments = orjson.loads(text or "{}")
-    except orjson.JSONDecodeError:
+        arguments = json.loads(text or "{}")  # orjson takes a whole number of 20 digits for a float.
+    except (ValueError, RecursionError):
         return {}
     return arguments if isinstance(arguments, dict) else {}
 
@@ -200,7 +202,7 @@ def write_openai_reply(number: int, reply: ChatReply) -> Json:
 
 
 def _write_call(call: FunctionCall) -> Json:
-    text = orjson.dumps(dict(call.args), default=str).decode()
+    text = to_json_bytes(dict(call.args)).decode()
     return {"id": call.id, "type": "function", "function": {"name": call.function, "arguments": text}}
 
 
@@ -226,7 +228,7 @@ def stream_openai_reply(completion: Json) -> bytes:
     first = {**about, "choices": [{"index": 0, "delta": said, "finish_reason": None}]}
     end = {"index": 0, "delta": {}, "finish_reason": choice["finish_reason"]}
     last = {**about, "choices": [end], "usage": completion["usage"]}
-    return b"".join(b"data: %b\n\n" % orjson.dumps(one) for one in (first, last)) + b"data: [DONE]\n\n"
+    return b"".join(b"data: %b\n\n" % to_json_bytes(one) for one in (first, last)) + b"data: [DONE]\n\n"
 
 
 OPENAI = WireFormat(
