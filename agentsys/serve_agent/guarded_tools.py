@@ -214,9 +214,13 @@ def _adapt_typed_dicts(hint: Any) -> Any:
     if is_typeddict(hint):
         fields = {}
         for key, one in get_type_hints(hint, include_extras=True).items():
-            kind = get_args(one)[0] if get_origin(one) in (Required, NotRequired) else one
             wanted: Any = Required if key in hint.__required_keys__ else NotRequired
-            fields[key] = wanted[_adapt_typed_dicts(kind)]
+            if get_origin(one) in (
+                Required,
+                NotRequired,
+            ):  # `typing` does not see it in a hint that is a text.
+                wanted, one = get_origin(one), get_args(one)[0]
+            fields[key] = wanted[_adapt_typed_dicts(one)]
         return typing_extensions.TypedDict(hint.__name__, fields)  # type: ignore[operator]
     origin, args = get_origin(hint), get_args(hint)
     adapted = tuple(map(_adapt_typed_dicts, args)) if origin not in (None, Annotated, Literal) else args

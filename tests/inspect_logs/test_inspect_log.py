@@ -136,6 +136,13 @@ def test_cached_and_written_tokens_are_counted_once_as_inspect_counts_them(tmp_p
         assert inputs + told.output_tokens == told.total_tokens
 
 
+def _store_said(runs: Path, messages: list[Json], call: Json) -> None:
+    """A case of one context, whose reply's call has these fields besides."""
+    main = _span(0, None, "main", messages=messages, calls=[{**_call("main", 1), **call}])
+    path = store_own(runs, case_of(), spans=[main])
+    path.write_text(json.dumps({**json.loads(path.read_bytes()), "messages": messages}))
+
+
 def test_thoughts_are_reasoning_and_no_visible_text(tmp_path: Path) -> None:
     blocks = [
         {"type": "thinking", "content": "Hm.", "id": "sig"},
@@ -143,9 +150,7 @@ def test_thoughts_are_reasoning_and_no_visible_text(tmp_path: Path) -> None:
         {"type": "text", "content": "Done."},
     ]
     messages = [_said("user", "Go."), {"role": "assistant", "content": blocks, "tool_calls": None}]
-    store_own(
-        tmp_path / "runs", case_of(), spans=[_span(0, None, "main", messages=messages)], messages=messages
-    )
+    _store_said(tmp_path / "runs", messages, {})
     (log,) = _exported(tmp_path / "runs", tmp_path / "logs")
     (sample,) = log.samples
     model = next(event for event in sample.events if event.event == "model")
@@ -172,8 +177,7 @@ def test_thoughts_are_reasoning_and_no_visible_text(tmp_path: Path) -> None:
 )
 def test_a_reply_ended_as_its_record_says(stored: Json, told: str, tmp_path: Path) -> None:
     messages = [_said("user", "Go."), _said("assistant", "Done.")]
-    main = _span(0, None, "main", messages=messages, calls=[{**_call("main", 1), **stored}])
-    store_own(tmp_path / "runs", case_of(), spans=[main], messages=messages)
+    _store_said(tmp_path / "runs", messages, stored)
     (log,) = _exported(tmp_path / "runs", tmp_path / "logs")
     (sample,) = log.samples
     model = next(event for event in sample.events if event.event == "model")
