@@ -31,6 +31,7 @@ from agentsys.records.context_facts import (
     measure_context,
 )
 from agentsys.records.published_facts import find_ground_truth_length, parse_pipeline_name
+from agentsys.records.served_call_ids import TOOL, is_call_id
 
 RESCORED_KEY = "rescored"
 """Key of a foreign record; its `measured` has the names that our own records use (docs/fixes.md)."""
@@ -79,9 +80,6 @@ def find_benchmark_of_suite(suite: str) -> str:
 _AGENTDYNS_VERSION = "v1.2.2"
 """What AgentDyn's own runner records. Its forks record others, or none, for the same one version."""
 
-SERVED_CALL_PREFIX = "agentsys_"
-"""Begins the ids of the calls in a served agent's replies, which AgentDojo's runner stores."""
-
 
 def _is_served(record: AgentDojoRecord) -> bool:
     """Whether a served agent of ours answered, and not the model that the file names."""
@@ -91,7 +89,7 @@ def _is_served(record: AgentDojoRecord) -> bool:
         if isinstance(message, dict) and isinstance(message.get("tool_calls"), list)
         for call in message["tool_calls"]
     )
-    return any(isinstance(c, dict) and str(c.get("id")).startswith(SERVED_CALL_PREFIX) for c in calls)
+    return any(isinstance(c, dict) and is_call_id(TOOL, c.get("id")) for c in calls)
 
 
 def parse_agentdojo_record(stored: Mapping[str, Any]) -> AgentDojoRecord:
