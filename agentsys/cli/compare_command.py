@@ -69,3 +69,10 @@ def compare_command(
         for note in (*found.notes, *count_notes(found)):
             print(escape_to_line(note), file=sys.stderr)
     write_output(compare_output(found, None if full else flips), form, out)
+    if not any(pairing.pairs for pairing in found.pairings.values()):
+        print(
+            "Nothing was compared: no case stands on two sides. If a model or a defense was misread, say what it is:"
+            " --names FILE.",
+            file=sys.stderr,
+        )
+        raise typer.Exit(1)

@@ -20,7 +20,7 @@ from agentsys.records.case import (
     describe_first_fault,
     note_unknown_fields,
 )
-from agentsys.records.case_row import NO_ATTACK, UNRECORDED, CaseRow
+from agentsys.records.case_row import IN_PIPELINE_NAME, NO_ATTACK, UNRECORDED, CaseRow
 from agentsys.records.context_facts import (
     ContextFacts,
     collect_prompt_words,
@@ -30,7 +30,8 @@ from agentsys.records.context_facts import (
     join_content_text,
     measure_context,
 )
-from agentsys.records.published_facts import find_ground_truth_length, parse_pipeline_name
+from agentsys.records.pipeline_names import split_alone
+from agentsys.records.published_facts import find_ground_truth_length
 
 RESCORED_KEY = "rescored"
 """Key of a foreign record; its `measured` has the names that our own records use (docs/fixes.md)."""
@@ -124,10 +125,12 @@ def build_agentdojo_row(stored: Mapping[str, Any], source: str) -> CaseRow:
     attack = record.attack_type or NO_ATTACK
     shared = _make_shared_columns(record, stored, source, _AGENTDOJO_KEYS)
     served = {"model": UNRECORDED} if _is_served(record) else {}
+    named = split_alone(record.pipeline_name)
+    defense = named.defense if named.ending is None else IN_PIPELINE_NAME
     overflown = "context_length_exceeded" in (record.error or "")
     return CaseRow(
         **shared | served,
-        defense=UNRECORDED if served else parse_pipeline_name(record.pipeline_name).defense,
+        defense=UNRECORDED if served else defense,
         attack=attack,
         injection_success=None if attack == NO_ATTACK else record.security,
         status="ok" if record.error is None else "error",
@@ -141,11 +144,12 @@ def _make_shared_columns(
     record: AgentDojoRecord, stored: Mapping[str, Any], source: str, known: Collection[str]
 ) -> dict[str, Any]:
     benchmark, version = find_benchmark_of_suite(record.suite_name), record.benchmark_version or UNRECORDED
+    named = split_alone(record.pipeline_name)
     version = _AGENTDYNS_VERSION if benchmark == "agentdyn" else version
     return {
         "benchmark": benchmark,
         "version": version,
-        "model": parse_pipeline_name(record.pipeline_name).model,
+        "model": named.model if named.ending is None else record.pipeline_name,
         "suite": record.suite_name,
         "user_task_id": record.user_task_id,
         "injection_task_id": record.injection_task_id,

@@ -45,7 +45,7 @@ from agentsys.analysis.tables.table_document import (
 from agentsys.base.grouping import abbreviate_count, format_count, format_duration, group_by
 from agentsys.records.case_reader import LoadedCases
 from agentsys.records.case_row import NO_ATTACK, CaseRow
-from agentsys.records.published_facts import NO_DEFENSE
+from agentsys.records.pipeline_names import NO_DEFENSE
 
 MOST = 3
 """Lines of one block (a model on a benchmark under an attack); with several blocks, one of each."""
