@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from functools import lru_cache
 from importlib.resources import files
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 
@@ -31,6 +32,41 @@ def _load_lengths() -> dict[str, Any]:
         files("agentsys.records").joinpath("data", "ground_truth_lengths.json").read_bytes()
     )
     return listed
+
+
+def list_known_versions() -> list[str]:
+    """AgentDojo's versions, oldest first."""
+    return list(_load_lengths())
+
+
+_INJECTION_TASKS = {"banking": range(9), "slack": range(1, 6), "travel": range(7), "workspace": range(6)}
+_ADDED_IN_V1_2 = {"workspace": 8}
+"""Suite -> numbers of its injection tasks in AgentDojo's versions before v1.2, and those that v1.2 added; all versions have the
+same user tasks."""
+
+
+class SuiteSize(NamedTuple):
+    """How much there is in a suite of AgentDojo's."""
+
+    user_tasks: Collection[str]
+    injection_tasks: Collection[str]
+
+
+def list_suite_sizes(version: str) -> dict[str, SuiteSize]:
+    """Suite of AgentDojo's -> what one of its versions has; of an unknown version `FALLBACK_VERSION`'s."""
+    plain = version.partition(" ")[0]
+    lengths = _load_lengths()
+    is_late = plain in lengths and [*lengths].index(plain) >= [*lengths].index("v1.2")
+    return {
+        suite: SuiteSize(
+            lengths.get(plain, lengths[FALLBACK_VERSION])[suite],
+            [
+                f"injection_task_{at}"
+                for at in range(numbers.start, numbers.stop + is_late * _ADDED_IN_V1_2.get(suite, 0))
+            ],
+        )
+        for suite, numbers in _INJECTION_TASKS.items()
+    }
 
 
 RESULT_REPLACING_DEFENSES = frozenset({"protectai", "piguard", "prompt_guard_2", "melon", "drift", "camel"})
