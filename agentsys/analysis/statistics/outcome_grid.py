@@ -33,8 +33,9 @@ CONFIDENCE = 95.0
 """Percent."""
 REPLICATES = 2000
 """Times that tasks are drawn anew."""
-_AGENTDOJO_GOES_ON_AFTER = frozenset({"context_length", "server_error", "overloaded"})
-"""Kinds of error after which AgentDojo stores a score; any other ends its whole run."""
+_AGENTDOJO_GOES_ON_AFTER = frozenset({"context_length", "server_error", "overloaded", "unscored"})
+"""Kinds of error after which AgentDojo stores a score; any other ends its whole run. And strangers' records without a
+score, which published tables count in their denominators."""
 
 
 class ErrorRule(StrEnum):

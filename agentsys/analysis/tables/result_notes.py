@@ -24,7 +24,8 @@ from agentsys.analysis.statistics.outcome_grid import NO_TEXT, ErrorRule, Resamp
 from agentsys.analysis.tables.table_document import write_number
 from agentsys.base.grouping import group_by, join_names
 from agentsys.records.case_row import NO_ATTACK, SEARCHED_ON_SUFFIX, CaseRow
-from agentsys.records.published_facts import NO_DEFENSE, REWORDED_DEFENSES
+from agentsys.records.pipeline_names import NO_DEFENSE
+from agentsys.records.published_facts import REWORDED_DEFENSES
 
 _LISTED = 3
 """Defenses whose numbers a note lists; of more, it gives the range."""
