@@ -20,6 +20,7 @@ from agentdojo.types import ChatMessage, MessageContentBlock
 from pydantic import BaseModel
 
 from agentsys.contracts import InjectionTask, UserTask
+from agentsys.models.providers.chat_thoughts import NOTE_PREFIX
 from agentsys.models.providers.wire_parts import OPENAI_ITEM_PREFIX
 from agentsys.models.trace import Tracer, get_current_tracer
 
@@ -156,7 +157,7 @@ def take_judged_messages(messages: Sequence[ChatMessage], *, with_thoughts: bool
 def _is_of_anthropic(thought: MessageContentBlock) -> bool:
     signed = thought["type"] == "thinking" and thought["id"]
     return thought["type"] == "redacted_thinking" or bool(
-        signed and not signed.startswith(OPENAI_ITEM_PREFIX)
+        signed and not signed.startswith((OPENAI_ITEM_PREFIX, NOTE_PREFIX))
     )
 
 

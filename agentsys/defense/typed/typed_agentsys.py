@@ -197,7 +197,7 @@ class TypedAgent(SessionElement):
         tools = [*session.tools, *([_READ_SPEC] if self._typed.read else [])]
         for step in range(self._typed.main_steps + 1):
             asked = [_hide_answer(message) for message in context]
-            message = ask_next_message(session.main_model, MAIN_ROLE, asked, tools)
+            message = ask_next_message(session.main_model, MAIN_ROLE, asked, tools, runtime=session.runtime)
             context.append(message)
             if not message["tool_calls"]:
                 context[-1] = assistant(store.quote_handles(text_of(message)))
