@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 from weakref import WeakKeyDictionary
 
+import yaml
 from agentdojo.agent_pipeline.agent_pipeline import AgentPipeline, load_system_message
 from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
 from agentdojo.agent_pipeline.basic_elements import InitQuery, SystemMessage
@@ -20,6 +21,7 @@ from agentdojo.logging import Logger
 from agentdojo.types import ChatMessage
 from pydantic import BaseModel
 
+from agentsys.base.json_values import bound_value, to_plain_data
 from agentsys.base.python_parser import literal_eval
 from agentsys.models.chat import ChatModel, ChatRequest, ToolSpec, assistant, tool_message
 from agentsys.models.text_tools import explain_unread_call
@@ -110,6 +112,14 @@ class LoopStep(BasePipelineElement):  # type: ignore[misc]
         """Make the step; the state given, and what it holds, stays as it is but for the environment."""
 
 
+def write_tool_value(value: Any) -> str:
+    """A tool's value as AgentDojo writes it; as YAML, too, where AgentDojo has no form for it (a list of mappings)."""
+    try:
+        return str(tool_result_to_str(value))
+    except (TypeError, ValueError, yaml.YAMLError):
+        return str(yaml.safe_dump(to_plain_data(value))).strip()
+
+
 class ModelElement(LoopStep):
     """Asks a chat model with the conversation so far and the runtime's tools, and appends its reply."""
 
@@ -132,7 +142,7 @@ class ToolsElement(LoopStep):
 
     runs_tools = True
 
-    def __init__(self, formatter: Callable[[Any], str] = tool_result_to_str) -> None:
+    def __init__(self, formatter: Callable[[Any], str] = write_tool_value) -> None:
         self.formatter = formatter
 
     def step(self, at: LoopState) -> LoopState:
@@ -153,7 +163,7 @@ class ToolsElement(LoopStep):
             refusal: ChatMessage = ToolsExecutor().query(at.query, at.runtime, at.env, [alone])[3][-1]
             return {**refusal, "tool_call": call}
         value, error = at.runtime.run_function(at.env, call.function, call.args)
-        return tool_message(call, self.formatter(value), error)
+        return tool_message(call, self.formatter(bound_value(value)), error)
 
 
 def is_plain_executor(element: BasePipelineElement) -> bool:
@@ -205,7 +215,7 @@ def tool_loop(
     after_results: Sequence[BasePipelineElement] = (),
     after: Sequence[BasePipelineElement] = (),
     tools: BasePipelineElement | None = None,
-    formatter: Callable[[Any], str] = tool_result_to_str,
+    formatter: Callable[[Any], str] = write_tool_value,
     turn: BasePipelineElement | None = None,
     max_rounds: int = MAX_ROUNDS,
 ) -> ElementSequence:

@@ -14,14 +14,13 @@ from enum import Enum, EnumMeta
 from functools import lru_cache
 from typing import Any, Literal, get_args
 
-from agentdojo.agent_pipeline.tool_execution import tool_result_to_str
 from agentdojo.functions_runtime import Function, FunctionCall, FunctionsRuntime, TaskEnvironment
 from agentdojo.types import ChatToolResultMessage
 from pydantic import BaseModel, create_model
 from pydantic_core import PydanticUndefined
 
 from agentsys.models.chat import ChatModel, tool_message
-from agentsys.models.pipeline_elements import has_reading_name
+from agentsys.models.pipeline_elements import has_reading_name, write_tool_value
 from agentsys.models.trace import span
 from agentsys.models.untrusted import Reader, call_tool
 from baselines.camel.language.machine import CallDenied, ClassValue, FunctionValue, ProgramError, ToolValue
@@ -356,7 +355,7 @@ class SuiteWorld:
         # Tools may change the lists they are given, and the record shows what they were given.
         outcome = call_tool(self.runtime, self.environment, tool, call.model_copy(deep=True).args)
         error = outcome.error
-        text = "" if error else tool_result_to_str(outcome.value.open_for(Reader.RECORD))
+        text = "" if error else write_tool_value(outcome.value.open_for(Reader.RECORD))
         failure = None if error is None else error.text.open_for(Reader.RECORD)
         self.messages.append(tool_message(call, text, failure))
         if outcome.error is not None:

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import yaml
-from agentdojo.agent_pipeline.tool_execution import tool_result_to_str
 from agentdojo.functions_runtime import FunctionCall, FunctionsRuntime, TaskEnvironment
 from agentdojo.types import (
     ChatAssistantMessage,
@@ -18,7 +17,14 @@ from agentdojo.types import (
 
 from agentsys.base.option_checks import AtLeast1
 from agentsys.models.chat import ChatModel, ChatRequest, assistant, text_of, tool_message, user
-from agentsys.models.pipeline_elements import LoopState, LoopStep, ToolsElement, parse_list_text, tool_specs
+from agentsys.models.pipeline_elements import (
+    LoopState,
+    LoopStep,
+    ToolsElement,
+    parse_list_text,
+    tool_specs,
+    write_tool_value,
+)
 from agentsys.models.text_tools import explain_unread_call
 from agentsys.models.trace import get_current_tracer, span
 from agentsys.models.untrusted import ForeignFunction, Reader, ToolError, ToolOutcome, Untrusted, read_error
@@ -215,7 +221,7 @@ class FidesTask:
         shape = hider.hide_values(foreign.open_for(Reader.GATE))
         self.label = join_labels([self.label, *hider.shown])
         if self.settings.planner == "basic":
-            return str(tool_result_to_str(_show(foreign)))
+            return write_tool_value(_show(foreign))
         return write_plain_data(shape)
 
     def _show_error(self, tool: str, error: ToolError, known: FlowLabel) -> str:
