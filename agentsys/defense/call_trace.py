@@ -97,7 +97,8 @@ def _fold_words(text: str) -> str:
 
 
 def _stands_in(wanted: str, text: str) -> bool:
-    """Whether a text begins and ends at a word's border of another one. No pattern: the texts are anybody's, and long."""
+    """Whether a text stands in another one between borders of words."""
+    # No pattern: both are anybody's texts, and to compile one of 500 kB takes a second.
     at = text.find(wanted)
     while at >= 0:
         end = at + len(wanted)

@@ -145,7 +145,7 @@ def _cut_node(value: Any, request: UserRequest, view: BlindView, is_foreign: IsF
 
 def _cut_key(key: object, place: int, request: UserRequest, view: BlindView) -> object:
     kind = find_value_kind(key)
-    if kind is not ValueKind.TEXT or request.contains(str(key)):
+    if kind is not ValueKind.TEXT or request.says(key):
         # A word is the name of a field; an address may say who has which right.
         if kind is not ValueKind.WORD:
             view.leaves.add(write_canonical(key))
@@ -157,7 +157,7 @@ def _cut_key(key: object, place: int, request: UserRequest, view: BlindView) -> 
 def _cut_leaf(leaf: Any, request: UserRequest, view: BlindView, listed: bool) -> Any:
     kind = find_value_kind(leaf)
     closed = kind is not ValueKind.TEXT and not (listed and kind is ValueKind.WORD)
-    if closed or request.contains(str(leaf)):
+    if closed or leaf == "" or request.says(leaf):
         return leaf if isinstance(leaf, bool | int | float | str) or leaf is None else write_canonical(leaf)
     return _cut_out(leaf, view)
 
