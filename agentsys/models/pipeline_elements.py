@@ -5,8 +5,9 @@ Most defenses are variations of `tool_loop`, which has places to hook in.
 
 from __future__ import annotations
 
+import itertools
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -59,6 +60,12 @@ def parse_list_text(text: str) -> object:
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
         return text  # of brackets without end, or a list as a key, too, on which AgentDojo would have stopped the run
     return value if isinstance(value, list) else text
+
+
+def choose_free_name(name: str, taken: Collection[str]) -> str:
+    """A name for a defense's own tool: another one where a tool that it was given has it."""
+    names = itertools.chain([name], (f"{name}_{number}" for number in itertools.count(2)))
+    return next(one for one in names if one not in taken)
 
 
 _READING_VERBS = ("get", "search", "list", "read", "check", "find", "view", "count", "show", "lookup")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -58,6 +58,8 @@ class Dialogue:
     """Its id, for the client's header and the record."""
     messages: Sequence[ChatMessage] = ()
     """The acting agent's context."""
+    carried: Mapping[str, Any] = field(default_factory=dict)
+    """What the pipeline left for being asked once more, as the values behind names."""
     tracer: Tracer = field(default_factory=Tracer)
     requests: list[str] = field(default_factory=list)
     """What the user said; more than one where the answer was asked for again."""
@@ -163,7 +165,10 @@ class DefendedAgent:
             before = turn.before if turn.goes_on or continued is pipeline else ()
             runtime = ClientRuntime(turn.functions)
             try:
-                dialogue.messages = continued.query(turn.user_text, runtime, EmptyEnv(), before)[3]
+                carried = dict(dialogue.carried)
+                *_, dialogue.messages, dialogue.carried = continued.query(
+                    turn.user_text, runtime, EmptyEnv(), before, carried
+                )
             except AbortAgentError as abort:
                 dialogue.messages = abort.messages
                 root.decision = {"aborted": str(abort)}

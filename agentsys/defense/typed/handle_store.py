@@ -17,6 +17,7 @@ from typing import Any, TypeAlias
 from agentsys.base.json_values import read_json_data
 from agentsys.defense.call_trace import UserRequest
 from agentsys.defense.typed.value_origin import (
+    WORDLESS_KINDS,
     ChosenBy,
     Distance,
     ValueKind,
@@ -27,6 +28,7 @@ from agentsys.defense.typed.value_origin import (
     map_leaves,
     write_canonical,
 )
+from agentsys.models.loose_json import map_json_text
 
 HANDLE = re.compile(r"\$c(\d{1,6})((?:\.\w{1,60}|\[\d{1,6}\])+)", re.ASCII)
 _STEP = re.compile(r"\.(\w+)|\[(\d+)\]", re.ASCII)
@@ -36,6 +38,8 @@ _BRACED = re.compile(r"\$\{(c\d[^{}]*)\}|\{\{?\s*(\$c\d[^{}]*?)\s*\}?\}")
 """Ways in which models write a name into a template: `${c1.x}`, `{{$c1.x}}`."""
 _ASSIGNED = re.compile(r"([A-Za-z][\w-]{0,40})\s{0,5}[:=]\s{0,5}[\"'<(]{0,5}$", re.ASCII)
 _ASSIGNED_CHARS = 60
+_QUOTE_BARE = re.compile(rf"([:\[,]\s*)({HANDLE.pattern})(?=\s*[,}}\]])", re.ASCII)
+"""A name in JSON without its quotation marks."""
 
 
 FoundValue = tuple[Any, Mapping[ValuePath, ValueOrigin]]
@@ -134,6 +138,8 @@ class HandleStore:
         self._stored: dict[int, StoredValue] = {}
         self._shown: dict[str, list[ValueOrigin]] = {}
         self.next_call = first
+        self.answers: dict[str, str] = {}
+        """Answers as the user read them -> as the main agent wrote them."""
         self.taints_literals = False
         """Whether the main agent has read a text: then its own words are no longer its own."""
 
@@ -313,6 +319,19 @@ class HandleStore:
             end = max(handle.rfind(".", 0, end), handle.rfind("[", 0, end))
         return None, ""
 
+    def write_answer(self, text: str) -> str:
+        """An answer as the user reads it: hidden values as quotations, in JSON each in its place and of its type."""
+        filled = (
+            map_json_text(_QUOTE_BARE.sub(r'\1"\2"', text), self._fill_leaf) if HANDLE.search(text) else None
+        )
+        answer = self.quote_handles(text) if filled is None else filled
+        self.answers[answer] = text
+        return answer
+
+    def _fill_leaf(self, text: str) -> Any:
+        located = self.find(text.strip(_WRAPPING))
+        return self.quote_handles(text) if located is None else located[0]
+
     def quote_handles(self, text: str) -> str:
         """An answer in which hidden values stand as quotations with their sources: the names of a sentence as one.
 
@@ -349,6 +368,17 @@ _IN_SOURCES = re.compile(r"[()\n;]")
 """What would end a quotation's list of sources."""
 _SOURCE = r"[^()\n;]{1,200}, \$c\d+(?:\.\w+|\[\d+\])+"
 _QUOTATION = re.compile(rf'"[^"]*" \(({_SOURCE}(?:; {_SOURCE})*)\)')
+
+
+def hide_answer(text: str) -> str:
+    """An earlier answer without hidden texts: names in place of quotations, and of JSON what holds no words."""
+    in_json = map_json_text(
+        text, lambda leaf: leaf if find_value_kind(leaf) in WORDLESS_KINDS else HIDDEN_ANSWER
+    )
+    return hide_quotations(text) if in_json is None else in_json
+
+
+HIDDEN_ANSWER = "(text of an earlier answer)"
 
 
 def hide_quotations(text: str) -> str:

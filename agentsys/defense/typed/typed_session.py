@@ -29,7 +29,7 @@ from agentsys.defense.typed.handle_store import (
     write_text,
 )
 from agentsys.defense.typed.leaf_roles import assign_roles
-from agentsys.defense.typed.prompts import BLIND_ADVICE, READ_TOOL
+from agentsys.defense.typed.prompts import BLIND_ADVICE
 from agentsys.defense.typed.value_judge import (
     DerivedPolicy,
     FlowPolicy,
@@ -113,6 +113,8 @@ class TypedSession:
     task_policy: DerivedPolicy | None = None
     planned_commands: frozenset[str] | None = None
     """Commands named before anything was read; None where texts cannot be read."""
+    read_tool: str | None = None
+    """The tool that shows a text; None where texts cannot be read."""
     agent: CallingAgent = field(default_factory=CallingAgent)
     """The main agent, whose refused calls are counted."""
 
@@ -135,7 +137,7 @@ class TypedSession:
         Raises:
             CallNotServed: If the call does not run, with what its agent is told.
         """
-        if self.settings.read and call.function == READ_TOOL:
+        if call.function == self.read_tool:
             name = str(call.args.get("name", "")).strip()
             if (located := self.store.find(name)) is None:
                 return f"There is no value named {name}."
