@@ -76,6 +76,8 @@ def has_reading_name(tool: str, *more: str) -> bool:
     return tool.casefold().split("_")[0] in (*_READING_VERBS, *more)
 
 
+ASKED_AGAIN = "asked_again"
+"""The extra argument that is true where an answer is asked for once more, and the request is the same."""
 QueryResult = tuple[str, FunctionsRuntime, TaskEnvironment, Sequence[ChatMessage], dict[str, Any]]
 
 

@@ -32,6 +32,7 @@ from agentsys.models.chat import (
     Usage,
     text_of,
 )
+from agentsys.models.pipeline_elements import ASKED_AGAIN
 from agentsys.models.trace import ACTING_ROLES, Tracer, use_tracer
 from agentsys.runs.build_record import format_traceback
 from agentsys.runs.run_case import continue_pipeline
@@ -165,7 +166,7 @@ class DefendedAgent:
             before = turn.before if turn.goes_on or continued is pipeline else ()
             runtime = ClientRuntime(turn.functions)
             try:
-                carried = dict(dialogue.carried)
+                carried = {**dialogue.carried, ASKED_AGAIN: True} if dialogue.carried else {}
                 *_, dialogue.messages, dialogue.carried = continued.query(
                     turn.user_text, runtime, EmptyEnv(), before, carried
                 )

@@ -321,10 +321,9 @@ class HandleStore:
 
     def write_answer(self, text: str) -> str:
         """An answer as the user reads it: hidden values as quotations, in JSON each in its place and of its type."""
-        filled = (
-            map_json_text(_QUOTE_BARE.sub(r'\1"\2"', text), self._fill_leaf) if HANDLE.search(text) else None
-        )
-        answer = self.quote_handles(text) if filled is None else filled
+        forms = (text, _QUOTE_BARE.sub(r'\1"\2"', text)) if HANDLE.search(text) else ()
+        filled = (map_json_text(form, self._fill_leaf) for form in forms)
+        answer = next((one for one in filled if one is not None), None) or self.quote_handles(text)
         self.answers[answer] = text
         return answer
 

@@ -39,7 +39,12 @@ from agentsys.defense.typed.typed_session import ShownKinds, TypedSession, Typed
 from agentsys.defense.typed.value_judge import FlowPolicy, derive_policy
 from agentsys.defense.worker import WORKER_CONTRACT
 from agentsys.models.chat import ChatModel, ChatRequest, ToolSpec, assistant, text_of, user
-from agentsys.models.pipeline_elements import choose_free_name, default_system_message, make_named_pipeline
+from agentsys.models.pipeline_elements import (
+    ASKED_AGAIN,
+    choose_free_name,
+    default_system_message,
+    make_named_pipeline,
+)
 from agentsys.models.trace import span
 from agentsys.simulated.simulated_role import SimulatedRole
 
@@ -189,7 +194,7 @@ class TypedAgent(SessionElement):
         # Assistant and tools have named values before: nobody's hidden text stands in their messages.
         speakers = ("assistant", "tool")
         earlier = [text_of(_hide_answer(message)) for message in context if message["role"] in speakers]
-        kept = session.carried.get(STORE)
+        kept = session.carried.get(STORE) if session.carried.get(ASKED_AGAIN) else None
         store = (
             kept if isinstance(kept, HandleStore) else HandleStore(session.request, count_first_call(earlier))
         )
