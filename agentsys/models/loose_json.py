@@ -51,7 +51,7 @@ def map_json_text(text: str, change: Callable[[str], Any]) -> str | None:
     data = None if form is None else read_json_data(form[2])
     if form is None or data is None:
         return None
-    return f"{form[1]}{json.dumps(map_texts(data, change), ensure_ascii=False)}{form[3]}"
+    return f"{form[1]}{json.dumps(map_texts(data, change), ensure_ascii=False, default=str)}{form[3]}"
 
 
 PROSE_BRACES = re.compile(r"\{[^{}\[\]\":]{0,200}\}")

@@ -50,7 +50,7 @@ from agentsys.simulated.simulated_role import SimulatedRole
 
 _READ_PARAMETERS = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
 STORE = "agentsys_typed_store"
-"""Where the values of a request travel, in the pipeline's extra arguments: an answer that is asked for again has them."""
+"""The extra argument with a request's values: an answer that is asked for again may name them."""
 
 
 class AgentSysTyped:
