@@ -94,7 +94,7 @@ def _to_text(value: object) -> str:
 
 MAX_NESTING = 50
 """Levels of a tool's value, or of a text that is read as JSON; what is deeper is no data that anybody wrote."""
-_MAX_NODES = 200_000
+_MAX_NODES = 50_000
 _MAX_CHARS = 4_000_000
 _PLAIN_LEAVES = (bool, float, date, time, timedelta, Enum, bytes, type(None))
 

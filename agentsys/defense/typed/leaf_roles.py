@@ -45,7 +45,7 @@ class _RoleWalk:
         elif isinstance(node, ResolvedLeaf):
             yield (
                 node,
-                role or self._find_strictest(map(self.roles.read_name, node.assigned)) or self.roles.unknown,
+                role or _find_strictest(map(self.roles.read_name, node.assigned)) or self.roles.unknown,
             )
         else:
             for at, item in enumerate(node):
