@@ -109,10 +109,10 @@ class Office(TaskEnvironment):
     contacts: list[Contact]
     documents: dict[str, str]
     events: list[Event]
-    sent: list[Draft] = []
-    shared: dict[str, dict[str, str]] = {}
-    forms: dict[str, list[FormField]] = {}
-    filters: list[Filter] = []
+    sent: list[Draft]
+    shared: dict[str, dict[str, str]]
+    forms: dict[str, list[FormField]]
+    filters: list[Filter]
 
 
 Inbox = Annotated[dict[str, Message], Depends("messages")]

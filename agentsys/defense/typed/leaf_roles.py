@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from agentsys.defense.typed.argument_roles import ArgumentRole, ArgumentRoles
 from agentsys.defense.typed.handle_store import ResolvedLeaf, ResolvedNode, ResolvedObject
-from agentsys.defense.typed.value_origin import COPIED_KINDS, find_value_kind
+from agentsys.defense.typed.value_origin import COPIED_KINDS, find_value_kind, names_address
 
 LeafRole = tuple[ResolvedLeaf, ArgumentRole]
 
@@ -43,20 +43,23 @@ class _RoleWalk:
         if isinstance(node, ResolvedObject):
             yield from self._visit_object(node, path, role)
         elif isinstance(node, ResolvedLeaf):
-            yield (
-                node,
-                role or _find_strictest(map(self.roles.read_name, node.assigned)) or self.roles.unknown,
-            )
+            yield node, role or self._read_unknown_leaf(node, inside="." in path)
         else:
             for at, item in enumerate(node):
                 # ["To", X] and ["--to", X]: the item before says what this one is.
                 named = self._read_text(node[at - 1]) if at and role is None else None
                 yield from self.visit(item, path, named if named in _GUARDED else role)
 
+    def _read_unknown_leaf(self, leaf: ResolvedLeaf, *, inside: bool) -> ArgumentRole:
+        """The role of a leaf of which no name says anything; an address inside an object is a target by its form."""
+        named = _find_strictest(map(self.roles.read_name, leaf.assigned))
+        is_target = inside and named is None and names_address(leaf.value)
+        return ArgumentRole.TARGET if is_target else named or self.roles.unknown
+
     def _visit_object(self, node: ResolvedObject, path: str, role: ArgumentRole | None) -> Iterator[LeafRole]:
         fields = [self._read_field(key, below, path) for key, below in node.entries]
-        # Content says what an object is for, not what each of its fields is: strict roles take these for targets.
-        around = None if role is ArgumentRole.CONTENT and self.roles.unknown is ArgumentRole.TARGET else role
+        # Content says what an object is for, and not what each of its fields is.
+        around = None if role is ArgumentRole.CONTENT else role
         for at, field in enumerate(fields):
             if self._is_judged_key(field):
                 yield field.key, ArgumentRole.TARGET
