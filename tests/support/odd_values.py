@@ -134,7 +134,7 @@ ODD_VALUES: dict[str, Callable[[], Any]] = {
     "named tuple": lambda: Point(1, "y"),
     "deque": lambda: deque([1, 2]),
     "date": lambda: datetime.date(2024, 5, 1),
-    "time with zone": lambda: datetime.datetime(2024, 5, 1, tzinfo=datetime.timezone.utc),
+    "time with zone": lambda: datetime.datetime(2024, 5, 1, tzinfo=datetime.UTC),
     "duration": lambda: datetime.timedelta(days=3, seconds=5),
     "nan": lambda: float("nan"),
     "infinite": lambda: [float("inf"), -float("inf")],
