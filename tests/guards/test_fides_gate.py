@@ -8,7 +8,7 @@ import pytest
 from stub_guards import build_wheel
 
 from agentsys.base.config_catalog import load_config
-from agentsys.guards.guard_process import GuardProcess, find_namespace
+from agentsys.guards.guard_process import GuardProcess
 from agentsys.guards.guard_spec import install_guard, read_guard_spec
 
 FRAMEWORK = """
