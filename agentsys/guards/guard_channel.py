@@ -90,15 +90,15 @@ class AnswerChannel:
         written = b""
         while (piece := self._receive(deadline)) and len(written) <= _MOST_BYTES:
             written += piece
+        ended, answers = piece == b"", []
         lines = [(line, _parse_line(line)) for line in written.split(b"\n")]
         numbered = any(found.get("id") == number for _, found in lines)
-        answers = []
-        for line, found in lines if piece == b"" else ():
-            if found.get("id") == number if numbered else is_answer(found):
+        for line, found in lines:
+            if ended and (found.get("id") == number if numbered else is_answer(found)):
                 answers.append(found)
             else:
                 self._keep_stray(line)
-        return _choose(answers, deadline, limit_s, ended=piece == b"")
+        return _choose(answers, deadline, limit_s, ended=ended)
 
     def _send(self, question: Mapping[str, Any], deadline: float) -> None:
         left = memoryview(json.dumps(question).encode() + b"\n")
