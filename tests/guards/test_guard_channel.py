@@ -207,7 +207,7 @@ def scan(text):
     do, _, truth = text.partition(" ")
     for descriptor in range(3, 12):
         try:
-            if do == "write": os.write(descriptor, b'{"flag": true, "score": null, "clean": null, "read": null, "ms": 0}\\n')
+            if do == "write": os.write(descriptor, b'{"flag": true, "score": null, "clean": null, "ms": 0}\\n')
             if do == "half": os.write(descriptor, b'{"flag": tr')
             if do == "close": os.close(descriptor)
         except OSError:

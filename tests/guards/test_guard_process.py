@@ -20,8 +20,7 @@ import yaml
 from stub_guards import MODULE, TEXT_YAML, build_wheel, installed_stub, write_config
 
 from agentsys.errors import ConfigError, Unavailable
-from agentsys.guards import ROOM
-from agentsys.guards import guard_confinement
+from agentsys.guards import ROOM, guard_confinement
 from agentsys.guards.guard_confinement import find_confinement
 from agentsys.guards.guard_process import GuardProcess
 from agentsys.guards.guard_spec import GuardSpec, hash_guard, install_guard, read_guard_spec
