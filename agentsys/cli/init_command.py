@@ -8,6 +8,7 @@ import re
 import shlex
 import sys
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
@@ -152,7 +153,7 @@ def _ask(option: str, question: str) -> str:
 
 
 _LIST_S, _LIST_BYTES = 20.0, 1 << 22
-"""Most seconds for a server's list of models, and bytes of it; gateways list thousands."""
+"""Most seconds for a server's list of models, and bytes of it."""
 
 
 def _list_models(url: str, key_env: str | None) -> dict[str, int | None]:
@@ -171,7 +172,9 @@ def _list_models(url: str, key_env: str | None) -> dict[str, int | None]:
     key = os.environ[key_env] if key_env else None
     headers = {"Authorization": f"Bearer {key}"} if key else {}
     try:
-        with make_bounded_client(httpx.Client, ExchangeLimits(_LIST_S, _LIST_BYTES, key)) as client:
+        if httpx.URL(url).scheme not in ("http", "https"):
+            raise httpx.InvalidURL("it begins with neither http:// nor https://")
+        with closing(make_bounded_client(httpx.Client, ExchangeLimits(_LIST_S, _LIST_BYTES, key))) as client:
             body = client.get(f"{url.rstrip('/')}/models", headers=headers).content
         sizes = {str(one["id"]): one.get("max_model_len") for one in parse_json(body)["data"]}
     except httpx.InvalidURL as slip:
@@ -183,7 +186,7 @@ def _list_models(url: str, key_env: str | None) -> dict[str, int | None]:
                 f"No server answers at {url} ({slip}). Start it, or mend --url.", needs=url
             ) from None
         return {}
-    except (httpx.HTTPError, ValueError, KeyError, TypeError, AttributeError):
+    except (httpx.HTTPError, ValueError, KeyError, TypeError):
         return {}
     return {name: size if isinstance(size, int) and size > 0 else None for name, size in sizes.items()}
 

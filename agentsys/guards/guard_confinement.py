@@ -33,7 +33,7 @@ WORKER = Path(str(guard_worker.__file__)).resolve()
 
 
 @dataclass(frozen=True)
-class Limits:
+class GuardLimits:
     """What all processes of a guard may take together, and a file of its own."""
 
     memory: int = 4 << 30
@@ -44,7 +44,12 @@ class Limits:
 
 
 def build_command(
-    way: str | None, command: Sequence[str], reads: Iterable[str], work: Path, lifeline: int, limits: Limits
+    way: str | None,
+    command: Sequence[str],
+    reads: Iterable[str],
+    work: Path,
+    lifeline: int,
+    limits: GuardLimits,
 ) -> list[str]:
     """The command that runs another one shut in.
 
@@ -110,7 +115,7 @@ def explain_refusal(way: str) -> str:
         work.with_name("root").mkdir()
         lifeline, ours = os.pipe()
         try:
-            command = build_command(way, ["true"], (), work, lifeline, Limits())
+            command = build_command(way, ["true"], (), work, lifeline, GuardLimits())
             run = subprocess.run(
                 command,
                 capture_output=True,

@@ -29,7 +29,7 @@ from agentsys.guards.guard_confinement import (
     SERVICE,
     UNCONFINED,
     WORKER,
-    Limits,
+    GuardLimits,
     build_command,
     require_confinement,
 )
@@ -224,7 +224,7 @@ class GuardProcess:
         command = (
             spec.find_command() if spec.kind == "command" else (str(self.python), "-s", "-P", str(WORKER))
         )
-        limits = Limits(memory=spec.memory_mb << 20, processes=spec.processes)
+        limits = GuardLimits(memory=spec.memory_mb << 20, processes=spec.processes)
         lifeline, ours = os.pipe()
         try:
             shut_in = build_command(

@@ -172,6 +172,7 @@ def serve_lines() -> None:
     replies = os.fdopen(os.dup(1), "w", encoding="utf-8")
     questions = os.fdopen(os.dup(0), encoding="utf-8")
     os.dup2(2, 1)
+    sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     guard, worker = None, os.getpid()
     for line in iter(questions.readline, ""):

@@ -224,7 +224,7 @@ def test_a_score_that_is_the_length_is_nothing_at_equal_length(tmp_path: Path) -
     done = score("mine", "length_alone", "--texts", file, "--config-dir", str(config), "--format", "json")
     rows = {(row["guard"], row["metric"]): row["value_fraction"] for row in json.loads(done.stdout)}
     assert rows["length_alone", "auc"] == rows["mine", "auc_length"] > 0.7
-    assert abs(rows["length_alone", "equal_length_auc"] - 0.5) < 0.07
+    assert abs(rows["length_alone", "equal_length_auc"] - 0.5) < 0.15
     assert rows["mine", "equal_length_auc"] == rows["mine", "auc"] == 1.0
     assert rows["mine", "equal_length_flagged"] == 1.0
     assert rows["mine", "equal_length_clean"] == 0.0
