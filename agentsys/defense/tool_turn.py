@@ -15,7 +15,6 @@ from functools import lru_cache
 from typing import Any
 
 import regex
-from agentdojo.agent_pipeline.tool_execution import tool_result_to_str
 from agentdojo.functions_runtime import Function, FunctionCall, FunctionsRuntime, TaskEnvironment
 from agentdojo.types import ChatAssistantMessage, ChatMessage
 from pydantic import ValidationError
@@ -24,7 +23,7 @@ from agentsys.base.json_values import list_scalars
 from agentsys.base.python_parser import parse_module
 from agentsys.defense.intent import INTENT_PARAMETER
 from agentsys.models.chat import ChatModel, ChatRequest, JsonSchema, ToolSpec
-from agentsys.models.pipeline_elements import parse_list_text
+from agentsys.models.pipeline_elements import parse_list_text, write_tool_value
 from agentsys.models.text_tools import explain_unread_call
 from agentsys.models.untrusted import TOOL_FAILED, ForeignFunction, Reader, ToolError, Untrusted, call_tool
 
@@ -120,7 +119,7 @@ def run_tool(runtime: FunctionsRuntime, env: TaskEnvironment, tool: str, args: d
     outcome = call_tool(runtime, env, tool, args)
     if outcome.error is not None:
         return ToolOutput(Untrusted(""), outcome.error)
-    text = str(tool_result_to_str(outcome.value.open_for(Reader.QUARANTINE)))
+    text = write_tool_value(outcome.value.open_for(Reader.QUARANTINE))
     return ToolOutput(Untrusted(text), None, outcome.value)
 
 

@@ -17,6 +17,8 @@ from typing import Any, Generic, TypeVar
 from agentdojo.functions_runtime import Function, FunctionsRuntime, TaskEnvironment
 from pydantic import BaseModel
 
+from agentsys.base.json_values import bound_value
+
 _Content = TypeVar("_Content", covariant=True)
 
 
@@ -101,7 +103,7 @@ def call_tool(
     """Run a tool that the runtime has."""
     value, error = runtime.run_function(env, tool, args)
     return ToolOutcome(
-        Untrusted(value), None if error is None else read_error(error, runtime.functions[tool])
+        Untrusted(bound_value(value)), None if error is None else read_error(error, runtime.functions[tool])
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import secrets
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -34,6 +34,7 @@ from agentsys.models.chat import (
     system,
     text_of,
 )
+from agentsys.models.pipeline_elements import ASKED_AGAIN
 from agentsys.models.trace import ACTING_ROLES, Tracer, use_tracer
 from agentsys.runs.build_record import format_traceback
 from agentsys.runs.run_case import continue_pipeline
@@ -62,6 +63,8 @@ class Dialogue:
     """Its id, for the client's header and the record."""
     messages: Sequence[ChatMessage] = ()
     """The acting agent's context."""
+    carried: Mapping[str, Any] = field(default_factory=dict)
+    """What the pipeline left for being asked once more, as the values behind names."""
     tracer: Tracer = field(default_factory=Tracer)
     requests: list[str] = field(default_factory=list)
     """What the user said; more than one where the answer was asked for again."""
@@ -167,7 +170,10 @@ class DefendedAgent:
             before = turn.before if turn.goes_on or continued is pipeline else ()
             runtime = ClientRuntime(turn.functions)
             try:
-                dialogue.messages = continued.query(turn.user_text, runtime, EmptyEnv(), before)[3]
+                carried = {**dialogue.carried, ASKED_AGAIN: True} if dialogue.carried else {}
+                *_, dialogue.messages, dialogue.carried = continued.query(
+                    turn.user_text, runtime, EmptyEnv(), before, carried
+                )
             except AbortAgentError as abort:
                 dialogue.messages = abort.messages
                 root.decision = {"aborted": str(abort)}

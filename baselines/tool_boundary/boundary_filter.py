@@ -15,12 +15,12 @@ from typing import Any, Literal, NamedTuple
 
 from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
 from agentdojo.agent_pipeline.errors import AbortAgentError
-from agentdojo.agent_pipeline.tool_execution import tool_result_to_str
 from agentdojo.functions_runtime import Function, FunctionCall, FunctionsRuntime, TaskEnvironment
 from agentdojo.task_suite.task_suite import TaskSuite
 from agentdojo.types import ChatMessage, ChatToolResultMessage
 from pydantic import ValidationError, create_model
 
+from agentsys.base.json_values import bound_value
 from agentsys.models.chat import ChatModel, assistant, tool_message
 from agentsys.models.pipeline_elements import (
     LoopState,
@@ -29,6 +29,7 @@ from agentsys.models.pipeline_elements import (
     default_system_message,
     parse_list_text,
     tool_loop,
+    write_tool_value,
 )
 from agentsys.models.providers.wire_parts import read_visible_text
 from agentsys.models.trace import get_current_tracer
@@ -326,9 +327,10 @@ class FilteredRuntime(FunctionsRuntime):  # type: ignore[misc]
                 raise
             return "", str(refused)
         value, error = self.inner.run_function(env, function, dict(ruling.call.args), raise_on_error)
+        value = bound_value(value)
         if not does_tool_accept(self.inner, ruling.call):
             return value, error
-        returned = tool_message(ruling.call, tool_result_to_str(value), error)
+        returned = tool_message(ruling.call, write_tool_value(value), error)
         (filtered,) = apply_to_results(self.filters, self.turn, [returned])
         return (value, error) if filtered is returned else (read_visible_text(filtered), filtered["error"])
 
