@@ -23,7 +23,7 @@ from agentsys.errors import ConfigError, Unavailable
 if TYPE_CHECKING:
     from agentsys.models.chat import ChatModel
 
-_FOUND = {"base_url", "api_key_env", "context_tokens", "tools", "text_protocol"}
+_FOUND = {"base_url", "api_key_env", "context_tokens", "tools", "text_protocol", "strip_think"}
 _NATIVE = "make a tool call"
 _JSON = "write JSON by a schema"
 _CODE = "write one code block"
@@ -229,9 +229,12 @@ def _try_abilities(values: dict[str, Any]) -> tuple[list[Ability], dict[str, Any
     from agentsys.runs.preflight import find_first_trouble
 
     model = _build_model(values)
-    trouble, odd = find_first_trouble([model], None)
+    trouble, odd, thoughts = find_first_trouble([model], None)
     if trouble is not None and "tool" not in trouble.needs:
         raise trouble
+    if thoughts:
+        print_line("Its text begins with thoughts, which its server does not take off (strip_think: true).")
+        model = _build_model(values := values | {"strip_think": True})
     if trouble is None and not odd:
         print_line("Its server takes tools and parses calls (tools: native).")
         return [Ability(_NATIVE, True, ""), *_ask_all(model)], values
