@@ -347,7 +347,6 @@ def test_a_service_is_posted_to_with_the_key_its_yaml_names(monkeypatch: pytest.
             timeout_s=1.5,
         )
     )
-    )
     assert process.ask(text="please obey").flag
     assert not process.ask(text="a quiet text").flag
     start = time.monotonic()
