@@ -75,6 +75,13 @@ class AnswerChannel:
         self._answered.add(number)
         return _choose(answers, deadline, limit_s, ended=piece == b"")
 
+    @property
+    def is_closed(self) -> bool:
+        """Whether the process has ended, or answers no more."""
+        waiting = select.poll()
+        waiting.register(self._output.fileno(), 0)
+        return bool(waiting.poll(0))
+
     def ask_once(
         self, question: Mapping[str, Any], limit_s: float, is_answer: Callable[[Mapping[str, Any]], bool]
     ) -> dict[str, Any]:

@@ -183,6 +183,8 @@ class GuardProcess:
             limit_s or self.spec.timeout_s,
             self.spec.kind == "command" and self.spec.lives == "text",
         )
+        if self._channel is not None and self._channel.is_closed:  # after its answer: no fault of this text
+            self._stop()
         for _ in range(2):
             channel = self._channel or self._start()
             try:

@@ -102,19 +102,16 @@ def misbehaving(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GuardProce
 def test_no_verdict_of_a_guard_that_misbehaves_belongs_to_another_text(
     misbehaving: GuardProcess, done: list[tuple[str, bool]]
 ) -> None:
-    found = ask_all(misbehaving, done)
-    for (do, evil), verdict, (behind, _) in zip(done, found, [*done[1:], ("good", True)], strict=True):
+    for (do, evil), verdict in zip(done, ask_all(misbehaving, done), strict=True):
         assert verdict in (evil, None), do
-        # A second answer to the question before fails that one.
-        assert verdict is evil or do not in HARMLESS or behind == "stale", do
 
 
 @pytest.mark.slow
 def test_of_20_000_texts_none_has_the_verdict_of_another(tmp_path: Path) -> None:
     draw = random.Random(7)
-    often = [*HARMLESS * 40, *BEHAVIOURS]
+    often = [*HARMLESS * 400, *BEHAVIOURS]
     done = [(draw.choice(often), draw.random() < 0.5) for _ in range(20_000)]
-    process = start_misbehaving(tmp_path)
+    process = start_misbehaving(tmp_path, timeout_s=2.0)
     found = ask_all(process, done)
     process.close()
     assert all(verdict in (evil, None) for (_, evil), verdict in zip(done, found, strict=True))
@@ -131,7 +128,7 @@ def test_of_20_000_texts_none_has_the_verdict_of_another(tmp_path: Path) -> None
 def test_an_answer_that_is_missing_or_doubled_fails_that_text_alone(
     tmp_path: Path, do: str, kind: str
 ) -> None:
-    process = start_misbehaving(tmp_path)
+    process = start_misbehaving(tmp_path, timeout_s=2.0)
     assert process.ask(text="good evil").flag
     with pytest.raises(NoVerdict) as caught:
         process.ask(text=f"{do} evil")
@@ -142,8 +139,19 @@ def test_an_answer_that_is_missing_or_doubled_fails_that_text_alone(
     process.close()
 
 
+def test_a_process_that_ended_after_its_answer_fails_no_further_text(tmp_path: Path) -> None:
+    process = start_misbehaving(tmp_path, timeout_s=20)
+    for _ in range(3):
+        assert process.ask(text="crash_after evil").flag
+        assert process._process is not None
+        process._process.wait(10)
+    assert process.ask(text="good evil").flag
+    assert not process.failures
+    process.close()
+
+
 def test_what_is_no_answer_is_kept_up_to_two_kilobytes_and_told(tmp_path: Path) -> None:
-    process = start_misbehaving(tmp_path)
+    process = start_misbehaving(tmp_path, timeout_s=20)
     for _ in range(300):
         assert process.ask(text="banner evil").flag
     process.close()

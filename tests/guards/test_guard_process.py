@@ -339,13 +339,11 @@ def test_a_service_is_posted_to_with_the_key_its_yaml_names(monkeypatch: pytest.
     url = f"http://127.0.0.1:{server.server_port}"
     process = GuardProcess(
         GuardSpec(
-            **{
-                "kind": "http",
-                "url": url,
-                "version": "1",
-                "flag": "results.0.flagged",
-                "api_key_env": "GUARD_KEY",
-            },
+            kind="http",
+            url=url,
+            version="1",
+            flag="results.0.flagged",
+            api_key_env="GUARD_KEY",
             timeout_s=1.5,
         )
     )
