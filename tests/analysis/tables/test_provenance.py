@@ -150,11 +150,11 @@ def test_several_providers_or_fingerprints_within_a_cell_are_one_note_each() -> 
     ]
     (note,) = write_provenance_notes(cases)
     assert note.startswith(
-        "Replies name 2 values of provider (A and B), so they may come of several models: "
+        "Replies name 2 values of provider (A, B), so they may come of several models: "
     )
     changed = [served("system_fingerprint fp_1", "system_fingerprint fp_2")]
     (note,) = write_provenance_notes(changed)
-    assert "2 values of system_fingerprint (fp_1 and fp_2)" in note
+    assert "2 values of system_fingerprint (fp_1, fp_2)" in note
 
 
 def test_seconds_without_the_models_time_are_named_in_the_table_of_costs() -> None:
