@@ -57,6 +57,9 @@ SEARCHED_ON_SUFFIX = "+home"
 """Appended to the attack of cases that its text was searched on (mode `transfer`): they are a line apart."""
 
 UNRECORDED = "unrecorded"
+IN_PIPELINE_NAME = ""
+"""A defense that only the pipeline's name tells, which then stands in the model's place: until all pipelines that
+were read together are known (`resolve_runs`)."""
 """The version's label where the file does not name one."""
 
 PROVEN_V1_2 = "v1.2 or later"
