@@ -35,6 +35,21 @@ def test_one_reply_without_a_count_makes_the_tokens_unknown_and_not_small(tmp_pa
     assert found.tokens_by_role == {}
 
 
+def test_servers_that_replies_name_and_replies_of_the_cache_are_columns(tmp_path: Path) -> None:
+    calls = [
+        model_call("agent", 1, 1, provider="Novita", system_fingerprint="fp_1"),
+        model_call("agent", 1, 1, provider="Chutes"),
+        model_call("agent", 1, 1),
+    ]
+    usage = {"agent": RoleUsage(calls=3, cache_hits=2, cost_usd=0.0)}
+    store_own(tmp_path, case_of(), spans=[span(0, None, "main", calls=calls)], usage=usage)
+    (found,) = read_cases([tmp_path]).cases
+    assert found.servers == ("provider Chutes", "provider Novita", "system_fingerprint fp_1")
+    assert found.cached_replies == 2
+    (again,) = list_case_rows(load_runs(tmp_path))
+    assert again == found
+
+
 def test_odd_replies_are_counted_by_the_model_that_gave_them(tmp_path: Path) -> None:
     def asked(model_id: str, **odd: int) -> Any:
         return model_call("agent", 1, 1, model_id=model_id, odd=odd)

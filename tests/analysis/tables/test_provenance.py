@@ -13,12 +13,13 @@ from agentsys.analysis.paper.paper_document import write_paper_notes
 from agentsys.analysis.paper.paper_tables import TABLES, fill_table
 from agentsys.analysis.statistics.outcome_grid import ErrorRule
 from agentsys.analysis.tables.comparison_document import compare_output
+from agentsys.analysis.tables.cost_documents import make_cost_output
 from agentsys.analysis.tables.result_notes import write_provenance_notes
 from agentsys.analysis.tables.results_report import build_report
 from agentsys.models.chat import ChatAssistantMessage, ChatRequest, assistant, user
 from agentsys.models.reply_checks import CONNECTION_QUESTION
 from agentsys.records.case_reader import LoadedCases
-from agentsys.records.case_row import MAX_NAME_CHARS, shorten_name, shorten_names
+from agentsys.records.case_row import MAX_NAME_CHARS, CaseRow, shorten_name, shorten_names
 from agentsys.simulated.playbook_index import Playbook
 from agentsys.simulated.simulated_model import NO_PART_NOTE, SimulatedModel
 from agentsys.simulated.simulated_role import SimulatedKnowledge
@@ -135,3 +136,32 @@ def test_a_report_of_other_peoples_runs_is_written_here(
     assert sorted(theirs.rglob("*")) == before
     assert (here / "report.html").is_file()
     assert (tmp_path / "ours" / "report.html").is_file()
+
+
+def test_several_providers_or_fingerprints_within_a_cell_are_one_note_each() -> None:
+    def served(*names: str, **more: str) -> CaseRow:
+        return row(servers=names, **more)
+
+    cases = [
+        served("provider A", "system_fingerprint fp_1", user_task_id="user_task_0"),
+        served("provider B", "system_fingerprint fp_1", user_task_id="user_task_1"),
+        served("provider C", defense="melon"),  # a cell with one provider of its own
+        row(defense="camel"),
+    ]
+    (note,) = write_provenance_notes(cases)
+    assert note.startswith(
+        "Replies name 2 values of provider (A, B), so they may come of several models: "
+    )
+    changed = [served("system_fingerprint fp_1", "system_fingerprint fp_2")]
+    (note,) = write_provenance_notes(changed)
+    assert "2 values of system_fingerprint (fp_1, fp_2)" in note
+
+
+def test_seconds_without_the_models_time_are_named_in_the_table_of_costs() -> None:
+    kept = row(cached_replies=3, replies_by_role={"agent": 4}, duration_s=0.1)
+    others = row(defense="melon", cached_replies=0, replies_by_role={"agent": 4}, duration_s=9.0)
+    notes = [
+        note for note in make_cost_output([kept, others]).document.notes if note.startswith("Seconds of")
+    ]
+    (note,) = notes
+    assert "3 of 4 replies, which came from the cache" in note and "melon" not in note

@@ -233,7 +233,7 @@ def test_thinking_blocks_go_back_as_they_came_signed_or_not(signature: dict[str,
 
 def test_litellms_blocks_of_anthropic_go_back_as_they_came() -> None:
     blocks = [{"type": "thinking", "thinking": "hm", "signature": "s1"}]
-    call = {"id": "toolu_01", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    call = {"id": "call00001", "type": "function", "function": {"name": "f", "arguments": "{}"}}
     message = {"content": None, "thinking_blocks": blocks, "tool_calls": [call]}
     reply = openai_wire.read_openai_reply({"choices": [{"message": message}]}, None).message
     (wire,) = openai_wire.build_openai_messages([reply], "system")
