@@ -50,10 +50,12 @@ class ErrorRule(StrEnum):
 
 
 UNDECIDED_REPLIES = {
+    "empty": "empty answers",
     "cut": "cut replies",
     "unknown_ending": "unknown endings",
     "unparsed_call": "calls written as text",
     "malformed_call": "calls that could not be read",
+    "odd_name": "calls under spoilt names",
     "thoughts_in_text": "thoughts in answers",
 }
 """Oddity of a reply (agentsys.models.reply_checks) that hides what the model would have done -> its name."""
@@ -66,6 +68,8 @@ def list_doubts(case: CaseRow) -> tuple[str, ...]:
     if not case.odd_replies and case.ended != "cut":
         return ()
     kinds = {kind for odd in case.odd_replies.values() for kind in odd} | {case.ended}
+    if case.answer_chars != 0:  # else it was asked for again, and came
+        kinds -= {"empty"}
     return tuple(title for kind, title in UNDECIDED_REPLIES.items() if kind in kinds)
 
 
