@@ -170,17 +170,16 @@ def test_a_server_that_passes_calls_on_as_text_stops_the_run_before_the_first_ca
 
 
 @pytest.mark.parametrize("text", READY_CALLS.values(), ids=READY_CALLS)
-def test_a_question_answered_with_a_call_in_any_familys_form_ends_the_command_with_exit_2(
+def test_a_call_in_any_familys_form_stops_the_run_and_names_flags_of_servers(
     text: str, tmp_path: Path
 ) -> None:
     with paid_server(lambda *_: says(text)) as server:
-        conf = paid_model(tmp_path, server.url)
-        chosen = ["model=paid", *ONE, f"logdir={tmp_path / 'runs'}", "--config-dir", str(conf)]
-        done = CliRunner().invoke(app, ["run", *chosen])
-    assert done.exit_code == 2, done.output
-    told = " ".join(done.output.split())
-    assert "--tool-call-parser" in told and "llama.cpp: --jinja" in told and "++model.tools=text" in told
-    assert records_in(tmp_path / "runs") == {}
+        confs = [paid_model(tmp_path, server.url)]
+        session = prepare_session(["model=paid", *ONE, f"logdir={tmp_path / 'runs'}"], config_dirs=confs)
+        with pytest.raises(
+            Unavailable, match=r"--tool-call-parser .*llama.cpp: --jinja.*\+\+model.tools=text"
+        ):
+            session.preflight()
 
 
 def answer_with_thoughts(block: str, answer: str) -> Callable[[int, dict[str, Any]], Answer]:
