@@ -286,25 +286,48 @@ class Consequence(Enum):
 
 
 class ErrorKind(Enum):
-    """Why a model gave no usable reply."""
+    """Why a model gave no usable reply. What stands below each kind stands in docs/errors.md, too."""
 
     RATE_LIMITED = "rate_limited"
+    """HTTP 429; throttling, as the server calls it, under 400"""
     SERVER_ERROR = "server_error"
+    """HTTP 500, 502 and other 5xx; 409, 424, 425, 499"""
     OVERLOADED = "overloaded"
+    """HTTP 498, 503, 529; a server that says so under any status"""
     TIMEOUT = "timeout"
+    """no whole reply within `timeout_s`; HTTP 408, 504"""
     CONNECTION = "connection"
+    """refused, reset, a body that ends too early, or a server whose certificate is not accepted; the message says
+    which (a file of certificates to trust: `SSL_CERT_FILE`)"""
     MALFORMED_REPLY = "malformed_reply"
+    """a reply that is not JSON (an HTML page, say), lacks its required fields, or calls a tool in a way that nobody
+    can be told of; one that is longer than `max_reply_bytes`, nested more than 100 deep, of more than a million
+    values, or packed in a way nobody asked for; a call that the server itself could not read (Groq's
+    `tool_use_failed`)"""
     CONTEXT_LENGTH = "context_length"
+    """the request is too long for the model, as the server says"""
     TOO_LARGE = "too_large"
+    """a request that can never fit: more bytes than the server takes (HTTP 413), or more tokens than an account may
+    send in a minute"""
     CONTENT_REFUSED = "content_refused"
+    """a content filter stopped the prompt or the reply (by code or wording)"""
     BAD_REQUEST = "bad_request"
+    """any other 4xx; 3xx: redirects are not followed, as the key would go along, and the message names where to"""
     CASE_BUDGET = "case_budget"
+    """the case used up `budget.case_tokens` or `budget.case_seconds` (see [cli.md](cli.md#budgets))"""
     CACHE_MISS = "cache_miss"
+    """`cache.mode=read_only`, and no reply to this request is kept"""
     REPLAY_DIVERGED = "replay_diverged"
+    """a replayed run does not fit the conversation"""
     FORBIDDEN = "forbidden"
+    """HTTP 403, 451; a region, an API that is not enabled, a model that the account may not use, under any
+    status"""
     BAD_KEY = "bad_key"
+    """HTTP 401; what a server says of a key itself, under 400 or 403; no usable Google credentials"""
     NO_CREDIT = "no_credit"
+    """HTTP 402; an empty account, by code or wording, under any status"""
     UNKNOWN_MODEL = "unknown_model"
+    """HTTP 404, `model_not_found`"""
 
     @property
     def consequence(self) -> Consequence:

@@ -15,6 +15,7 @@ import pytest
 from agentdojo.task_suite.load_suites import get_suite
 from posted_server import JSON, serve_posts
 from providers_under_test import model_at
+from wire_corpus import FILES, load, name_of
 
 from agentsys.models.chat import ChatModel, ChatReply, ChatRequest, ModelError, ToolSpec, text_of, user
 from agentsys.models.endings import Ending
@@ -24,8 +25,6 @@ from agentsys.models.providers.litellm import LiteLLMModel
 from agentsys.models.providers.wire_parts import read_thoughts_text
 from agentsys.models.reply_checks import count_oddities
 
-CORPUS = Path(__file__).parents[1] / "corpus" / "wires"
-FILES = sorted(CORPUS.glob("*/*.json"))
 PRICE = Price.model_validate({"prompt": 1.0, "completion": 2.0, "as_of": "2026-01-01"})
 FIELDS = {
     "server",
@@ -46,11 +45,6 @@ EXPECTED = {
 KEY = "CORPUS_KEY"
 USUAL_TOOLS = ("send_money", "get_balance", "read_file")
 VENDORS = {"chat": "openai", "responses": "openai", "anthropic": "anthropic", "gemini": "google"}
-
-
-def load(path: Path) -> dict[str, Any]:
-    loaded: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    return loaded
 
 
 @cache
@@ -119,7 +113,7 @@ def told(request: ChatRequest, reply: ChatReply | ModelError) -> dict[str, Any]:
 def marked(path: Path) -> Any:
     """The file as a parameter; slow where it takes importing litellm."""
     slow = [pytest.mark.slow] if load(path)["wire"] == "litellm" else []
-    return pytest.param(path, id=f"{path.parent.name}/{path.stem}", marks=slow)
+    return pytest.param(path, id=name_of(path), marks=slow)
 
 
 def tidy(reply: ChatReply | ModelError) -> dict[str, int]:
@@ -145,7 +139,7 @@ def test_the_corpus_holds_many_replies_of_many_servers() -> None:
     assert len(FILES) >= 150 and len({path.parent for path in FILES}) >= 14
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}/{path.stem}")
+@pytest.mark.parametrize("path", FILES, ids=name_of)
 def test_a_file_says_what_it_is(path: Path) -> None:
     case = load(path)
     assert case.keys() - FIELDS == {"expect"} and case["expect"].keys() <= EXPECTED
