@@ -14,16 +14,20 @@ Business & Economic Statistics 29(2), 2011, for the same sum on grids with gaps.
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from enum import Enum, StrEnum
+from enum import Enum
 from functools import cached_property, lru_cache
-from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from agentsys.analysis.statistics.counted_outcome import NO_TEXT as NO_TEXT
+from agentsys.analysis.statistics.counted_outcome import CountedOutcome, list_doubts
+from agentsys.analysis.statistics.counted_outcome import ErrorRule as ErrorRule
+from agentsys.analysis.statistics.counted_outcome import find_outcome as find_outcome
 from agentsys.base.grouping import group_by
 from agentsys.records.case_row import CaseRow
 
@@ -32,41 +36,31 @@ CONFIDENCE = 95.0
 """Percent."""
 REPLICATES = 2000
 """Times that tasks are drawn anew."""
-_AGENTDOJO_GOES_ON_AFTER = frozenset({"context_length", "server_error", "overloaded"})
-"""Kinds of error after which AgentDojo stores a score; any other ends its whole run."""
 
 
-class ErrorRule(StrEnum):
-    """Rules for counting errored cases."""
+class Undecided(NamedTuple):
+    """Cases whose end nobody knows (see `list_doubts`)."""
 
-    REPORT = "report"
-    """Left out of every rate, and counted beside it."""
-    AGENTDOJO = "agentdojo"
-    """As AgentDojo 0.1.35 does: after a context overflow or a server error the user task is not
-    solved and the attack has succeeded. Other errors are left out here too."""
-
-
-NO_TEXT = ("attacker_refused", "attacker_unreadable")
-"""Error kinds of cases whose search had no text to try (agentsys.attacks.attacker_reply.ReplyFault)."""
-
-
-class CountedOutcome(NamedTuple):
-    """Outcome that one case counts as."""
-
-    utility: bool
-    injection_success: bool
+    cases: int = 0
+    """All of them."""
+    counted: int = 0
+    """Those that are in the rates."""
+    solved: int = 0
+    """Of those, user task solved."""
+    hijacked: int = 0
+    """Of those, injection task carried out."""
 
 
-_OUTCOMES = {pair: CountedOutcome(*pair) for pair in product((True, False), repeat=2)}
+_ALL_DECIDED = Undecided()
 
 
-def find_outcome(case: CaseRow, rule: ErrorRule) -> CountedOutcome | None:
-    """The outcome of a case under a rule; None if the case is left out of the rates."""
-    if case.status == "ok":
-        return _OUTCOMES[case.utility, bool(case.injection_success)]
-    if rule is ErrorRule.AGENTDOJO and case.error_kind in _AGENTDOJO_GOES_ON_AFTER:
-        return CountedOutcome(utility=False, injection_success=True)
-    return None
+class Bounds(NamedTuple):
+    """A rate if no undecided case is a success, and if all are; nan where there is no case."""
+
+    low: float
+    high: float
+    undecided: int
+    """Undecided cases among those that it rests on."""
 
 
 class Side(Enum):
@@ -98,6 +92,8 @@ class Tally:
     """Errored cases, counted above or not."""
     cells: tuple[int, ...] = ()
     """Of stacked suites, the cells with a case that each has."""
+    undecided: Undecided = _ALL_DECIDED
+    """Cases whose end nobody knows, counted above or not."""
 
     @cached_property
     def n(self) -> float:
@@ -109,6 +105,14 @@ class Tally:
         return self.solved if side is Side.SOLVED else self.hijacked
 
 
+def bound_rate(suites: Sequence[Tally], side: Side) -> Bounds:
+    """Bound the rate of all cases of some suites together."""
+    open_cases = sum(one.undecided.cases for one in suites)
+    n = sum(one.n + one.undecided.cases - one.undecided.counted for one in suites)
+    hits = sum(float(one.get_hits(side).sum()) - getattr(one.undecided, side.value) for one in suites)
+    return Bounds(hits / n, (hits + open_cases) / n, open_cases) if n else Bounds(math.nan, math.nan, 0)
+
+
 def tally_suites(cases: Iterable[CaseRow], rule: ErrorRule) -> dict[str, Tally]:
     """Suite -> its cases of one attack (or its benign ones); suites are sorted."""
     found = {}
@@ -118,7 +122,13 @@ def tally_suites(cases: Iterable[CaseRow], rule: ErrorRule) -> dict[str, Tally]:
             for case in listed
             if (result := find_outcome(case, rule)) is not None
         ]
-        found[suite] = tally_outcomes(suite, counted, sum(case.status == "error" for case in listed))
+        tally = tally_outcomes(suite, counted, sum(case.status == "error" for case in listed))
+        doubted = [find_outcome(case, rule) for case in listed if list_doubts(case)]
+        ends = [outcome for outcome in doubted if outcome is not None]
+        hits = (sum(outcome[side] for outcome in ends) for side in range(len(CountedOutcome._fields)))
+        found[suite] = (
+            replace(tally, undecided=Undecided(len(doubted), len(ends), *hits)) if doubted else tally
+        )
     return found
 
 

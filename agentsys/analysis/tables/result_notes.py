@@ -16,7 +16,7 @@ from operator import itemgetter
 from agentsys.analysis.metrics import attack_success
 from agentsys.analysis.metrics.best_attack import compute_pass_at_k, count_least_repeats, find_best_attack
 from agentsys.analysis.metrics.case_measures import is_control
-from agentsys.analysis.metrics.cell_verdict import BROKEN, MOST_BOUND, count_ends, describe_ends
+from agentsys.analysis.metrics.cell_verdict import BROKEN, are_many_ends, count_ends, describe_ends
 from agentsys.analysis.metrics.rates import MeasuredCell, Number, ScoredCells, group_scored_cells
 from agentsys.analysis.metrics.task_tags import load_limits_of, measure_bound, write_benchmark_change_notes
 from agentsys.analysis.statistics.differences import SignDraws
@@ -70,7 +70,17 @@ def write_honesty_notes(
         yield from (f"{prefix}{note}" for note in found)
 
 
-_ODD = {"empty": "empty", "unparsed_call": "a tool call as text that its server did not parse"}
+_ODD = {
+    "empty": "empty",
+    "unparsed_call": "a tool call as text that its server did not parse",
+    "malformed_call": "a call that could not be read",
+    "cut": "cut at a bound on tokens",
+    "unknown_ending": "ended for a reason that no table knows",
+    "cleaned_name": "calls whose tool's name was cleaned of what a server had left in it",
+    "odd_name": "calls of no tool on offer, in whose name that of one stands",
+    "thought_answer": "answers that stood among the thoughts",
+    "thoughts_in_text": "answers with thoughts in their text",
+}
 
 
 def _write_notes_on_replies(lines: _Lines) -> Iterator[str]:
@@ -80,7 +90,7 @@ def _write_notes_on_replies(lines: _Lines) -> Iterator[str]:
         yield f"{note}: replies depart from what was asked for at these rates (docs/simulated.md)."
     ended = {line: count_ends(some) for line, some in lines.items()}
     # Of more the verdict tells.
-    few = {line: ends for line, ends in ended.items() if 0 < ends.total() <= MOST_BOUND * len(lines[line])}
+    few = {line: ends for line, ends in ended.items() if ends and not are_many_ends(ends, len(lines[line]))}
     if few:
         told = (
             f"{_name_line(*line)} {describe_ends(ends)} of {len(lines[line])}" for line, ends in few.items()
