@@ -17,7 +17,7 @@ import agentsys
 import agentsys.plugins
 from agentsys.models.chat import ErrorKind
 from agentsys.records.case_row import COLUMNS
-from agentsys.records.published_facts import _DEFENSES
+from agentsys.records.pipeline_names import _DEFENSES
 from agentsys.records.schema import CaseRecord
 
 ROOT = Path(__file__).parents[1]

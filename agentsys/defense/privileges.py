@@ -306,11 +306,9 @@ def ask_privileges(model: ChatModel, tools: Sequence[ToolSpec]) -> SortedTools:
 
 def _describe_tool(tool: ToolSpec) -> dict[str, Any]:
     """A tool's name, description and usage signature (section 5.4)."""
-    properties = tool.parameters.get("properties", {})
-    required = tool.parameters.get("required", [])
     arguments = {
-        name if name in required else f"{name}?": " ".join(str(schema.get("description", "")).split())
-        for name, schema in properties.items()
+        name if name in tool.required else f"{name}?": " ".join(str(schema.get("description", "")).split())
+        for name, schema in tool.arguments.items()
     }
     return {"name": tool.name, "description": tool.description, "arguments": arguments}
 

@@ -158,7 +158,7 @@ def _collect_arguments(
     return arguments
 
 
-_PROBE_RETRY = RetryPolicy(attempts=2, base_s=0.5, total_s=5.0, empty_retries=0)
+_PROBE_RETRY = RetryPolicy(attempts=3, base_s=0.5, total_s=5.0, empty_retries=0)
 
 
 class BugTaggingModel(ModelWrapper):

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from enum import Enum
+from functools import cached_property
 from operator import add, attrgetter
 from typing import Any, Protocol, runtime_checkable
 
@@ -21,6 +22,7 @@ from agentdojo.types import (
 )
 
 from agentsys.models.endings import Ending
+from agentsys.models.tool_schema import list_arguments, list_required
 
 JsonSchema = Mapping[str, Any]
 
@@ -35,6 +37,16 @@ class ToolSpec:
     """What the tool does, in prose."""
     parameters: JsonSchema
     """JSON schema of the arguments object. Shared between requests: never change it in place."""
+
+    @cached_property
+    def arguments(self) -> Mapping[str, JsonSchema]:
+        """Name -> schema of each argument, wherever in `parameters` it is named."""
+        return list_arguments(self.parameters)
+
+    @cached_property
+    def required(self) -> tuple[str, ...]:
+        """Names of the arguments that a call must have."""
+        return list_required(self.parameters)
 
     @property
     def json_object(self) -> dict[str, Any]:
@@ -131,6 +143,10 @@ class ChatReply:
     """How it ended; None: not recorded, as of a scripted model or one of an older record."""
     reason: str = ""
     """The server's own word for that, as it came."""
+    provider: str = ""
+    """Who answered behind a gateway, as it says; empty where nobody does."""
+    system_fingerprint: str = ""
+    """The server's own mark of what it runs; empty where it has none."""
     odd: Mapping[str, int] = field(default_factory=dict)
     """What its reader met besides, by kind (see agentsys.models.reply_checks)."""
     logprobs: tuple[Mapping[str, float], ...] = ()

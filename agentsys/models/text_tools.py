@@ -123,7 +123,7 @@ def with_parsed_calls(
     said = split_all_thoughts(text_of(message), unclosed=True).text
     calls = protocol.parse_calls(said)
     if protocol.lenient:
-        fields = {tool.name: frozenset(tool.parameters.get("properties", {})) for tool in request.tools}
+        fields = {tool.name: frozenset(tool.arguments) for tool in request.tools}
         calls = [_unwrap_arguments(call, fields.get(call.function, frozenset())) for call in calls]
         calls = calls or _parse_bare_arguments(said, request)
     return {**message, "tool_calls": calls or None}
@@ -159,8 +159,7 @@ def _parse_bare_arguments(text: str, request: ChatRequest) -> list[FunctionCall]
     if len(named) != 1:
         return []
     # The tool's own arguments, none that it needs left out.
-    needed, own = (set(named[0].parameters.get(key, ())) for key in ("required", "properties"))
-    if not needed <= args.keys() <= own:
+    if not set(named[0].required) <= args.keys() <= named[0].arguments.keys():
         return []
     call = FunctionCall(function=named[0].name, args=clean_json(args))
     before = [

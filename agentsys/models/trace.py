@@ -43,6 +43,8 @@ class ModelCall:
     """How the reply ended (an `Ending`); None: nobody said."""
     reason: str = ""
     """The server's own word for that, where the ending does not say it."""
+    provider: str = ""
+    system_fingerprint: str = ""
 
 
 @dataclass
@@ -174,6 +176,8 @@ class Tracer:
                 odd=odd or {},
                 ending=reply.ending and reply.ending.value,
                 reason=reply.reason,
+                provider=reply.provider,
+                system_fingerprint=reply.system_fingerprint,
             )
         )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import itemgetter
 from typing import NamedTuple
 
@@ -13,7 +13,15 @@ from agentsys.base.grouping import group_by, join_names
 from agentsys.contracts import Defense
 from agentsys.errors import ConfigError, Unavailable
 from agentsys.models.budget import UsageLog
-from agentsys.models.chat import ChatModel, ErrorKind, ModelCodeFailed, ModelError, text_of
+from agentsys.models.chat import (
+    ChatModel,
+    ChatReply,
+    ErrorKind,
+    ModelCodeFailed,
+    ModelError,
+    text_of,
+    tool_message,
+)
 from agentsys.models.reply_checks import (
     CONNECTION_QUESTION,
     READING_SENTENCES,
@@ -32,6 +40,14 @@ _LASTING_ERRORS = {
     ErrorKind.NO_CREDIT: ("credit", "the account has no credit"),
     ErrorKind.UNKNOWN_MODEL: ("a known model", "check model.model_id and model.base_url"),
     ErrorKind.BAD_REQUEST: ("a server that takes tools", f"it refuses a small request with a tool; {_GO_ON}"),
+    ErrorKind.FORBIDDEN: ("access to the model", "the account may not use it, or not from here"),
+    ErrorKind.TOO_LARGE: ("a higher limit", f"a small request is too large for the account; {_GO_ON}"),
+    ErrorKind.CONTEXT_LENGTH: ("a larger context", "a small request is too long for the model"),
+    ErrorKind.SERVER_ERROR: ("a server that answers", f"its server fails at a small request; {_GO_ON}"),
+    ErrorKind.MALFORMED_REPLY: (
+        "a server that speaks this API",
+        f"is model.base_url right, and the server one of this API? {_GO_ON}",
+    ),
     ErrorKind.CONNECTION: _NO_SERVER,
     ErrorKind.TIMEOUT: _NO_SERVER,
 }
@@ -172,6 +188,22 @@ def find_first_trouble(servers: Sequence[ChatModel], books: UsageLog | None) -> 
     return FirstLook(None, odd, thoughts)
 
 
+def _try_thoughts(server: ChatModel, reply: ChatReply, books: UsageLog | None) -> Unavailable | None:
+    """Why a model that thinks cannot go on from its own call: every case of several steps would meet it."""
+    if not any(block["type"] == "thinking" for block in reply.message["content"] or ()):
+        return None
+    results = [tool_message(call, "yes") for call in reply.message["tool_calls"] or ()]
+    told = [*CONNECTION_QUESTION.messages, reply.message, *results]
+    try:
+        with use_tracer(Tracer(usage_log=books)):
+            server.complete(replace(CONNECTION_QUESTION, messages=told))
+    except ModelError as error:
+        if error.kind is ErrorKind.BAD_REQUEST:
+            text = f"Model '{server.name}' cannot be used: it refuses its thoughts as they are sent back: {error}"
+            return Unavailable(f"{text} (docs/models.md; {_GO_ON})", needs="thoughts sent back in its form")
+    return None
+
+
 def _ask_server(server: ChatModel, books: UsageLog | None) -> FirstLook:
     try:
         with use_tracer(Tracer(usage_log=books)):
@@ -197,7 +229,7 @@ def _ask_server(server: ChatModel, books: UsageLog | None) -> FirstLook:
         )
         return FirstLook(Unavailable(text, needs="a server that parses tool calls"), thoughts=thoughts)
     if is_expected_call(reply):
-        return FirstLook(thoughts=thoughts)
+        return FirstLook(_try_thoughts(server, reply, books), thoughts=thoughts)
     return FirstLook(
         None,
         f"Model '{server.name}' answered without the tool call it was asked for: does its server parse "

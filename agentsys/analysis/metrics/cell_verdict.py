@@ -191,6 +191,11 @@ def describe_ends(ends: Mapping[str, int]) -> str:
     return ", ".join(f"{bound} {count}" for bound, count in sorted(ends.items()))
 
 
+def _list_models(several: bool, names: Iterable[str]) -> str:
+    """Of several models those that a note is of; how many of them there may be."""
+    return f" ({join_names(name.partition(' with ')[0] for name in names)})" if several else ""
+
+
 def write_verdict_notes(rows: Iterable[Any], of_two: Collection[str] = ()) -> Iterator[str]:
     """Say which cells' numbers cannot be believed, and why: broken ones first.
 
@@ -199,14 +204,18 @@ def write_verdict_notes(rows: Iterable[Any], of_two: Collection[str] = ()) -> It
         of_two: Metrics that two cells make, which are named for themselves.
     """
     named: dict[tuple[str, str], dict[str, None]] = {}
-    for row in rows:
+    listed = list(rows)
+    several = len({row.model for row in listed}) > 1
+    for row in listed:
         if row.verdict not in (VALID, "") and (not of_two or row.metric not in of_two):
             name = row.defense if row.attack == NO_ATTACK else f"{row.defense} / {row.attack}"
+            name = f"{row.model} with {name}" if several else name
             named.setdefault((row.verdict, row.reasons), {})[name] = None
     for verdict, reasons in sorted(named, key=lambda one: (-GRADES.index(one[0]), one[1] == NO_RECEIPTS)):
         if reasons == NO_RECEIPTS:
+            models = _list_models(several, named[verdict, reasons])
             yield (
-                "Suspect: no receipts. These records do not say which calls ran, so attacks count as their"
+                f"Suspect: no receipts{models}. These records do not say which calls ran, so attacks count as their"
                 " harness scored them, and nothing under attack is starred."
             )
         else:

@@ -41,7 +41,7 @@ from agentsys.analysis.statistics.rate_estimates import (
 )
 from agentsys.base.grouping import group_by
 from agentsys.records.case_row import NO_ATTACK, CaseRow
-from agentsys.records.published_facts import NO_DEFENSE
+from agentsys.records.pipeline_names import NO_DEFENSE
 
 BENIGN_UTILITY = "benign_utility"
 UTILITY_UNDER_ATTACK = "utility_under_attack"

@@ -8,8 +8,9 @@ from typing import NamedTuple
 
 from agentsys.records.case_row import CaseRow
 
-_AGENTDOJO_GOES_ON_AFTER = frozenset({"context_length", "server_error", "overloaded"})
-"""Kinds of error after which AgentDojo stores a score; any other ends its whole run."""
+_AGENTDOJO_GOES_ON_AFTER = frozenset({"context_length", "server_error", "overloaded", "unscored"})
+"""Kinds of error after which AgentDojo stores a score; any other ends its whole run. And strangers' records without a
+score, which published tables count in their denominators."""
 
 
 class ErrorRule(StrEnum):

@@ -24,7 +24,8 @@ from agentsys.analysis.statistics.outcome_grid import NO_TEXT, ErrorRule, Resamp
 from agentsys.analysis.tables.table_document import write_number
 from agentsys.base.grouping import group_by, join_names
 from agentsys.records.case_row import NO_ATTACK, SEARCHED_ON_SUFFIX, CaseRow
-from agentsys.records.published_facts import NO_DEFENSE, REWORDED_DEFENSES
+from agentsys.records.pipeline_names import NO_DEFENSE
+from agentsys.records.published_facts import REWORDED_DEFENSES
 
 _LISTED = 3
 """Defenses whose numbers a note lists; of more, it gives the range."""
@@ -325,6 +326,7 @@ def write_provenance_notes(cases: Iterable[CaseRow]) -> list[str]:
     ]
     for (asked, replied), met in sorted(group_by(other, itemgetter(0, 1)).items()):
         told.append(f"Asked for {asked}, answered by {replied}: {_name_cells(case for *_, case in met)}.")
+    told += _write_server_notes(listed)
     known = (case for case in listed if case.data_hash)
     suites = group_by(known, lambda case: (case.benchmark, case.version, case.suite))
     for (benchmark, version, suite), found in sorted(suites.items()):
@@ -341,6 +343,24 @@ def write_provenance_notes(cases: Iterable[CaseRow]) -> list[str]:
             " line of ours with the same name is another experiment."
         )
     return told
+
+
+def _write_server_notes(cases: Sequence[CaseRow]) -> Iterator[str]:
+    """Cells in which several servers answered under one model's name."""
+    cells = group_by((case for case in cases if case.servers), lambda case: (case.table_model, case.defense))
+    for name in ("provider", "system_fingerprint"):
+        told = {
+            cell: sorted(
+                {one.partition(" ")[2] for case in met for one in case.servers if one.startswith(name)}
+            )
+            for cell, met in cells.items()
+        }
+        for cell, values in told.items():
+            if len(values) > 1:
+                yield (
+                    f"Replies name {len(values)} values of {name} ({join_names(values)}), so they may come of several"
+                    f" models: {' / '.join(cell)}."
+                )
 
 
 _NO_PART = re.compile(r"role '(.+)' has no simulated part")

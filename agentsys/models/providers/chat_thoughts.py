@@ -50,8 +50,8 @@ def restore_opaque_thoughts(message: ChatAssistantMessage, wire: dict[str, Any])
         wire = {**wire, **as_mapping(note.get("fields"))}
         at_calls = as_mapping(note.get("calls"))
         if wire.get("tool_calls"):
-            made = zip(message["tool_calls"] or (), wire["tool_calls"], strict=True)
-            wire["tool_calls"] = [{**sent, **at_calls.get(call.id or "", {})} for call, sent in made]
+            sent = zip(message["tool_calls"] or (), wire["tool_calls"], strict=True)
+            wire["tool_calls"] = [{**call, **as_mapping(at_calls.get(own.id))} for own, call in sent]
     return wire
 
 

@@ -176,7 +176,11 @@ def read_openai_reply(
     usage = wire_parts.read_openai_usage(as_mapping(body.get("usage")))
     reply = reading.read(lambda: _read_choices(body, strip_think, key), usage, body.get("model"))
     logprobs = _parse_logprobs(body)
-    return replace(reply, logprobs=logprobs) if logprobs else reply
+    servers = {name: body[name][:100] for name in _SERVERS if isinstance(body.get(name), str)}
+    return replace(reply, logprobs=logprobs, **servers) if logprobs or servers else reply
+
+
+_SERVERS = ("provider", "system_fingerprint")
 
 
 def _parse_logprobs(body: Mapping[str, Any]) -> tuple[Mapping[str, float], ...]:

@@ -195,7 +195,7 @@ def make_embedded_error(body: object, key: str | None) -> ModelError:
     codes = (
         level.get(name) for level in (*levels, as_mapping(body)) for name in ("code", "status", "http_code")
     )
-    known = (int(code) for code in codes if str(code).isdigit() and 400 <= int(str(code)[:9]) < 600)
+    known = (int(text) for text in map(str, codes) if re.fullmatch("[45][0-9]{2}", text))
     return make_http_error(next(known, 200), body, None, key)
 
 

@@ -337,6 +337,8 @@ def dump_reply(reply: ChatReply, keepsake: Any) -> dict[str, Any]:
     """A reply as plain data."""
     stored = {"message": reply.message, "usage": asdict(reply.usage), "model_id": reply.model_id}
     more: dict[str, Any] = {"ending": reply.ending, "reason": reply.reason} if reply.ending else {}
+    servers = {"provider": reply.provider, "system_fingerprint": reply.system_fingerprint}
+    more |= {name: told for name, told in servers.items() if told}
     if reply.odd:
         more["odd"] = dict(reply.odd)
     if reply.logprobs:
@@ -357,6 +359,8 @@ class _StoredReply(BaseModel):
     logprobs: tuple[dict[str, float], ...] = ()
     ending: Ending | None = None
     reason: str = ""
+    provider: str = ""
+    system_fingerprint: str = ""
     odd: dict[str, int] = {}
     cut: bool = False
     """What was stored in place of the ending before there were any."""
@@ -376,4 +380,5 @@ def load_reply(value: Mapping[str, Any]) -> ChatReply:
         raise ValueError("an empty reply is never stored")
     ending = stored.ending or (Ending.CUT if stored.cut else None)
     told = replace(reply, ending=ending, reason=stored.reason, odd=stored.odd)
+    told = replace(told, provider=stored.provider, system_fingerprint=stored.system_fingerprint)
     return replace(told, attempts=0, from_cache=True, notes=stored.notes)
