@@ -25,9 +25,10 @@ import numpy as np
 import numpy.typing as npt
 
 from agentsys.analysis.statistics.counted_outcome import NO_TEXT as NO_TEXT
-from agentsys.analysis.statistics.counted_outcome import CountedOutcome, list_doubts
+from agentsys.analysis.statistics.counted_outcome import CountedOutcome as CountedOutcome
 from agentsys.analysis.statistics.counted_outcome import ErrorRule as ErrorRule
 from agentsys.analysis.statistics.counted_outcome import find_outcome as find_outcome
+from agentsys.analysis.statistics.counted_outcome import list_doubts as list_doubts
 from agentsys.base.grouping import group_by
 from agentsys.records.case_row import CaseRow
 
