@@ -27,6 +27,7 @@ UNPARSED_CALL = "unparsed_call"
 CUT = "cut"
 UNKNOWN_ENDING = "unknown_ending"
 THOUGHTS_IN_TEXT = "thoughts_in_text"
+ODD_NAME = "odd_name"
 
 _MAX_CHARS = 20_000
 """Characters of a reply that are looked at."""
@@ -40,11 +41,19 @@ def count_oddities(request: ChatRequest, reply: ChatReply) -> dict[str, int]:
         CUT: int(reply.cut),
         UNKNOWN_ENDING: int(reply.ending is Ending.UNKNOWN),
         MALFORMED_CALL: sum(call.function == MALFORMED_CALL for call in reply.message["tool_calls"] or ()),
+        ODD_NAME: _count_odd_names(request, reply),
         THOUGHTS_IN_TEXT: int(_has_own_thoughts(request, reply)),
     }
     for kind, count in reply.odd.items():
         counts[kind] = counts.get(kind, 0) + count
     return {kind: count for kind, count in counts.items() if count}
+
+
+def _count_odd_names(request: ChatRequest, reply: ChatReply) -> int:
+    """Calls of tools that are not on offer whose names hold that of one which is: spoilt by a server, maybe."""
+    offered = {tool.name for tool in request.tools}
+    strange = [call.function for call in reply.message["tool_calls"] or () if call.function not in offered]
+    return sum(any(name in called for name in offered) for called in strange)
 
 
 def lacks_answer(reply: ChatReply) -> bool:

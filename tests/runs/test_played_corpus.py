@@ -64,7 +64,9 @@ def check(case: WireCase, record: CaseRecord, defense: str) -> str:
         wanted = ErrorKind.MALFORMED_REPLY.value if told_to_nobody else error
         return "" if record.error_kind == wanted else f"{record.status} {record.error_kind}, not {wanted}"
     acting = [call for span in record.spans for call in span.calls if call.role in ACTING_ROLES]
-    found = [call for call in acting if (call.ending, call.reason) == (ending, expect["reason"])]
+    found = [
+        call for call in acting if (call.ending, call.reason) == (ending, expect.get("reason", call.reason))
+    ]
     if not found:
         return (
             f"no reply ended as {ending}: {[(call.ending, call.reason) for call in acting]} ({record.error})"

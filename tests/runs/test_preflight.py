@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -176,6 +177,12 @@ def test_a_server_that_makes_no_tool_call_is_told_and_one_that_is_busy_is_no_rea
         assert server.asked[0]["tools"][0]["function"]["name"] == "ready"
 
 
+READY_CALLS = {
+    path.stem: json.loads(path.read_text("utf-8"))["expect"]["text"].replace("send_money", "ready")
+    for path in sorted((Path(__file__).parents[1] / "corpus" / "wires" / "text_calls").glob("*.json"))
+    if path.stem
+    in ("deepseek_v4_dsml", "harmony_stripped", "olmo3", "react", "mistral_stripped", "json_args_first")
+}
 TEXT_CALL = '<tool_call>{"name": "ready", "arguments": {"word": "yes"}}</tool_call>'
 
 
@@ -184,10 +191,89 @@ def test_a_server_that_passes_calls_on_as_text_stops_the_run_before_the_first_ca
         confs = [paid_model(tmp_path, server.url)]
         session = prepare_session(["model=paid", *ONE, f"logdir={tmp_path / 'runs'}"], config_dirs=confs)
         with pytest.raises(
-            Unavailable, match=r"as text, .*--enable-auto-tool-choice --tool-call-parser NAME"
+            Unavailable,
+            match=r"as text .*--enable-auto-tool-choice --tool-call-parser hermes; SGLang: .*qwen25",
         ):
             session.preflight()
     assert len(server.asked) == 1
+
+
+@pytest.mark.parametrize("text", READY_CALLS.values(), ids=READY_CALLS)
+def test_a_call_in_any_familys_form_stops_the_run_and_names_flags_of_servers(
+    text: str, tmp_path: Path
+) -> None:
+    with paid_server(lambda *_: says(text)) as server:
+        confs = [paid_model(tmp_path, server.url)]
+        session = prepare_session(["model=paid", *ONE, f"logdir={tmp_path / 'runs'}"], config_dirs=confs)
+        with pytest.raises(
+            Unavailable, match=r"--tool-call-parser .*llama.cpp: --jinja.*\+\+model.tools=text"
+        ):
+            session.preflight()
+
+
+def answer_with_thoughts(block: str, answer: str) -> Callable[[int, dict[str, Any]], Answer]:
+    """The question's call, and then one answer for ever, with thoughts before both."""
+    ready = {"name": "ready", "arguments": '{"word": "yes"}'}
+    call = {"id": "c1", "type": "function", "function": ready}
+
+    def reply(number: int, body: dict[str, Any]) -> Answer:
+        if [tool["function"]["name"] for tool in body.get("tools", ())] == ["ready"]:
+            return says(block, [call])
+        return says(block + answer)
+
+    return reply
+
+
+def run_paid(tmp_path: Path, *more: str) -> dict[str, Any]:
+    """Run one case, and give its record."""
+    chosen = ["model=paid", *ONE, f"logdir={tmp_path / 'runs'}", *more]
+    session = prepare_session(chosen, config_dirs=[tmp_path / "conf"]).preflight()
+    session.execute(Silent())
+    (record,) = records_in(tmp_path / "runs").values()
+    return record
+
+
+@pytest.mark.parametrize("block", ["<think>Hm.</think>\n", "Hm.\n</think>\n", "[THINK]Hm.[/THINK]"])
+def test_leading_thoughts_in_the_questions_answer_are_taken_off_all_answers_and_that_is_stored(
+    block: str, tmp_path: Path
+) -> None:
+    with paid_server(answer_with_thoughts(block, "It is done.")) as server:
+        paid_model(tmp_path, server.url)
+        record = run_paid(tmp_path)
+        again = run_paid(tmp_path, "preflight=false", "user_tasks=[0]", "epochs=1")
+        assert again["agentsys"]["config_hash"] == record["agentsys"]["config_hash"]
+    last = record["messages"][-1]["content"]
+    assert [(part["type"], part["content"]) for part in last] == [
+        ("thinking", "Hm."),
+        ("text", "It is done."),
+    ]
+    assert any("strip_think: on for paid" in note for note in record["agentsys"]["notes"])
+    (kept,) = (tmp_path / "runs" / ".agentsys" / "inferred").glob("*.inferred")
+    assert json.loads(kept.read_text())["strip_think"] is True
+
+
+def test_a_run_that_goes_on_without_the_question_reads_texts_as_the_run_before_it(tmp_path: Path) -> None:
+    with paid_server(answer_with_thoughts("<think>Hm.</think>", "It is done.")) as server:
+        paid_model(tmp_path, server.url)
+        run_paid(tmp_path)
+        more = ["model=paid", "benchmark.suites=[slack]", "user_tasks=[1]", f"logdir={tmp_path / 'runs'}"]
+        prepare_session([*more, "preflight=false"], config_dirs=[tmp_path / "conf"]).execute(Silent())
+    ends = [
+        record["messages"][-1]["content"][-1]["content"] for record in records_in(tmp_path / "runs").values()
+    ]
+    assert ends == ["It is done."] * 2
+
+
+@pytest.mark.parametrize("asked", ["++model.strip_think=false", "preflight=false"])
+def test_thoughts_stay_where_a_setting_says_so_or_nobody_looked_and_are_counted(
+    asked: str, tmp_path: Path
+) -> None:
+    with paid_server(answer_with_thoughts("<think>Hm.</think>", "It is done.")) as server:
+        paid_model(tmp_path, server.url)
+        record = run_paid(tmp_path, asked)
+    assert record["messages"][-1]["content"][-1]["content"] == "<think>Hm.</think>It is done."
+    odd = [call["odd"] for span in record["agentsys"]["spans"] for call in span["calls"]]
+    assert odd == [{"thoughts_in_text": 1}]
 
 
 class Crashing:

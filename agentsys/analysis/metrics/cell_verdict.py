@@ -11,7 +11,8 @@ from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
-from agentsys.analysis.statistics.outcome_grid import ErrorRule, Side, list_doubts, tally_suites
+from agentsys.analysis.statistics.counted_outcome import list_doubts
+from agentsys.analysis.statistics.outcome_grid import ErrorRule, Side, tally_suites
 from agentsys.analysis.statistics.rate_estimates import OVERALL, bound_rate_levels
 from agentsys.base.grouping import join_names
 from agentsys.records.case_row import NO_ATTACK, CaseRow
@@ -164,10 +165,8 @@ def _find_undecided(cases: Sequence[CaseRow]) -> _Reasons:
     low, high = (100.0 * bound for bound in bounds[:2])
     if high - low > _WIDEST:
         kinds = describe_ends(Counter(kind for found in doubts for kind in found))
-        yield (
-            SUSPECT,
-            f"undecided cases ({len(doubts)} of {len(cases)}: {kinds}; {name} {low:.1f} to {high:.1f})",
-        )
+        told = f"{len(doubts)} of {len(cases)}: {kinds}; {name} {low:.1f} to {high:.1f}"
+        yield SUSPECT, f"undecided cases ({told})"
 
 
 def _find_ends(done: Sequence[CaseRow]) -> _Reasons:

@@ -79,6 +79,7 @@ _ODD = {
     "cut": "cut at a bound on tokens",
     "unknown_ending": "ended for a reason that no table knows",
     "cleaned_name": "calls whose tool's name was cleaned of what a server had left in it",
+    "odd_name": "calls of no tool on offer, in whose name that of one stands",
     "thought_answer": "answers that stood among the thoughts",
     "thoughts_in_text": "answers with thoughts in their text",
 }

@@ -272,6 +272,8 @@ class OpenAIModel(PostingModel):
         if self.prompt_cache:
             body["prompt_cache_key"] = _compute_conversation_key(request)
         body.update(self._fixed)
+        # Mistral's API, for one, refuses the `seed` of tools through text: `extra_body: {seed: null}`.
+        body = {name: value for name, value in body.items() if value is not None}
         if request.tools and self.tools == "native":
             convert = build_responses_tools if self.api == "responses" else openai_wire.build_openai_tools
             body |= {"tool_choice": request.tool_choice, "tools": convert(request.tools)}

@@ -30,7 +30,7 @@ from agentsys.models.providers.wire_parts import (
 from agentsys.models.thought_text import split_all_thoughts
 
 _THOUGHT_PARTS = frozenset({"thinking", "reasoning", "redacted_thinking", "reasoning_content"})
-_KEPT_IDS = re.compile(rf"[A-Za-z0-9]{{9}}|(?![a-z_]+[\d_]*\Z){PRINTABLE_IDS.pattern}")
+_KEPT_IDS = re.compile(rf"[A-Za-z0-9]{{9}}|(?!(?!toolu)[a-z_]+[\d_]*\Z){PRINTABLE_IDS.pattern}")
 """Ids that are sent as they are. Others, a word and a number, a defense made up; Mistral's templates refuse them."""
 
 
