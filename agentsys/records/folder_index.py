@@ -194,7 +194,10 @@ def _scan_folder(folder: str, found: Listing, identity: FolderId, changed_ns: in
                     return None
                 changed_ns = -1
         elif name.endswith((".jsonl", ".eval", ".csv")) or is_inspect_name(name):
-            tables += [entry.path] if not _is_endless(entry) and _is_table(entry.path) else []
+            if _is_endless(entry):
+                found.skipped_entries.append(SkippedFile(entry.path, "a pipe or a device, no file"))
+            elif _is_table(entry.path):
+                tables.append(entry.path)
             changed_ns = -1
         elif name.endswith(".json") and entry.is_file(follow_symlinks=False):
             files.append(name)
