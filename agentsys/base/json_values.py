@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields, is_dataclass
-from datetime import date, time
+from datetime import date, time, timedelta
 from enum import Enum
 from typing import Any
 
@@ -89,6 +90,102 @@ def _to_text(value: object) -> str:
         return str(value)
     except Exception:  # noqa: BLE001 - anybody's object: what it cannot say must not cost the case
         return f"({type(value).__name__} without a text)"
+
+
+MAX_NESTING = 50
+"""Levels of a tool's value, or of a text that is read as JSON; what is deeper is no data that anybody wrote."""
+_MAX_NODES = 50_000
+_MAX_CHARS = 4_000_000
+_PLAIN_LEAVES = (bool, float, date, time, timedelta, Enum, bytes, type(None))
+
+
+def is_deeper_than(value: object, most: int = MAX_NESTING) -> bool:
+    """Whether data is nested in more levels than so many, or holds itself, or has too many parts to be looked at."""
+    return _find_oddity(value, most, lambda leaf: True)
+
+
+def bound_value(value: Any) -> Any:
+    """A tool's value for code that walks through it: itself, or plain data in its place.
+
+    Replaced is a value that holds itself, is nested too deeply, is too large, or holds an object of which nobody
+    knows what is inside: what is too deep or too much becomes a remark, an unknown object its text.
+    """
+    if not _find_oddity(value, MAX_NESTING, _is_plain_leaf):
+        return value
+    left = _MAX_NODES
+
+    def copy(node: Any, depth: int) -> Any:
+        nonlocal left
+        left -= 1
+        if left < 0 or depth > MAX_NESTING:
+            return "(nested too deeply)" if left >= 0 else "(too large)"
+        if is_dataclass(node) and not isinstance(node, type):
+            node = {field.name: getattr(node, field.name, None) for field in fields(node)}
+        if isinstance(node, BaseModel):
+            node = dict(node)
+        if isinstance(node, Mapping):
+            pairs = itertools.islice(node.items(), max(left, 0) + 1)
+            return {_copy_leaf(key): copy(item, depth + 1) for key, item in pairs}
+        if isinstance(node, list | tuple | set | frozenset):
+            return [copy(item, depth + 1) for item in itertools.islice(node, max(left, 0) + 1)]
+        return _copy_leaf(node)
+
+    return copy(value, 0)
+
+
+def _find_oddity(value: object, most: int, is_plain: Callable[[object], bool]) -> bool:
+    waiting, nodes = [(value, 0)], 0
+    while waiting:
+        node, depth = waiting.pop()
+        nodes += 1
+        if depth > most or nodes > _MAX_NODES:
+            return True
+        inside: Iterable[object] = ()
+        if isinstance(node, BaseModel):
+            inside = node.__dict__.values()
+        elif isinstance(node, dict):
+            inside = node.values()
+            if not all(isinstance(key, str) or is_plain(key) for key in node):
+                return True
+        elif isinstance(node, list | tuple | set | frozenset):
+            inside = node
+        elif not is_plain(node):
+            return True
+        waiting.extend((child, depth + 1) for child in inside)
+    return False
+
+
+def _is_plain_leaf(leaf: object) -> bool:
+    if isinstance(leaf, str):
+        return len(leaf) <= _MAX_CHARS and (leaf.isascii() or _is_encodable(leaf))
+    if isinstance(leaf, int):
+        return leaf.bit_length() <= _MAX_INT_BITS
+    return isinstance(leaf, _PLAIN_LEAVES)
+
+
+def _is_encodable(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _copy_leaf(leaf: object) -> Any:
+    if _is_plain_leaf(leaf):
+        return leaf
+    return to_plain_data(leaf if isinstance(leaf, int) else _to_text(leaf)[:_MAX_CHARS])
+
+
+def read_json_data(text: str) -> Any:
+    """The object or list that a text is as a whole, in bounds; None for any other text."""
+    if text.lstrip()[:1] not in ("{", "[") or len(text) > _MAX_CHARS:
+        return None
+    try:
+        data = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return None if is_deeper_than(data) else data
 
 
 def list_scalars(value: object) -> list[object]:

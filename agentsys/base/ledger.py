@@ -15,6 +15,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from agentsys.base.atomic_file import PRIVATE, open_file
+
 LEDGER_FILE = "ledger.jsonl"
 """In a log folder's `.agentsys`."""
 
@@ -67,7 +69,7 @@ class Ledger:
         """The file. Writing to it needs no lock, which many threads would only wait for."""
         with self._lock:
             if self._file is None:
-                file = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
+                file = open_file(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT, PRIVATE)
                 size = os.fstat(file).st_size
                 if size and os.pread(file, 1, size - 1) != b"\n":
                     os.write(file, b"\n")
@@ -112,7 +114,7 @@ class LedgerTotals:
         failed = f" {self.failed} had no usable answer (${self.failed_usd:.2f})." if self.failed else ""
         return (
             f"Sent in all, by the ledger: {self.requests:,} requests, {self.tokens:,} tokens{uncounted}, "
-            f"{cost}; cases that were run again or dropped are in it.{failed}"
+            f"{cost}; cases that were run again or dropped are in it, replies from the cache are not.{failed}"
         )
 
 

@@ -17,6 +17,7 @@ from typing import Any
 from agentdojo.functions_runtime import Function, FunctionsRuntime, TaskEnvironment
 from pydantic import BaseModel
 
+from agentsys.base.json_values import bound_value
 from agentsys.contracts import Suite
 from agentsys.models.trace import Tracer, get_current_tracer
 
@@ -125,6 +126,7 @@ class TracedRuntime(FunctionsRuntime):  # type: ignore[misc]
         _IN_HAND.call = call
         try:
             value, error = super().run_function(env, function, kwargs, raise_on_error)
+            value = bound_value(value)
         except Exception as raised:  # whatever it was: booked, then raised again
             cause = f"{type(raised).__name__}: {raised}"
             tracer.note_tool_call(function, args, "", cause, receipt=call.ran)

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property, partial, reduce
 from operator import add
+from typing import Any
 
 from agentdojo.functions_runtime import FunctionsRuntime, TaskEnvironment
 from agentdojo.types import ChatMessage
@@ -174,6 +175,8 @@ class AgentSession:
         self.commands = CommandLog()
         """Commands of the current subtask."""
         self.earlier_answers = EarlierAnswers()
+        self.carried: dict[str, Any] = {}
+        """What the pipeline's extra arguments hold, for whoever goes on from here."""
         self.failure: Failure | None = None
         """Why the main agent was stopped, where it was."""
         self._privilege_store, self._unmetered = store, model
@@ -258,6 +261,7 @@ class SessionElement(LoopStep):
         session = AgentSession(
             self.model, self.settings, self.privilege_store, at.query, at.runtime, at.env, self.pins
         )
+        session.carried = dict(at.extra)
         context = list(at.messages)
         with span("main") as opened:
             opened.messages = context  # The same list: the span holds the context however this ends.
@@ -266,7 +270,7 @@ class SessionElement(LoopStep):
                 opened.decision |= {"failure": session.failure.value}
             if session.changed:
                 opened.decision |= {"changed_tools": [tool.name for tool in session.changed]}
-        return replace(at, messages=context)
+        return replace(at, messages=context, extra=session.carried)
 
     @abstractmethod
     def converse(self, session: AgentSession, context: list[ChatMessage]) -> bool:

@@ -26,6 +26,9 @@ _ID = r"\w{1,40}"
 WORDLESS = re.compile("|".join((_DATE, _NUMBER)))
 """A date, a time or a number: nothing in it can be read as words."""
 _CLOSED = re.compile("|".join((_MAIL, _IBAN, _PAGE, _DATE, _NUMBER, _ID)))
+_SHORT_OR_ANY_CASE = re.compile("|".join((_MAIL, _NUMBER)))
+_MIN_CHARS = 3
+"""Fewer stand in any request by chance."""
 
 
 def has_closed_format(leaf: object) -> bool:
@@ -44,16 +47,22 @@ class UserRequest:
 
     def __init__(self, text: str) -> None:
         self.text = text
-        self._folded = _fold_words(text)
+        self._folded, self._words = _fold_words(text), " ".join(text.split())
 
     def contains(self, text: str) -> bool:
         """Whether a text stands in the request as whole words, whatever the case and white space."""
-        wanted = _fold_words(text)
-        if not wanted:
-            return True
-        starts = r"(?<!\w)" if wanted[0].isalnum() else ""
-        ends = r"(?!\w)" if wanted[-1].isalnum() else ""
-        return re.search(starts + re.escape(wanted) + ends, self._folded) is not None
+        return _stands_in(_fold_words(text), self._folded)
+
+    def says(self, leaf: object) -> bool:
+        """Whether the user said a leaf: whole words in their own case, and at least three characters.
+
+        Numbers and mail addresses may be shorter, or written in another case.
+        """
+        text = str(leaf)
+        if _SHORT_OR_ANY_CASE.fullmatch(text):
+            return self.contains(text)
+        wanted = " ".join(text.split())
+        return len(wanted) >= _MIN_CHARS and _stands_in(wanted, self._words)
 
     def mask_value(self, value: Any) -> Any:
         """A value without strings that are not in the request, dates and numbers aside: they say nothing."""
@@ -85,6 +94,25 @@ class UserRequest:
 
 def _fold_words(text: str) -> str:
     return " ".join(text.casefold().split())
+
+
+def _stands_in(wanted: str, text: str) -> bool:
+    """Whether a text stands in another one between borders of words."""
+    # No pattern: both are anybody's texts, and to compile one of 500 kB takes a second.
+    at = text.find(wanted)
+    while at >= 0:
+        end = at + len(wanted)
+        inside = (wanted[:1].isalnum() and _is_in_word(text[at - 1 : at])) or (
+            wanted[-1:].isalnum() and _is_in_word(text[end : end + 1])
+        )
+        if not inside:
+            return True
+        at = text.find(wanted, at + 1)
+    return False
+
+
+def _is_in_word(character: str) -> bool:
+    return character.isalnum() or character == "_"
 
 
 @dataclass(frozen=True)

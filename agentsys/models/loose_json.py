@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Any
+
+from agentsys.base.json_values import map_texts, read_json_data
 
 _MAX_BRACES = 50
 """Braces at which an object or a list is looked for."""
@@ -38,6 +40,18 @@ def _find_loose_values(text: str) -> Iterator[Any]:
             at = brace.end()
             continue
         yield value
+
+
+_WHOLE_JSON = re.compile(r"(\s*(?:```\w{0,10}\s)?\s*)([{\[].*[}\]])(\s*(?:```)?\s*)", re.DOTALL)
+
+
+def map_json_text(text: str, change: Callable[[str], Any]) -> str | None:
+    """A text that is one JSON object or list, perhaps in a fence, with every text in it changed; None for any other."""
+    form = _WHOLE_JSON.fullmatch(text)
+    data = None if form is None else read_json_data(form[2])
+    if form is None or data is None:
+        return None
+    return f"{form[1]}{json.dumps(map_texts(data, change), ensure_ascii=False, default=str)}{form[3]}"
 
 
 PROSE_BRACES = re.compile(r"\{[^{}\[\]\":]{0,200}\}")

@@ -5,12 +5,14 @@ Most defenses are variations of `tool_loop`, which has places to hook in.
 
 from __future__ import annotations
 
+import itertools
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 from weakref import WeakKeyDictionary
 
+import yaml
 from agentdojo.agent_pipeline.agent_pipeline import AgentPipeline, load_system_message
 from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
 from agentdojo.agent_pipeline.basic_elements import InitQuery, SystemMessage
@@ -20,9 +22,11 @@ from agentdojo.logging import Logger
 from agentdojo.types import ChatMessage
 from pydantic import BaseModel
 
+from agentsys.base.json_values import bound_value, to_plain_data
 from agentsys.base.python_parser import literal_eval
 from agentsys.models.chat import ChatModel, ChatRequest, ToolSpec, assistant, tool_message
 from agentsys.models.text_tools import explain_unread_call
+from agentsys.models.untrusted import ForeignFunction
 
 # Building a schema takes pydantic 0.2 ms; stock AgentDojo builds all of them on each model call,
 # 5 ms for Workspace. The parameters class is made once per tool and lives as long as the suite.
@@ -59,6 +63,12 @@ def parse_list_text(text: str) -> object:
     return value if isinstance(value, list) else text
 
 
+def choose_free_name(name: str, taken: Collection[str]) -> str:
+    """A name for a defense's own tool: another one where a tool that it was given has it."""
+    names = itertools.chain([name], (f"{name}_{number}" for number in itertools.count(2)))
+    return next(one for one in names if one not in taken)
+
+
 _READING_VERBS = ("get", "search", "list", "read", "check", "find", "view", "count", "show", "lookup")
 
 
@@ -67,6 +77,8 @@ def has_reading_name(tool: str, *more: str) -> bool:
     return tool.casefold().split("_")[0] in (*_READING_VERBS, *more)
 
 
+ASKED_AGAIN = "asked_again"
+"""The extra argument that is true where an answer is asked for once more, and the request is the same."""
 QueryResult = tuple[str, FunctionsRuntime, TaskEnvironment, Sequence[ChatMessage], dict[str, Any]]
 
 
@@ -110,6 +122,14 @@ class LoopStep(BasePipelineElement):  # type: ignore[misc]
         """Make the step; the state given, and what it holds, stays as it is but for the environment."""
 
 
+def write_tool_value(value: Any) -> str:
+    """A tool's value as AgentDojo writes it; as YAML, too, where AgentDojo has no form for it (a list of mappings)."""
+    try:
+        return str(tool_result_to_str(value))
+    except (TypeError, ValueError, yaml.YAMLError):
+        return str(yaml.safe_dump(to_plain_data(value))).strip()
+
+
 class ModelElement(LoopStep):
     """Asks a chat model with the conversation so far and the runtime's tools, and appends its reply."""
 
@@ -132,7 +152,7 @@ class ToolsElement(LoopStep):
 
     runs_tools = True
 
-    def __init__(self, formatter: Callable[[Any], str] = tool_result_to_str) -> None:
+    def __init__(self, formatter: Callable[[Any], str] = write_tool_value) -> None:
         self.formatter = formatter
 
     def step(self, at: LoopState) -> LoopState:
@@ -140,7 +160,8 @@ class ToolsElement(LoopStep):
         last = at.messages[-1] if at.messages else None
         calls = (last["tool_calls"] or ()) if last is not None and last["role"] == "assistant" else ()
         for call in calls:
-            if call.function in at.runtime.functions:
+            function = at.runtime.functions.get(call.function)
+            if function is not None and not isinstance(function, ForeignFunction):
                 call.args.update(normalize_arguments(call.args))
         return at.with_messages(*[self._run_call(at, call) for call in calls])
 
@@ -153,7 +174,7 @@ class ToolsElement(LoopStep):
             refusal: ChatMessage = ToolsExecutor().query(at.query, at.runtime, at.env, [alone])[3][-1]
             return {**refusal, "tool_call": call}
         value, error = at.runtime.run_function(at.env, call.function, call.args)
-        return tool_message(call, self.formatter(value), error)
+        return tool_message(call, self.formatter(bound_value(value)), error)
 
 
 def is_plain_executor(element: BasePipelineElement) -> bool:
@@ -205,7 +226,7 @@ def tool_loop(
     after_results: Sequence[BasePipelineElement] = (),
     after: Sequence[BasePipelineElement] = (),
     tools: BasePipelineElement | None = None,
-    formatter: Callable[[Any], str] = tool_result_to_str,
+    formatter: Callable[[Any], str] = write_tool_value,
     turn: BasePipelineElement | None = None,
     max_rounds: int = MAX_ROUNDS,
 ) -> ElementSequence:

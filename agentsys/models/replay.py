@@ -81,7 +81,7 @@ def check_required_parameters(recorded: Sequence[ChatMessage], request: ChatRequ
     Raises:
         ModelError: REPLAY_DIVERGED, naming the first such call and what it lacks.
     """
-    required = {tool.name: frozenset(tool.parameters.get("required") or ()) for tool in request.tools}
+    required = {tool.name: frozenset(tool.required) for tool in request.tools}
     for call in list_successful_calls(recorded):
         lacking = sorted(required.get(call.function, frozenset()) - call.args.keys())
         if lacking:
@@ -233,6 +233,10 @@ class ReplayModel:
         messages = [message for message in self._read_case(scene).messages if message["role"] == "tool"]
         calls = [(message["tool_call"], message["error"] or text_of(message)) for message in messages]
         return [RecordedResult(call.function, dict(call.args), text) for call, text in calls]
+
+    def judges_thoughts(self, scene: Scene) -> bool:
+        """Whether the recorded run was scored with the model's thoughts; raises as `for_scene`."""
+        return self._read_case(scene).judges_thoughts
 
     def complete(self, request: ChatRequest) -> ChatReply:
         """Never answers: which record to read is known only inside a case.

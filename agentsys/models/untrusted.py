@@ -17,6 +17,8 @@ from typing import Any, Generic, TypeVar
 from agentdojo.functions_runtime import Function, FunctionsRuntime, TaskEnvironment
 from pydantic import BaseModel
 
+from agentsys.base.json_values import bound_value
+
 _Content = TypeVar("_Content", covariant=True)
 
 
@@ -61,6 +63,10 @@ class ForeignFunction(Function):  # type: ignore[misc]
     build_parameters: Callable[[Mapping[str, Any]], type[BaseModel]] | None = None
     """Makes the check of arguments by another schema of the tool, where there is one."""
 
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
+        """Run it; an argument may be called `self`."""
+        return self.run(*args, **kwargs)
+
 
 def group_by_server(functions: Iterable[Function]) -> list[list[Function]]:
     """The tools of each server; those of this process are one group."""
@@ -97,7 +103,7 @@ def call_tool(
     """Run a tool that the runtime has."""
     value, error = runtime.run_function(env, tool, args)
     return ToolOutcome(
-        Untrusted(value), None if error is None else read_error(error, runtime.functions[tool])
+        Untrusted(bound_value(value)), None if error is None else read_error(error, runtime.functions[tool])
     )
 
 

@@ -29,9 +29,11 @@ from agentsys.records.context_facts import (
     find_bound,
     join_content_text,
     measure_context,
+    note_judged_thoughts,
 )
 from agentsys.records.pipeline_names import split_alone
 from agentsys.records.published_facts import find_ground_truth_length
+from agentsys.records.served_call_ids import TOOL, is_call_id
 
 RESCORED_KEY = "rescored"
 """Key of a foreign record; its `measured` has the names that our own records use (docs/fixes.md)."""
@@ -80,9 +82,6 @@ def find_benchmark_of_suite(suite: str) -> str:
 _AGENTDYNS_VERSION = "v1.2.2"
 """What AgentDyn's own runner records. Its forks record others, or none, for the same one version."""
 
-SERVED_CALL_PREFIX = "agentsys_"
-"""Begins the ids of the calls in a served agent's replies, which AgentDojo's runner stores."""
-
 
 def _is_served(record: AgentDojoRecord) -> bool:
     """Whether a served agent of ours answered, and not the model that the file names."""
@@ -92,7 +91,7 @@ def _is_served(record: AgentDojoRecord) -> bool:
         if isinstance(message, dict) and isinstance(message.get("tool_calls"), list)
         for call in message["tool_calls"]
     )
-    return any(isinstance(c, dict) and str(c.get("id")).startswith(SERVED_CALL_PREFIX) for c in calls)
+    return any(isinstance(c, dict) and is_call_id(TOOL, c.get("id")) for c in calls)
 
 
 def parse_agentdojo_record(stored: Mapping[str, Any]) -> AgentDojoRecord:
@@ -181,7 +180,7 @@ def _make_shared_columns(
         "utility": record.utility,
         "duration_s": record.duration,
         "source": source,
-        "notes": note_unknown_fields(stored.keys() - known),
+        "notes": (*note_unknown_fields(stored.keys() - known), *note_judged_thoughts(record.messages)),
         "measured": parse_rescored_facts(stored),
         "ground_truth_length": find_ground_truth_length(version, record.suite_name, record.user_task_id),
     }

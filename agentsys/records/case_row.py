@@ -179,6 +179,11 @@ class CaseRow:
     """Runs of the pipeline (up to three, on empty answers); None in foreign files."""
     model_ids: Mapping[str, str] = field(default_factory=dict)
     """Model id that replies named -> the id that was asked for (empty where that is not recorded)."""
+    servers: tuple[str, ...] = ()
+    """Who answered behind a gateway (`provider NAME`) and the marks of what ran there (`system_fingerprint
+    MARK`), as replies name them, in order of name; empty in foreign files."""
+    cached_replies: int | None = None
+    """Replies read from our own cache, which took no time; None in foreign files."""
     apart: str | None = None
     """The place that tells this pipeline from another one of the same name in the same folders; None
     where there is no other."""

@@ -97,6 +97,14 @@ class StoredCall(_StoredModel):
     written: int = 0
     odd: dict[str, int] = {}
     """Kind (`empty`, `unparsed_call`) -> replies, those asked for again before this one included."""
+    ending: str | None = None
+    """How the reply ended (see agentsys.models.endings); None: not recorded."""
+    reason: str = ""
+    """The server's own word for that, as it came."""
+    provider: str = ""
+    """Who answered behind a gateway; empty where nobody says."""
+    system_fingerprint: str = ""
+    """The server's own mark of what it runs; empty where it has none."""
 
 
 class StoredSpan(_StoredModel):
@@ -227,6 +235,9 @@ class CaseRecord(_StoredModel):
     """AgentDojo's sense: True means that the injection task was carried out."""
     scored_attempt: int = 0
     """Which run of the pipeline was scored (AgentDojo runs it up to three times on empty answers)."""
+    judges_thoughts: bool = False
+    """Whether the checks were given a model's thoughts along with its answer, as AgentDojo's own are: only where
+    such a run was replayed."""
     exposure: Exposure = Exposure()
     usage: dict[str, RoleUsage] = {}
     """Per role."""

@@ -56,9 +56,11 @@ table, but what one of them answered is not what the other would have."""
 
 def list_options_outside_identity(group: str, node: Mapping[str, Any]) -> set[str]:
     """The options of a config that no case depends on; of a defense also where it keeps its files."""
-    from agentsys.runs.instantiate import find_kept_folders
+    from agentsys.runs.instantiate import find_folder_option, find_kept_folders
 
-    return NOT_IDENTITY[group] | (set(find_kept_folders(node)) if group == "defense" else set())
+    if group != "defense":
+        return NOT_IDENTITY[group]
+    return {*find_kept_folders(node), *filter(None, [find_folder_option(node)])}
 
 
 RENAMED_SETTINGS = {"limit": "limit_per_suite"}
@@ -105,6 +107,25 @@ class CacheSettings(BaseModel):
     """Folder of the replies, which runs may share; None: one in the log folder."""
 
 
+class StoreMode(StrEnum):
+    """Who may look into a log folder that is made; one that is there keeps its mode."""
+
+    PRIVATE = "private"
+    """Its owner alone."""
+    GROUP = "group"
+    """Its group too, and write there; all that is made in it is the group's."""
+    UMASK = "umask"
+    """Whoever the process's umask lets in, of replies and of what was spent its owner alone."""
+
+
+class StoreSettings(BaseModel):
+    """How the log folder is kept."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    mode: StoreMode = StoreMode.PRIVATE
+
+
 class Settings(BaseModel):
     """One cell of a sweep, with the choices of the run it belongs to."""
 
@@ -135,6 +156,7 @@ class Settings(BaseModel):
     epochs: int = Field(default=1, ge=1)
     seed: int = 0
     logdir: Path
+    store: StoreSettings = StoreSettings()
     budget: Budget = Budget()
     cache: CacheSettings = CacheSettings()
     preflight: bool = True

@@ -10,6 +10,7 @@ import json
 import logging
 import re
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -19,7 +20,7 @@ import orjson
 from pydantic import AfterValidator, BaseModel, ConfigDict
 
 import agentsys
-from agentsys.base.atomic_file import write_atomically
+from agentsys.base.atomic_file import make_folder, write_atomically
 from agentsys.base.json_values import to_json_bytes
 from agentsys.base.object_import import (
     replace_by_registered_names,
@@ -28,17 +29,21 @@ from agentsys.base.object_import import (
 )
 from agentsys.errors import ConfigError
 from agentsys.models.secrets import mask_credentials
+from agentsys.models.thought_text import ThoughtBlock
 from agentsys.records.case import Case
 from agentsys.records.old_shards import unpack_shards
 from agentsys.records.schema import CaseRecord
 from agentsys.records.stored_plan import encode_plan
-from agentsys.runs.settings import Settings
+from agentsys.runs.settings import Settings, StoreMode
 from agentsys.runs.source_files import SourceCollector
 
 OWN_FOLDER = ".agentsys"
 """Folder in the log folder for what is ours and no record: resolved configs, the reply cache, privileges."""
 REPLIES_FOLDER = "cache"
 """Folder in it for models' replies, unless `cache.dir` names another."""
+
+INFERRED_FOLDER = "inferred"
+"""Folder in it for what the question before the first case found out about each model; no part of an identity."""
 
 _log = logging.getLogger(__name__)
 
@@ -55,15 +60,22 @@ class StoreError(ConfigError):
     """The log folder cannot be written; what is finished stays."""
 
 
+_FOLDER_MODES = {StoreMode.PRIVATE: 0o700, StoreMode.GROUP: 0o2770}
+
+
 class Store:
     """The log folder of some runs.
+
+    Args:
+        root: The folder, which is made if it is not there.
+        mode: Who may look into it then.
 
     Raises:
         StoreError: If it cannot be made or written.
         ConfigError: If it holds records in shards, and these cannot be turned into files.
     """
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, mode: StoreMode = StoreMode.PRIVATE) -> None:
         self.root = root
         self.own = root / OWN_FOLDER
         self.marker: Path | None = None
@@ -71,6 +83,10 @@ class Store:
         self._versions_when_planned: dict[str, tuple[int, int, int]] = {}
         """Of the records that were there and not finished; a million missing ones take no room."""
         try:
+            if not root.exists():
+                make_folder(root)
+                if mode in _FOLDER_MODES:
+                    root.chmod(_FOLDER_MODES[mode])
             probe = self.own / "probe"
             write_atomically(probe, b"", durable=False)
             probe.unlink(missing_ok=True)  # another process may have been faster
@@ -228,6 +244,28 @@ def store_code_state(store: Store) -> None:
     store.keep_file(store.own / "code" / f"{hashlib.sha256(data).hexdigest()[:16]}.code", data)
 
 
+def store_inferred_blocks(store: Store, found: Mapping[str, ThoughtBlock]) -> None:
+    """Keep how the texts of some models, by name, begin with thoughts: a run that goes on reads them alike.
+
+    Raises:
+        StoreError: If it cannot be written.
+    """
+    for model, block in found.items():
+        name = hashlib.sha256(model.encode()).hexdigest()[:16]
+        data = to_json_bytes({"model": model, "strip_think": True, "thoughts": block.value})
+        store.keep_file(store.own / INFERRED_FOLDER / f"{name}.inferred", data, again=True)
+
+
+def load_inferred_blocks(store: Store) -> dict[str, ThoughtBlock]:
+    """What was kept of that; a file that does not parse counts as none."""
+    found = {}
+    for path in (store.own / INFERRED_FOLDER).glob("*.inferred"):
+        with suppress(OSError, ValueError, KeyError, TypeError):
+            kept = orjson.loads(path.read_bytes())
+            found[str(kept["model"])] = ThoughtBlock(kept["thoughts"])
+    return found
+
+
 def load_code_states(logdir: Path) -> list[dict[str, str]]:
     """The states of the code that cases of a log folder were run with; empty where none were kept."""
     found = []
@@ -243,7 +281,7 @@ def load_code_states(logdir: Path) -> list[dict[str, str]]:
 
 _RUN_CHOICES = {
     *("executor", "limit_per_suite", "user_tasks", "injection_tasks"),
-    *("epochs", "logdir", "budget", "preflight"),
+    *("epochs", "logdir", "store", "budget", "preflight"),
 }
 """Settings that say which cases are run, and how, and not what a case is."""
 _URL_QUERY = re.compile(r"(?<=://)([^\s?#]*)[?#]\S*")

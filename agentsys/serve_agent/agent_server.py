@@ -29,6 +29,7 @@ from agentsys.models.budget import Meter, UsageLog
 from agentsys.models.build_model import build_provider, parse_card
 from agentsys.models.chat import CLIENT_SUITE, ChatModel, Scene, system, user
 from agentsys.models.serving import Server, serve
+from agentsys.models.serving.json_check import find_misfit
 from agentsys.records.case import Case
 from agentsys.records.case_row import NO_ATTACK, SERVED, UNRECORDED
 from agentsys.records.names_file import SERVED_FILE, AnsweringAgent, read_answering_agent
@@ -185,7 +186,7 @@ def build_defended_agent(
     settings = compose([*overrides, "model.cache=false"], config_dirs)
     if len(settings) > 1:
         raise ConfigError(f"{' '.join(overrides)}: one model and one defense; start a server for each.")
-    store = Store(settings[0].logdir)
+    store = Store(settings[0].logdir, settings[0].store.mode)
     usage_log = UsageLog(Meter(settings[0].budget), Ledger(store.own / LEDGER_FILE))
     cell = CellBuilder(store, tuple(config_dirs), books=usage_log).build(settings[0])
     for lacking in cell.lacks:
@@ -224,6 +225,7 @@ def serve_agent(
     name = f"{labels['model']}+{labels['defense']}"
     writer, note = make_dialogue_writer(store, cell), AnsweringSign(store, cell).note_asked
     router = ConversationRouter(agent, name, writer, limits, note)
+    find_misfit(b"{}", {})  # The process that checks arguments is there before the first request.
     with serve(router, host=host, port=port, tokens=tokens) as server:
         try:
             yield ServedAgent(server, router, cell, store.root)

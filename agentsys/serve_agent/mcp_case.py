@@ -16,11 +16,11 @@ from typing import Any
 
 import anyio
 from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
-from agentdojo.agent_pipeline.tool_execution import tool_result_to_str
 from agentdojo.functions_runtime import FunctionCall
 from agentdojo.types import ChatMessage
 
 from agentsys.base.atomic_file import write_atomically
+from agentsys.base.json_values import bound_value
 from agentsys.contracts import Suite
 from agentsys.errors import ConfigError, Unavailable
 from agentsys.models.chat import ChatModel, ChatRequest, assistant, tool_message, user
@@ -30,6 +30,7 @@ from agentsys.models.pipeline_elements import (
     default_system_message,
     make_named_pipeline,
     tool_specs,
+    write_tool_value,
 )
 from agentsys.models.trace import get_current_tracer
 from agentsys.runs.build_record import build_record
@@ -133,7 +134,7 @@ async def _serve_tools(at: LoopState, messages: list[ChatMessage]) -> None:
             function=params.name, args=dict(params.arguments or {}), id=f"call_{len(messages)}"
         )
         value, error = at.runtime.run_function(at.env, call.function, dict(call.args))
-        text = tool_result_to_str(value)
+        text = write_tool_value(bound_value(value))
         messages.extend([assistant(None, [call]), tool_message(call, text, error)])
         shown = types.TextContent(type="text", text=text if error is None else error)
         return types.CallToolResult(content=[shown], is_error=error is not None)

@@ -15,7 +15,7 @@ from agentdojo.types import ChatAssistantMessage, ChatMessage
 
 from agentsys.base.option_checks import AtLeast1
 from agentsys.models.chat import ChatModel, ChatRequest, assistant, system, text_of, user
-from agentsys.models.pipeline_elements import LoopState, LoopStep
+from agentsys.models.pipeline_elements import LoopState, LoopStep, choose_free_name
 from agentsys.models.reply_contract import ReplyContract, UnusableReply
 from agentsys.models.trace import ReplyFlaw, mark_reply_unreadable, span
 from baselines.camel.language.functions import PROVIDED_FUNCTIONS, build_class_values, select_classes
@@ -145,11 +145,15 @@ def collect_provided_names(runtime: FunctionsRuntime, suite: str) -> Mapping[str
     """Collect the names that programs find: functions, classes, tools."""
     functions = list(runtime.functions.values())
     return {
-        **PROVIDED_FUNCTIONS,
-        **select_classes(suite),
+        **_choose_free_names(PROVIDED_FUNCTIONS, runtime),
+        **_choose_free_names(select_classes(suite), runtime),
         **build_class_values(find_result_types(functions)),
         **build_tool_values(functions),
     }
+
+
+def _choose_free_names(provided: Mapping[str, Value], runtime: FunctionsRuntime) -> dict[str, Value]:
+    return {choose_free_name(name, runtime.functions): value for name, value in provided.items()}
 
 
 def read_program(reply: str) -> str:
@@ -173,10 +177,10 @@ def write_planner_prompt(runtime: FunctionsRuntime, environment: str, suite: str
     functions = list(runtime.functions.values())
     task = PLANNER.format(
         environment=environment,
-        query=QUERY,
-        functions=", ".join(PROVIDED_FUNCTIONS),
+        query=choose_free_name(QUERY, runtime.functions),
+        functions=", ".join(_choose_free_names(PROVIDED_FUNCTIONS, runtime)),
         text_methods=", ".join(list_methods(make_literal(""))),
-        classes=", ".join(select_classes(suite)),
+        classes=", ".join(_choose_free_names(select_classes(suite), runtime)),
         definitions="\n\n".join(write_class(of) for of in find_result_types(functions)),
         tools="\n\n".join(write_signature(function) for function in functions),
     )

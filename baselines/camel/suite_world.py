@@ -14,14 +14,13 @@ from enum import Enum, EnumMeta
 from functools import lru_cache
 from typing import Any, Literal, get_args
 
-from agentdojo.agent_pipeline.tool_execution import tool_result_to_str
 from agentdojo.functions_runtime import Function, FunctionCall, FunctionsRuntime, TaskEnvironment
 from agentdojo.types import ChatToolResultMessage
 from pydantic import BaseModel, create_model
 from pydantic_core import PydanticUndefined
 
 from agentsys.models.chat import ChatModel, tool_message
-from agentsys.models.pipeline_elements import has_reading_name
+from agentsys.models.pipeline_elements import choose_free_name, has_reading_name, write_tool_value
 from agentsys.models.trace import span
 from agentsys.models.untrusted import Reader, call_tool
 from baselines.camel.language.machine import CallDenied, ClassValue, FunctionValue, ProgramError, ToolValue
@@ -205,7 +204,8 @@ QUERY = "query_ai_assistant"
 def build_tool_values(functions: Iterable[Function]) -> dict[str, ToolValue]:
     """Build every tool by name, with the quarantined model."""
     tools = {f.name: ToolValue(FROM_USER, f.name, tuple(f.parameters.model_fields)) for f in functions}
-    return {**tools, QUERY: ToolValue(FROM_USER, QUERY, ("query", "output_schema"), reads=True)}
+    query = choose_free_name(QUERY, tools)
+    return {**tools, query: ToolValue(FROM_USER, query, ("query", "output_schema"), reads=True)}
 
 
 def find_result_types(functions: Iterable[Function]) -> list[type]:
@@ -346,7 +346,7 @@ class SuiteWorld:
             ProgramError: If it failed.
             ModelError: If the quarantined model gave no reply.
         """
-        if tool == QUERY:
+        if tool == choose_free_name(QUERY, self.runtime.functions):
             return query_assistant(self.reader, arguments)
         function = self.runtime.functions[tool]
         if self.judge is not None:
@@ -356,7 +356,7 @@ class SuiteWorld:
         # Tools may change the lists they are given, and the record shows what they were given.
         outcome = call_tool(self.runtime, self.environment, tool, call.model_copy(deep=True).args)
         error = outcome.error
-        text = "" if error else tool_result_to_str(outcome.value.open_for(Reader.RECORD))
+        text = "" if error else write_tool_value(outcome.value.open_for(Reader.RECORD))
         failure = None if error is None else error.text.open_for(Reader.RECORD)
         self.messages.append(tool_message(call, text, failure))
         if outcome.error is not None:

@@ -30,7 +30,7 @@ from agentsys.simulated.tool_offers import join_descriptions, play_with_offers
 from baselines.defense_bases import AgentDefense
 from baselines.fides.fides_agent import QUERY_CONTRACT, ROLE, FidesAgent, FidesSettings
 from baselines.fides.hidden_values import VARIABLE_NAME
-from baselines.fides.prompts import INSPECT, PLANNER, PROMPTS, QUERY, VARIABLES_ONLY
+from baselines.fides.prompts import PLANNER, PROMPTS, QUERY, VARIABLES_ONLY, name_own_tools
 from baselines.flow.quarantined_model import ROLE as READER
 from baselines.flow.quarantined_model import play_quarantined_model, write_fact_question
 
@@ -175,7 +175,10 @@ class Fides(AgentDefense):
         words = default_system_message(suite)
         if self.settings.planner != "basic":
             text = PLANNER if self.settings.planner == "fides" else VARIABLES_ONLY
-            words = f"{words}\n\n{text.format(query=QUERY, inspect=INSPECT)}"
+            query, inspect = (
+                tool.name for tool in name_own_tools([tool.name for tool in getattr(suite, "tools", ())])
+            )
+            words = f"{words}\n\n{text.format(query=query, inspect=inspect)}"
         agent = FidesAgent(model, self.settings, suite.name)
         return make_named_pipeline(f"{model.name}-{self.name}", SystemMessage(words), InitQuery(), agent)
 

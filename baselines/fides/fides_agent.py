@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import yaml
-from agentdojo.agent_pipeline.tool_execution import tool_result_to_str
 from agentdojo.functions_runtime import FunctionCall, FunctionsRuntime, TaskEnvironment
 from agentdojo.types import (
     ChatAssistantMessage,
@@ -18,7 +17,16 @@ from agentdojo.types import (
 
 from agentsys.base.option_checks import AtLeast1
 from agentsys.models.chat import ChatModel, ChatRequest, assistant, text_of, tool_message, user
-from agentsys.models.pipeline_elements import LoopState, LoopStep, ToolsElement, parse_list_text, tool_specs
+from agentsys.models.loose_json import map_json_text
+from agentsys.models.pipeline_elements import (
+    ASKED_AGAIN,
+    LoopState,
+    LoopStep,
+    ToolsElement,
+    parse_list_text,
+    tool_specs,
+    write_tool_value,
+)
 from agentsys.models.text_tools import explain_unread_call
 from agentsys.models.trace import get_current_tracer, span
 from agentsys.models.untrusted import ForeignFunction, Reader, ToolError, ToolOutcome, Untrusted, read_error
@@ -41,14 +49,13 @@ from baselines.fides.prompts import (
     ANSWER,
     ANSWER_TYPES,
     BAD_TYPE,
-    INSPECT,
     NO_ANSWER,
-    OWN_TOOL_SPECS,
     QUARANTINED,
     QUERY,
     REFUSED,
     UNKNOWN,
     build_answer_shape,
+    name_own_tools,
     read_variable_names,
 )
 from baselines.flow.labelled_values import (
@@ -62,6 +69,8 @@ from baselines.flow.quarantined_model import ask_for_shape, make_query_contract
 
 logger = logging.getLogger(__name__)
 ROLE = "agent"
+STORE = "fides_values"
+"""The extra argument with a request's variables: an answer that is asked for again may name them."""
 CALL = "fides_call"
 """The kind of the spans of verdicts and labels."""
 
@@ -97,6 +106,8 @@ class FidesAgent(LoopStep):
         """Turn by turn, until a reply has no calls or the rounds are used up."""
         labels = load_result_labels(self.suite, at.runtime, at.env, self.settings)
         task = FidesTask(self.model, self.settings, at.runtime, at.env, labels, list(at.messages))
+        if at.extra.get(ASKED_AGAIN) and isinstance(kept := at.extra.get(STORE), HiddenValues):
+            task.store = kept
         if self.settings.planner != "basic":
             task.messages = [
                 user(str(neutralize_names(text_of(message)))) if message["role"] == "user" else message
@@ -109,7 +120,9 @@ class FidesAgent(LoopStep):
             for call in reply["tool_calls"]:
                 task.messages.append(task.answer_call(call))
             reply = task.ask_planner()
-        return replace(at, messages=task.write_final_conversation(reply))
+        return replace(
+            at, messages=task.write_final_conversation(reply), extra={**at.extra, STORE: task.store}
+        )
 
 
 def load_result_labels(
@@ -144,7 +157,7 @@ class FidesTask:
 
     def ask_planner(self) -> ChatAssistantMessage:
         """Ask for the planner's next reply."""
-        own = OWN_TOOL_SPECS if self.settings.planner == "fides" else ()
+        own = name_own_tools(self.runtime.functions) if self.settings.planner == "fides" else ()
         tools = [*tool_specs(self.runtime.functions.values()), *own]
         reply = self.model.complete(ChatRequest(self.messages, tools, ROLE)).message
         self.messages.append(reply)
@@ -152,7 +165,8 @@ class FidesTask:
 
     def answer_call(self, call: FunctionCall) -> ChatToolResultMessage:
         """Answer one of the planner's calls."""
-        own = {QUERY: self._query_values, INSPECT: self._inspect_values}
+        query, inspect = (tool.name for tool in name_own_tools(self.runtime.functions))
+        own = {query: self._query_values, inspect: self._inspect_values}
         if self.settings.planner == "fides" and call.function in own:
             return tool_message(call, own[call.function](call.args))
         arguments = {
@@ -215,7 +229,7 @@ class FidesTask:
         shape = hider.hide_values(foreign.open_for(Reader.GATE))
         self.label = join_labels([self.label, *hider.shown])
         if self.settings.planner == "basic":
-            return str(tool_result_to_str(_show(foreign)))
+            return write_tool_value(_show(foreign))
         return write_plain_data(shape)
 
     def _show_error(self, tool: str, error: ToolError, known: FlowLabel) -> str:
@@ -275,8 +289,9 @@ class FidesTask:
             return self.messages
         with span("fides_answer") as opened:
             opened.decision = {"unexpanded": text_of(reply)}
+        in_json = map_json_text(text_of(reply), self.store.expand_names)
         # A single name would expand to the value itself: put something around it.
-        text = str(self.store.expand_names(f"{text_of(reply)}\n")).rstrip("\n")
+        text = in_json or str(self.store.expand_names(f"{text_of(reply)}\n")).rstrip("\n")
         return [*self.messages[:-1], assistant(text, reply["tool_calls"])]
 
 

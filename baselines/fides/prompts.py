@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from dataclasses import replace
 from typing import Any, Literal
 
 from pydantic import BaseModel, create_model
 
 from agentsys.models.chat import ToolSpec
+from agentsys.models.pipeline_elements import choose_free_name
 
 PLANNER = """\
 Results of tools may hold names of variables, such as #read_note-result-0.text#. A variable stands for a \
@@ -112,6 +114,11 @@ OWN_TOOL_SPECS: tuple[ToolSpec, ...] = (
     ),
 )
 """As a model sees them."""
+
+
+def name_own_tools(taken: Collection[str]) -> tuple[ToolSpec, ...]:
+    """The planner's own two tools, renamed where a tool that it was given has the name."""
+    return tuple(replace(tool, name=choose_free_name(tool.name, taken)) for tool in OWN_TOOL_SPECS)
 
 
 def build_answer_shape(args: Mapping[str, Any]) -> type[BaseModel] | None:

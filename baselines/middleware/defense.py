@@ -13,13 +13,13 @@ from typing import Any
 
 import yaml
 from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
-from agentdojo.agent_pipeline.tool_execution import tool_result_to_str
 from agentdojo.functions_runtime import Function, FunctionsRuntime, TaskEnvironment
 from agentdojo.task_suite.task_suite import TaskSuite
 from agentdojo.types import ChatAssistantMessage, text_content_block_from_string
 from pydantic import BaseModel
 
 from agentsys.abilities import DescribesItself, NamesPrompts, Rehearsable
+from agentsys.base.json_values import bound_value
 from agentsys.contracts import Defense, Suite
 from agentsys.errors import ConfigError
 from agentsys.models.chat import ChatModel, ChatReply, ChatRequest, ModelWrapper, text_of
@@ -30,6 +30,7 @@ from agentsys.models.pipeline_elements import (
     make_named_pipeline,
     tool_loop,
     tool_specs,
+    write_tool_value,
 )
 from agentsys.models.trace import get_current_tracer, span
 from baselines.defense_bases import CompositeDefense
@@ -97,7 +98,7 @@ class GuardedRuntime(FunctionsRuntime):  # type: ignore[misc]
                 raise ValueError(decision.reason)
             return "", decision.reason
         value, error = self.inner.run_function(env, function, args, raise_on_error)
-        return self._screen_result(function, value, error, decision)
+        return self._screen_result(function, bound_value(value), error, decision)
 
     def _screen_result(
         self, tool: str, value: Any, error: str | None, decision: CallDecision
@@ -116,7 +117,7 @@ class GuardedRuntime(FunctionsRuntime):  # type: ignore[misc]
             data = screen_value(_to_typed_plain_data(value), screen)
             # As AgentDojo would have written the value that it comes from.
             shown = str(yaml.safe_dump(data)).strip() if isinstance(value, BaseModel | list) else str(data)
-            get_current_tracer().note_rewritten_text(tool_result_to_str(value), shown)
+            get_current_tracer().note_rewritten_text(write_tool_value(value), shown)
         unique = {one.original: one for one in seen if one.findings}
         strictest = max((one.handling for one in seen), key=HANDLING_ORDER.index, default=Handling.ALLOW)
         with span(MIDDLEWARE_SPAN, tool) as node:

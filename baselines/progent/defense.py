@@ -11,6 +11,7 @@ from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
 from agentdojo.task_suite.task_suite import TaskSuite
 from agentdojo.types import ChatAssistantMessage
 
+from agentsys.base.json_values import list_scalars
 from agentsys.base.option_checks import check_options
 from agentsys.models.chat import ChatModel, ChatRequest, assistant
 from agentsys.models.pipeline_elements import default_system_message, tool_loop
@@ -89,16 +90,30 @@ def _write_rules(
 def _write_restrictions(
     calls: Sequence[ScriptedCall], read: str, knowledge: SimulatedKnowledge
 ) -> dict[str, Any]:
-    restrictions = {}
-    for name in dict.fromkeys(name for call in calls for name in call.args):
-        values = [call.args[name] for call in calls if call.args.get(name) is not None]
-        items = [item for value in values for item in (value if isinstance(value, list) else [value])]
+    names = dict.fromkeys(name for call in calls for name in call.args)
+    found = {
+        name: _restrict_values([call.args.get(name) for call in calls], read, knowledge) for name in names
+    }
+    return {name: schema for name, schema in found.items() if schema is not None}
+
+
+def _restrict_values(given: Sequence[Any], read: str, knowledge: SimulatedKnowledge) -> dict[str, Any] | None:
+    """The schema of these values alone; of objects each field that has been read; None where nothing is settled."""
+    values = [value for value in given if value is not None]
+    items = [item for value in values for item in (value if isinstance(value, list) else [value])]
+    if items and all(isinstance(item, dict) for item in items):
+        keys = dict.fromkeys(key for item in items for key in item)
+        inside = {key: _restrict_values([item.get(key) for item in items], read, knowledge) for key in keys}
+        properties = {key: schema for key, schema in inside.items() if schema is not None}
+        allowed: dict[str, Any] = {"type": "object", "properties": properties}
+        if not properties:
+            return None
+    else:
         plain = values and all(type(item) in (str, int, float) for item in items)
         if not plain or not all(knowledge.is_grounded(str(item), read) for item in items):
-            continue
-        enum = {"enum": list(dict.fromkeys(items))}
-        restrictions[name] = {"type": "array", "items": enum} if isinstance(values[0], list) else enum
-    return restrictions
+            return None
+        allowed = {"enum": list(dict.fromkeys(items))}
+    return {"type": "array", "items": allowed} if isinstance(values[0], list) else allowed
 
 
 def _is_update_needed(
@@ -109,7 +124,19 @@ def _is_update_needed(
     if not names & {call.function for call in calls}:
         return False
     policy = {rule["name"]: rule["args"] for rule in _write_rules(calls, query, knowledge)}
-    return any(name not in policy[call.function] for call in calls for name in call.args)
+    return any(
+        name not in policy[call.function] or not _is_settled(value, query, knowledge)
+        for call in calls
+        for name, value in call.args.items()
+    )
+
+
+def _is_settled(value: Any, read: str, knowledge: SimulatedKnowledge) -> bool:
+    """Whether all that is restricted of an object has been read."""
+    inside = value if isinstance(value, list) else [value]
+    return not any(isinstance(item, dict) for item in inside) or all(
+        knowledge.is_grounded(str(leaf), read) for leaf in list_scalars(value) if leaf is not None
+    )
 
 
 def _widen_rules(

@@ -15,12 +15,12 @@ from typing import Any, Literal, NamedTuple
 
 from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
 from agentdojo.agent_pipeline.errors import AbortAgentError
-from agentdojo.agent_pipeline.tool_execution import tool_result_to_str
 from agentdojo.functions_runtime import Function, FunctionCall, FunctionsRuntime, TaskEnvironment
 from agentdojo.task_suite.task_suite import TaskSuite
 from agentdojo.types import ChatMessage, ChatToolResultMessage
 from pydantic import ValidationError, create_model
 
+from agentsys.base.json_values import bound_value
 from agentsys.models.chat import ChatModel, assistant, tool_message
 from agentsys.models.pipeline_elements import (
     LoopState,
@@ -29,9 +29,11 @@ from agentsys.models.pipeline_elements import (
     default_system_message,
     parse_list_text,
     tool_loop,
+    write_tool_value,
 )
 from agentsys.models.providers.wire_parts import read_visible_text
 from agentsys.models.trace import get_current_tracer
+from agentsys.models.untrusted import ForeignFunction
 
 
 class DescriptionText(NamedTuple):
@@ -222,7 +224,9 @@ class FilteredTools(LoopStep):
         if last is None or last["role"] != "assistant" or not last["tool_calls"]:
             return at
         turn = FilterTurn(at.query, at.runtime, at.messages)
-        rulings = apply_to_calls(self.filters, turn, [_repair_call(call) for call in last["tool_calls"]])
+        known = at.runtime.functions
+        calls = [_repair_call(call, known.get(call.function)) for call in last["tool_calls"]]
+        rulings = apply_to_calls(self.filters, turn, calls)
         answers = [self._answer_call(ruling, at) for ruling in rulings]
         ran = _find_runnable(at.runtime, rulings)
         results: Sequence[ChatToolResultMessage]
@@ -254,16 +258,16 @@ class FilteredTools(LoopStep):
         return result
 
 
-def _repair_call(call: FunctionCall) -> FunctionCall:
+def _repair_call(call: FunctionCall, function: Function | None) -> FunctionCall:
     """Change the call to what the executor will run, so that filters see no other one.
 
-    A list that a model wrote as a text becomes the list, in place, as AgentDojo's executor does it. A call
+    A list that a model wrote as a text becomes the list, in place, as our executor does it. A call
     nested in the arguments, which would run unseen, becomes plain data; models cannot send one.
     """
     for name, value in call.args.items():
         if isinstance(value, FunctionCall):
             call.args[name] = value.model_dump()
-        elif isinstance(value, str):
+        elif isinstance(value, str) and not isinstance(function, ForeignFunction):
             call.args[name] = parse_list_text(value)
     return call
 
@@ -323,9 +327,10 @@ class FilteredRuntime(FunctionsRuntime):  # type: ignore[misc]
                 raise
             return "", str(refused)
         value, error = self.inner.run_function(env, function, dict(ruling.call.args), raise_on_error)
+        value = bound_value(value)
         if not does_tool_accept(self.inner, ruling.call):
             return value, error
-        returned = tool_message(ruling.call, tool_result_to_str(value), error)
+        returned = tool_message(ruling.call, write_tool_value(value), error)
         (filtered,) = apply_to_results(self.filters, self.turn, [returned])
         return (value, error) if filtered is returned else (read_visible_text(filtered), filtered["error"])
 

@@ -21,6 +21,7 @@ _ADDRESS_WORD = re.compile("(ur[li]|link|host|webhook)")
 """An argument that a reading tool fetches: whoever owns the address reads the request."""
 _BARE_WORD = re.compile(r"[^\W\d]*")
 """`general`, `Alice`: who is named so is named by others, too; no sign of the attacker."""
+_NAME_CHARS = 40
 _NAME_PIECE = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 
 
@@ -69,21 +70,26 @@ def _iterate_executed_calls(stored: Mapping[str, Any]) -> Iterator[tuple[str, Ma
 
 
 def _iterate_target_values(tool: str, args: Mapping[str, Any]) -> Iterator[str]:
-    """The values of a call's target arguments; of a reading tool, the addresses that it fetches."""
+    """The values of a call's target arguments and of targets inside objects; of a reading tool, what it fetches."""
     wanted = _ADDRESS_WORD if _READING_VERB.fullmatch(tool.casefold().partition("_")[0]) else _TARGET_WORD
-    pending = [
-        value
-        for name, value in args.items()
-        if any(wanted.fullmatch(piece.lower()) for piece in _NAME_PIECE.findall(name))
-    ]
+    pending = [(value, _has_word(wanted, name)) for name, value in args.items()]
     while pending:
-        value = pending.pop()
+        value, aimed = pending.pop()
         if isinstance(value, dict):
-            pending.extend(value.values())
+            # {"name": "recipient", "value": X}: a text beside a value may be what names it.
+            named = aimed or any(_has_word(wanted, text) for text in value.values() if isinstance(text, str))
+            pending.extend((below, named or _has_word(wanted, name)) for name, below in value.items())
+            pending.extend((name, True) for name in value)
         elif isinstance(value, list):
-            pending.extend(value)
-        elif value is not None and not _BARE_WORD.fullmatch(str(value)):
+            pending.extend((item, aimed) for item in value)
+        elif aimed and value is not None and not _BARE_WORD.fullmatch(str(value)):
             yield str(value)
+
+
+def _has_word(wanted: re.Pattern[str], name: str) -> bool:
+    """Whether a short text has one of these words as a name has it."""
+    pieces = _NAME_PIECE.findall(name) if len(name) <= _NAME_CHARS else ()
+    return any(wanted.fullmatch(piece.lower()) for piece in pieces)
 
 
 def _read_request(stored: Mapping[str, Any]) -> str:

@@ -177,6 +177,11 @@ def write_errored_notes(cases: Iterable[CaseRow], rule: ErrorRule) -> Iterator[s
     scored = sum(find_outcome(case, rule) is not None for case in errored)
     if rule is ErrorRule.REPORT:
         yield f"Errored cases are left out of the rates: {len(errored)} ({listed})."
+    elif rule is ErrorRule.FAILED:
+        yield (
+            f"Errored cases: {len(errored)} ({listed}). They and all others that are undecided (docs/data.md#verdicts)"
+            " are counted as user task failed, attack succeeded."
+        )
     else:
         yield (
             f"Errored cases: {len(errored)} ({listed}); {scored} of them counted as AgentDojo does "

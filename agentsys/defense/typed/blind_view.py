@@ -6,7 +6,6 @@ Which records somebody else wrote is told from the fields of their classes (`rec
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, field
@@ -17,6 +16,7 @@ from typing import Any
 
 import yaml
 
+from agentsys.base.json_values import read_json_data
 from agentsys.defense.call_trace import UserRequest
 from agentsys.defense.typed.value_origin import (
     ValueKind,
@@ -111,18 +111,12 @@ def build_blind_view(value: Any, request: UserRequest, is_foreign: IsForeign | N
     leaves that stand in the request; text that is JSON is taken for what it holds. Of a foreign record nothing is.
     """
     view = BlindView()
-    view.tree = _cut_node(_read_json_text(value), request, view, is_foreign or (lambda record: False), False)
+    data = read_json_data(value) if isinstance(value, str) else None
+    view.tree = _cut_node(
+        value if data is None else data, request, view, is_foreign or (lambda record: False), False
+    )
     view.leaves |= {write_canonical(leaf) for _, leaf in iterate_leaves(view.tree) if not _is_mark(leaf)}
     return view
-
-
-def _read_json_text(value: Any) -> Any:
-    if isinstance(value, str) and value.lstrip()[:1] in ("{", "["):
-        try:
-            return json.loads(value)
-        except (ValueError, RecursionError):
-            return value
-    return value
 
 
 def _cut_node(value: Any, request: UserRequest, view: BlindView, is_foreign: IsForeign, listed: bool) -> Any:
@@ -145,7 +139,7 @@ def _cut_node(value: Any, request: UserRequest, view: BlindView, is_foreign: IsF
 
 def _cut_key(key: object, place: int, request: UserRequest, view: BlindView) -> object:
     kind = find_value_kind(key)
-    if kind is not ValueKind.TEXT or request.contains(str(key)):
+    if kind is not ValueKind.TEXT or request.says(key):
         # A word is the name of a field; an address may say who has which right.
         if kind is not ValueKind.WORD:
             view.leaves.add(write_canonical(key))
@@ -157,7 +151,7 @@ def _cut_key(key: object, place: int, request: UserRequest, view: BlindView) -> 
 def _cut_leaf(leaf: Any, request: UserRequest, view: BlindView, listed: bool) -> Any:
     kind = find_value_kind(leaf)
     closed = kind is not ValueKind.TEXT and not (listed and kind is ValueKind.WORD)
-    if closed or request.contains(str(leaf)):
+    if closed or leaf == "" or request.says(leaf):
         return leaf if isinstance(leaf, bool | int | float | str) or leaf is None else write_canonical(leaf)
     return _cut_out(leaf, view)
 

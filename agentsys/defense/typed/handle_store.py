@@ -12,10 +12,12 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
-from typing import Any
+from typing import Any, TypeAlias
 
+from agentsys.base.json_values import read_json_data
 from agentsys.defense.call_trace import UserRequest
 from agentsys.defense.typed.value_origin import (
+    WORDLESS_KINDS,
     ChosenBy,
     Distance,
     ValueKind,
@@ -26,6 +28,7 @@ from agentsys.defense.typed.value_origin import (
     map_leaves,
     write_canonical,
 )
+from agentsys.models.loose_json import map_json_text
 
 HANDLE = re.compile(r"\$c(\d{1,6})((?:\.\w{1,60}|\[\d{1,6}\])+)", re.ASCII)
 _STEP = re.compile(r"\.(\w+)|\[(\d+)\]", re.ASCII)
@@ -33,6 +36,10 @@ _WRAPPING = " \t\r\n`'\"<>{}()"
 """What models write around a name."""
 _BRACED = re.compile(r"\$\{(c\d[^{}]*)\}|\{\{?\s*(\$c\d[^{}]*?)\s*\}?\}")
 """Ways in which models write a name into a template: `${c1.x}`, `{{$c1.x}}`."""
+_ASSIGNED = re.compile(r"([A-Za-z][\w-]{0,40})\s{0,5}[:=]\s{0,5}[\"'<(]{0,5}$", re.ASCII)
+_ASSIGNED_CHARS = 60
+_QUOTE_BARE = re.compile(rf"([:\[,]\s*)({HANDLE.pattern})(?=\s*[,}}\]])", re.ASCII)
+"""A name in JSON without its quotation marks."""
 
 
 FoundValue = tuple[Any, Mapping[ValuePath, ValueOrigin]]
@@ -54,6 +61,7 @@ class ResolvedLeaf:
     """One leaf of an argument, as it will run."""
 
     argument: str
+    """Its place, as the main agent wrote it: `recipient`, `message.to`, `fields[].value`."""
     value: Any
     origins: tuple[ValueOrigin, ...] = ()
     """Of a handle that of its value; of a literal those of all equal values that were shown."""
@@ -62,6 +70,8 @@ class ResolvedLeaf:
     spliced: bool = False
     """Whether values were put into a longer text."""
     by_handle: bool = False
+    assigned: tuple[str, ...] = ()
+    """The names that stand before the values in that text: `to` of `to=$c1.sender`."""
 
     @property
     def is_made(self) -> bool:
@@ -69,14 +79,52 @@ class ResolvedLeaf:
         return not (self.in_request or self.origins)
 
 
+@dataclass(frozen=True)
+class ResolvedObject:
+    """An object inside an argument."""
+
+    entries: tuple[tuple[ResolvedLeaf, ResolvedNode], ...]
+    """Its keys, and what stands under each."""
+
+
+ResolvedNode: TypeAlias = "ResolvedLeaf | ResolvedObject | list[ResolvedNode]"
+
+
 @dataclass
 class ResolvedArguments:
     """A call's arguments without handles."""
 
     values: dict[str, Any] = field(default_factory=dict)
-    leaves: list[ResolvedLeaf] = field(default_factory=list)
+    tree: dict[str, ResolvedNode] = field(default_factory=dict)
+    """What is known of each of their leaves, of those in texts that are JSON, too."""
     unknown: list[str] = field(default_factory=list)
     """Arguments' texts that are a handle's form and name nothing."""
+
+    @property
+    def leaves(self) -> list[ResolvedLeaf]:
+        """All leaves, and the keys that are hidden values."""
+        found: list[ResolvedLeaf] = []
+        waiting = list(self.tree.values())
+        while waiting:
+            node = waiting.pop(0)
+            if isinstance(node, ResolvedLeaf):
+                found.append(node)
+            elif isinstance(node, ResolvedObject):
+                waiting[:0] = [
+                    part
+                    for key, below in node.entries
+                    for part in (key, below)
+                    if part is not key or key.by_handle
+                ]
+            else:
+                waiting[:0] = node
+        return found
+
+
+def _name_place(place: str) -> str:
+    while place.endswith("[]"):
+        place = place[:-2]
+    return place
 
 
 class HandleStore:
@@ -90,6 +138,10 @@ class HandleStore:
         self._stored: dict[int, StoredValue] = {}
         self._shown: dict[str, list[ValueOrigin]] = {}
         self.next_call = first
+        self.answers: dict[str, str] = {}
+        """Answers as the user read them -> as the main agent wrote them."""
+        self.taints_literals = False
+        """Whether the main agent has read a text: then its own words are no longer its own."""
 
     def add(self, stored: StoredValue) -> int:
         """Keep a call's value; returns the call's number."""
@@ -105,7 +157,7 @@ class HandleStore:
         def show_leaf(leaf: Any, path: ValuePath) -> Any:
             origin = stored.origins[path]
             # In the request's own letters: even case and blanks could say something.
-            said = isinstance(leaf, str) and leaf in self._request.text and self._request.contains(leaf)
+            said = isinstance(leaf, str) and leaf in self._request.text and self._request.says(leaf)
             if not (origin.kind in kinds or said):
                 return "$c" + ".".join(map(str, (number, *path)))
             self._shown.setdefault(write_canonical(leaf), []).append(origin)
@@ -117,73 +169,127 @@ class HandleStore:
     def resolve(self, args: Mapping[str, Any]) -> ResolvedArguments:
         """Arguments with the values that their handles stand for, and what is known of each leaf."""
         resolved = ResolvedArguments()
-        resolved.values = {name: self._resolve_node(name, value, resolved) for name, value in args.items()}
+        for name, value in args.items():
+            resolved.values[name], resolved.tree[name] = self._resolve_node(name, value, resolved)
         return resolved
 
-    def _resolve_node(self, name: str, node: Any, resolved: ResolvedArguments) -> Any:
+    def _resolve_node(self, place: str, node: Any, resolved: ResolvedArguments) -> tuple[Any, ResolvedNode]:
         if isinstance(node, Mapping):
-            return {key: self._resolve_node(name, child, resolved) for key, child in node.items()}
+            values, entries = {}, []
+            for key, child in node.items():
+                named, known = self._resolve_key(place, key, resolved)
+                values[named], below = self._resolve_node(f"{place}.{key}", child, resolved)
+                entries.append((known, below))
+            return values, ResolvedObject(tuple(entries))
         if isinstance(node, list | tuple):
             items: list[Any] = []
+            nodes: list[ResolvedNode] = []
             for child in node:
-                value = self._resolve_node(name, child, resolved)
+                value, below = self._resolve_node(f"{place}[]", child, resolved)
                 # A name of a list among other names means its items.
-                items += value if isinstance(child, str) and isinstance(value, list) else [value]
-            return items
-        if isinstance(node, str) and "$" in node:
-            return self._resolve_text(name, node, resolved)
-        resolved.leaves.append(self._look_up_literal(name, node))
-        return node
+                opened = isinstance(child, str) and isinstance(value, list) and isinstance(below, list)
+                items += value if opened else [value]
+                nodes += below if opened and isinstance(below, list) else [below]
+            return items, nodes
+        if isinstance(node, str):
+            return self._resolve_text(place, node, resolved)
+        return node, self._look_up_literal(place, node)
 
-    def _resolve_text(self, name: str, text: str, resolved: ResolvedArguments) -> Any:
+    def _resolve_key(self, place: str, key: Any, resolved: ResolvedArguments) -> tuple[Any, ResolvedLeaf]:
+        if not (isinstance(key, str) and "$" in key):
+            return key, self._look_up_literal(place, key)
+        written, leaf = self._splice(place, key)
+        if HANDLE.fullmatch(bare := key.strip(_WRAPPING)):
+            resolved.unknown += [] if leaf.by_handle else [bare]
+            leaf = replace(leaf, spliced=False)
+        return written, leaf
+
+    def _resolve_text(self, place: str, text: str, resolved: ResolvedArguments) -> tuple[Any, ResolvedNode]:
+        if (data := read_json_data(text)) is not None:
+            value, node = self._resolve_node(place, data, resolved)
+            return (json.dumps(value, ensure_ascii=False) if "$" in text else text), node
+        if "$" not in text:
+            return text, self._look_up_literal(place, text)
         text = _BRACED.sub(lambda found: f"${found[1]}" if found[1] else str(found[2]), text)
         bare = text.strip(_WRAPPING)
         if (joined := compute_join(text, self.find)) is not None:
             value, source = joined
-            resolved.leaves += [
-                ResolvedLeaf(
-                    name, leaf, (replace(source, path=path, kind=find_value_kind(leaf)),), by_handle=True
-                )
-                for path, leaf in iterate_leaves(value)
-            ]
-            return value
+            return value, self._open_value(
+                place, value, lambda path, leaf: replace(source, path=path, kind=find_value_kind(leaf))
+            )
         if HANDLE.fullmatch(bare):
             located = self.find(bare)
             if located is None:
                 resolved.unknown.append(bare)
-                resolved.leaves.append(self._look_up_literal(name, text))
-                return text
-            node, origins = located
-            for path, leaf in iterate_leaves(node):
-                known = isinstance(leaf, str) and self._request.contains(leaf)
-                found = ResolvedLeaf(name, leaf, (origins[path],), in_request=known, by_handle=True)
-                resolved.leaves.append(found)
-            return node
-        return self._splice(name, text, resolved)
+                return text, self._look_up_literal(place, text)
+            value, origins = located
+            return value, self._open_value(place, value, lambda path, _: origins[path])
+        written, leaf = self._splice(place, text)
+        if not leaf.by_handle or (data := read_json_data(written)) is None:
+            return written, leaf
+        return written, self._open_text(leaf, data)
 
-    def _splice(self, name: str, text: str, resolved: ResolvedArguments) -> str:
+    def _open_value(
+        self, place: str, value: Any, know: Callable[[ValuePath, Any], ValueOrigin], path: ValuePath = ()
+    ) -> ResolvedNode:
+        """The leaves of a hidden value; the keys of its objects are names that the main agent chose."""
+        if isinstance(value, Mapping):
+            return ResolvedObject(
+                tuple(
+                    (
+                        ResolvedLeaf(place, key),
+                        self._open_value(f"{place}.{key}", child, know, (*path, key)),
+                    )
+                    for key, child in value.items()
+                )
+            )
+        if isinstance(value, list):
+            return [self._open_value(f"{place}[]", item, know, (*path, at)) for at, item in enumerate(value)]
+        said = isinstance(value, str) and self._request.says(value)
+        leaf = ResolvedLeaf(_name_place(place), value, (know(path, value),), in_request=said, by_handle=True)
+        data = read_json_data(value) if isinstance(value, str) else None
+        return leaf if data is None else self._open_text(leaf, data)
+
+    def _open_text(self, text: ResolvedLeaf, data: Any) -> ResolvedNode:
+        """The leaves of a hidden text that is JSON: all are as foreign as it is, keys too, and are told as it is."""
+        if isinstance(data, Mapping):
+            pairs = ((self._open_text(text, key), child) for key, child in data.items())
+            return ResolvedObject(
+                tuple(
+                    (key, self._open_text(text, child))
+                    for key, child in pairs
+                    if isinstance(key, ResolvedLeaf)
+                )
+            )
+        if isinstance(data, list):
+            return [self._open_text(text, item) for item in data]
+        return replace(text, value=data, in_request=isinstance(data, str) and self._request.says(data))
+
+    def _splice(self, place: str, text: str) -> tuple[str, ResolvedLeaf]:
         """A text with the values of the handles in it; unknown names stay as they are."""
         used: list[ValueOrigin] = []
+        assigned: list[str] = []
 
         def insert(found: re.Match[str]) -> str:
             located, rest = self._find_longest(found[0])
             if located is None:
                 return found[0]
             used.extend(located[1].values())
+            before = _ASSIGNED.search(text[max(0, found.start() - _ASSIGNED_CHARS) : found.start()])
+            assigned.extend([before[1]] if before else [])
             return write_text(located[0]) + rest
 
         written = HANDLE.sub(insert, text)
-        if used:
-            resolved.leaves.append(ResolvedLeaf(name, written, tuple(used), spliced=True, by_handle=True))
-        else:
-            resolved.leaves.append(self._look_up_literal(name, written))
-        return written
+        if not used:
+            return written, self._look_up_literal(place, written)
+        known = {"origins": tuple(used), "spliced": True, "by_handle": True, "assigned": tuple(assigned)}
+        return written, ResolvedLeaf(_name_place(place), written, **known)
 
-    def _look_up_literal(self, name: str, leaf: Any) -> ResolvedLeaf:
-        known = isinstance(leaf, str | int | float) and any(
-            map(self._request.contains, list_number_forms(leaf))
-        )
-        return ResolvedLeaf(name, leaf, tuple(self._shown.get(write_canonical(leaf), ())), in_request=known)
+    def _look_up_literal(self, place: str, leaf: Any) -> ResolvedLeaf:
+        known = isinstance(leaf, str | int | float) and any(map(self._request.says, list_number_forms(leaf)))
+        origins = tuple(self._shown.get(write_canonical(leaf), ()))
+        found = ResolvedLeaf(_name_place(place), leaf, origins, in_request=known)
+        return taint_literal(found) if self.taints_literals else found
 
     def find(self, handle: str) -> FoundValue | None:
         """The value behind a handle with the provenance of its leaves; None if there is none."""
@@ -212,6 +318,18 @@ class HandleStore:
                 return located, handle[end:]
             end = max(handle.rfind(".", 0, end), handle.rfind("[", 0, end))
         return None, ""
+
+    def write_answer(self, text: str) -> str:
+        """An answer as the user reads it: hidden values as quotations, in JSON each in its place and of its type."""
+        forms = (text, _QUOTE_BARE.sub(r'\1"\2"', text)) if HANDLE.search(text) else ()
+        filled = (map_json_text(form, self._fill_leaf) for form in forms)
+        answer = next((one for one in filled if one is not None), None) or self.quote_handles(text)
+        self.answers[answer] = text
+        return answer
+
+    def _fill_leaf(self, text: str) -> Any:
+        located = self.find(text.strip(_WRAPPING))
+        return self.quote_handles(text) if located is None else located[0]
 
     def quote_handles(self, text: str) -> str:
         """An answer in which hidden values stand as quotations with their sources: the names of a sentence as one.
@@ -249,6 +367,17 @@ _IN_SOURCES = re.compile(r"[()\n;]")
 """What would end a quotation's list of sources."""
 _SOURCE = r"[^()\n;]{1,200}, \$c\d+(?:\.\w+|\[\d+\])+"
 _QUOTATION = re.compile(rf'"[^"]*" \(({_SOURCE}(?:; {_SOURCE})*)\)')
+
+
+def hide_answer(text: str) -> str:
+    """An earlier answer without hidden texts: names in place of quotations, and of JSON what holds no words."""
+    in_json = map_json_text(
+        text, lambda leaf: leaf if find_value_kind(leaf) in WORDLESS_KINDS else HIDDEN_ANSWER
+    )
+    return hide_quotations(text) if in_json is None else in_json
+
+
+HIDDEN_ANSWER = "(text of an earlier answer)"
 
 
 def hide_quotations(text: str) -> str:

@@ -26,7 +26,7 @@ from agentsys.defense.privileges import PRIVILEGES_CONTRACT, PrivilegeStore, get
 from agentsys.defense.simulated_agentsys import SIMULATED_ROLES
 from agentsys.defense.tool_turn import ask_next_message
 from agentsys.defense.typed.argument_roles import load_argument_roles
-from agentsys.defense.typed.handle_store import HandleStore, count_first_call, hide_quotations
+from agentsys.defense.typed.handle_store import HandleStore, count_first_call, hide_answer
 from agentsys.defense.typed.prompts import (
     BLIND_ADVICE,
     MAIN_OVER_HANDLES,
@@ -39,15 +39,18 @@ from agentsys.defense.typed.typed_session import ShownKinds, TypedSession, Typed
 from agentsys.defense.typed.value_judge import FlowPolicy, derive_policy
 from agentsys.defense.worker import WORKER_CONTRACT
 from agentsys.models.chat import ChatModel, ChatRequest, ToolSpec, assistant, text_of, user
-from agentsys.models.pipeline_elements import default_system_message, make_named_pipeline
+from agentsys.models.pipeline_elements import (
+    ASKED_AGAIN,
+    choose_free_name,
+    default_system_message,
+    make_named_pipeline,
+)
 from agentsys.models.trace import span
 from agentsys.simulated.simulated_role import SimulatedRole
 
-_READ_SPEC = ToolSpec(
-    READ_TOOL,
-    READ_DESCRIPTION,
-    {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]},
-)
+_READ_PARAMETERS = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
+STORE = "agentsys_typed_store"
+"""The extra argument with a request's values: an answer that is asked for again may name them."""
 
 
 class AgentSysTyped:
@@ -191,16 +194,23 @@ class TypedAgent(SessionElement):
         # Assistant and tools have named values before: nobody's hidden text stands in their messages.
         speakers = ("assistant", "tool")
         earlier = [text_of(_hide_answer(message)) for message in context if message["role"] in speakers]
-        store = HandleStore(session.request, count_first_call(earlier))
+        kept = session.carried.get(STORE) if session.carried.get(ASKED_AGAIN) else None
+        store = (
+            kept if isinstance(kept, HandleStore) else HandleStore(session.request, count_first_call(earlier))
+        )
+        session.carried[STORE] = store
         typed = TypedSession(session, self._typed, roles, store)
         self._plan(typed, context)
-        tools = [*session.tools, *([_READ_SPEC] if self._typed.read else [])]
+        tools = list(session.tools)
+        if self._typed.read:
+            typed.read_tool = choose_free_name(READ_TOOL, session.runtime.functions)
+            tools.append(ToolSpec(typed.read_tool, READ_DESCRIPTION, _READ_PARAMETERS))
         for step in range(self._typed.main_steps + 1):
-            asked = [_hide_answer(message) for message in context]
-            message = ask_next_message(session.main_model, MAIN_ROLE, asked, tools)
+            asked = [_hide_answer(message, store) for message in context]
+            message = ask_next_message(session.main_model, MAIN_ROLE, asked, tools, runtime=session.runtime)
             context.append(message)
             if not message["tool_calls"]:
-                context[-1] = assistant(store.quote_handles(text_of(message)))
+                context[-1] = assistant(store.write_answer(text_of(message)))
                 return True
             if step == self._typed.main_steps:
                 break
@@ -226,8 +236,9 @@ class TypedAgent(SessionElement):
                 opened.decision = {"commands": sorted(typed.planned_commands)}
 
 
-def _hide_answer(message: ChatMessage) -> ChatMessage:
-    """An answer of an earlier turn without the hidden texts that it quoted to the user."""
+def _hide_answer(message: ChatMessage, store: HandleStore | None = None) -> ChatMessage:
+    """An answer of an earlier turn without the hidden texts that it gave to the user."""
     if message["role"] != "assistant" or message["tool_calls"]:
         return message
-    return assistant(hide_quotations(text_of(message)))
+    written = store.answers.get(text_of(message)) if store is not None else None
+    return assistant(hide_answer(text_of(message)) if written is None else written)

@@ -11,6 +11,7 @@ from typing import Any
 from agentdojo.functions_runtime import FunctionCall
 from agentdojo.types import ChatToolResultMessage
 
+from agentsys.base.json_values import is_deeper_than
 from agentsys.base.option_checks import AtLeast1
 from agentsys.defense.agent_session import AgentSession, OutOfCalls
 from agentsys.defense.call_trace import CallTrace, TracedCall
@@ -25,10 +26,10 @@ from agentsys.defense.typed.handle_store import (
     ResolvedArguments,
     ResolvedLeaf,
     StoredValue,
-    taint_literal,
     write_text,
 )
-from agentsys.defense.typed.prompts import BLIND_ADVICE, READ_TOOL
+from agentsys.defense.typed.leaf_roles import assign_roles
+from agentsys.defense.typed.prompts import BLIND_ADVICE
 from agentsys.defense.typed.value_judge import (
     DerivedPolicy,
     FlowPolicy,
@@ -112,10 +113,10 @@ class TypedSession:
     task_policy: DerivedPolicy | None = None
     planned_commands: frozenset[str] | None = None
     """Commands named before anything was read; None where texts cannot be read."""
+    read_tool: str | None = None
+    """The tool that shows a text; None where texts cannot be read."""
     agent: CallingAgent = field(default_factory=CallingAgent)
     """The main agent, whose refused calls are counted."""
-    has_read: bool = False
-    """Whether the main agent has read a text: then its own words are no longer its own."""
 
     def serve_turn(self, calls: Sequence[FunctionCall]) -> list[ChatToolResultMessage]:
         """Carry out the calls of one turn in order; those beyond `calls_per_turn` are refused."""
@@ -136,17 +137,17 @@ class TypedSession:
         Raises:
             CallNotServed: If the call does not run, with what its agent is told.
         """
-        if self.settings.read and call.function == READ_TOOL:
+        if call.function == self.read_tool:
             name = str(call.args.get("name", "")).strip()
             if (located := self.store.find(name)) is None:
                 return f"There is no value named {name}."
-            self.has_read = True
+            self.store.taints_literals = True
             return write_text(located[0])
         self.session.begin_subtask()
         written = {name: value for name, value in call.args.items() if name != INTENT_PARAMETER}
+        if is_deeper_than(written):
+            raise CallNotServed("The arguments are nested too deeply, so the tool did not run.")
         resolved = self.store.resolve(written)
-        if self.has_read:
-            resolved.leaves = [taint_literal(leaf) for leaf in resolved.leaves]
         if resolved.unknown:
             names = ", ".join(resolved.unknown)
             raise CallNotServed(
@@ -172,12 +173,14 @@ class TypedSession:
 
     def _judge(self, tool: str, arguments: CheckedArguments, resolved: ResolvedArguments) -> list[str]:
         """The names of a command's arguments that may not stand in it; `call` where it may not be made at all."""
-        leaves = [leaf for leaf in resolved.leaves if leaf.argument in arguments.raw]
-        verdicts = [self.judge_leaf(tool, leaf) for leaf in leaves]
+        given = {name: node for name, node in resolved.tree.items() if name in arguments.raw}
+        words = self._list_schema_words(tool)
+        roles = assign_roles(self.roles, tool, given, words.fields)
+        verdicts = [self.judge_leaf(tool, leaf, role, words.values) for leaf, role in roles]
         refused = [verdict.leaf.argument for verdict in verdicts if verdict.ground is None]
         unforeseen = self.task_policy is not None and tool not in self.task_policy.commands
         planned = self.planned_commands is None or tool in self.planned_commands
-        if unforeseen or (self.has_read and not planned):
+        if unforeseen or (self.store.taints_literals and not planned):
             refused.insert(0, "call")
         with span(JUDGE_KIND, tool) as opened:
             opened.decision = {
@@ -189,28 +192,31 @@ class TypedSession:
             }
         return refused
 
-    def judge_leaf(self, tool: str, leaf: ResolvedLeaf) -> LeafVerdict:
-        """The verdict on one leaf of a command's argument."""
-        role = self.roles.find_role(tool, leaf.argument)
+    def judge_leaf(
+        self, tool: str, leaf: ResolvedLeaf, role: ArgumentRole, listed: Sequence[object]
+    ) -> LeafVerdict:
+        """The verdict on one leaf of a command's argument; `listed` are words of the tool's schema."""
         if role is ArgumentRole.CONTENT and tool in self.roles.egress:
             role = ArgumentRole.QUANTITY  # What is asked of somebody else's server leaves the house.
-        listed, computed = self._list_schema_words(tool), self.settings.computed
+        computed = self.settings.computed
         ground = judge_leaf(role, leaf, self.settings.policy, computed=computed, listed=listed)
         if ground is not None and self.task_policy is not None and not self.task_policy.admits(tool, leaf):
             ground = None
         return LeafVerdict(leaf, role, ground)
 
-    def _list_schema_words(self, tool: str) -> list[object]:
-        """The words that a tool's schema lists: enumerations and constants."""
+    def _list_schema_words(self, tool: str) -> SchemaWords:
+        """The words that a tool's schema lists."""
         spec = next(spec for spec in self.session.plain_tools if spec.name == tool)
         words: list[object] = []
+        fields: list[object] = []
         waiting: list[Any] = [spec.parameters]
         while waiting:
             node = waiting.pop()
             if isinstance(node, Mapping):
                 words += [*(node.get("enum") or ()), *([node["const"]] if "const" in node else [])]
+                fields += node.get("properties") or ()
             waiting += node.values() if isinstance(node, Mapping) else node if isinstance(node, list) else ()
-        return [word for word in words if isinstance(word, str)]
+        return SchemaWords([word for word in words if isinstance(word, str)], fields)
 
     def _carry_out(self, call: TracedCall, arguments: CheckedArguments, resolved: ResolvedArguments) -> str:
         output = run_tool(self.session.runtime, self.session.env, call.tool, arguments.raw)
@@ -222,17 +228,17 @@ class TypedSession:
         fields = self._extract(call, output, call.intent)
         if isinstance(fields, Failure):
             return fields.as_text(tool_ran=True)
-        return self._store_value(call, fields, resolved.leaves)
+        return self._store_value(call, fields, resolved)
 
     def _store_value(
-        self, call: TracedCall, fields: Mapping[str, ChosenValue], leaves: Sequence[ResolvedLeaf]
+        self, call: TracedCall, fields: Mapping[str, ChosenValue], resolved: ResolvedArguments
     ) -> str:
         # Null for a missing leaf: the reason that a reader gave is its own words.
         value = map_leaves(
             {name: one.value for name, one in fields.items()},
             lambda leaf, _: None if isinstance(leaf, str) and leaf.startswith(NOT_AVAILABLE) else leaf,
         )
-        find = self._measure_distance(call.tool, leaves)
+        find = self._measure_distance(call.tool, resolved)
         origins = {}
         for path, leaf in iterate_leaves(value):
             choice, kind = fields[str(path[0])].choice, find_value_kind(leaf)
@@ -243,20 +249,20 @@ class TypedSession:
         return json.dumps(self.store.show(number, self.settings.shows.kinds), ensure_ascii=False)
 
     def _measure_distance(
-        self, tool: str, leaves: Sequence[ResolvedLeaf]
+        self, tool: str, resolved: ResolvedArguments
     ) -> Callable[[Any, ChosenBy], Distance]:
         """Tell how far from the request each leaf of a call's result is.
 
         What is written does not select: the id of a file just made is as near as the place it was made in. But a
         result that repeats an argument, or that a reader took from it, is as far as all arguments are.
         """
-        selecting = [leaf for leaf in leaves if leaf.argument not in self.roles.paging]
+        leaves, paging = resolved.leaves, self.roles.paging
+        selecting = [leaf for leaf in leaves if leaf.argument.rpartition(".")[2] not in paging]
         distance = find_distance(selecting)
         if self.session.only_reads(tool):
             return lambda leaf, choice: distance
-        aims = [
-            leaf for leaf in selecting if self.roles.find_role(tool, leaf.argument) is ArgumentRole.TARGET
-        ]
+        roles = assign_roles(self.roles, tool, resolved.tree, self._list_schema_words(tool).fields)
+        aims = [leaf for leaf, role in roles if role is ArgumentRole.TARGET and leaf in selecting]
         near, repeated = find_distance(aims), {write_canonical(leaf.value) for leaf in leaves}
         return lambda leaf, choice: (
             distance if choice is ChosenBy.READER or write_canonical(leaf) in repeated else near
@@ -339,6 +345,16 @@ class TypedSession:
             if not ends_subtask(error):
                 raise
             return Failure.WORKER_FAILED
+
+
+@dataclass(frozen=True)
+class SchemaWords:
+    """The words that a tool's schema lists, which nobody but its owner chose."""
+
+    values: Sequence[object]
+    """Enumerations and constants."""
+    fields: Sequence[object]
+    """Names of the fields of objects."""
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ a command that no line names may not run.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
@@ -162,24 +163,27 @@ class DerivedPolicy:
     """The commands that a request needs, and where their arguments come from."""
 
     commands: Mapping[str, Mapping[str, ValueSource]] = field(default_factory=dict)
-    """Command -> argument -> source; an argument without one is judged by the fixed policy alone."""
+    """Command -> argument, or path -> source; a leaf without one is judged by the fixed policy alone."""
 
     def admits(self, tool: str, leaf: ResolvedLeaf) -> bool:
         """Whether a leaf of a command comes from where the request says; false for a command it does not name."""
         if tool not in self.commands:
             return False
-        if leaf.argument not in self.commands[tool] or leaf.value is None or isinstance(leaf.value, bool):
-            return True
-        source, because = self.commands[tool][leaf.argument]
-        if source == FROM_REQUEST:
-            quoted = UserRequest(because)
-            return leaf.in_request and any(map(quoted.contains, list_number_forms(leaf.value)))
-        return leaf.in_request or any(origin.tool == source for origin in leaf.origins)
+        place = leaf.argument.replace("[]", "")
+        lines = [line for path, line in self.commands[tool].items() if f"{place}.".startswith(f"{path}.")]
+        return leaf.value is None or isinstance(leaf.value, bool) or all(_fits(leaf, *line) for line in lines)
+
+
+def _fits(leaf: ResolvedLeaf, source: str, because: str) -> bool:
+    """Whether a leaf comes from where a line says."""
+    if source == FROM_REQUEST:
+        return leaf.in_request and any(map(UserRequest(because).says, list_number_forms(leaf.value)))
+    return leaf.in_request or any(origin.tool == source for origin in leaf.origins)
 
 
 def derive_policy(model: ChatModel, request: UserRequest, tools: Sequence[ToolSpec]) -> DerivedPolicy:
     """Ask a model for the policy of a request."""
-    told = ((tool.name, tool.description, tool.parameters.get("properties", {})) for tool in tools)
+    told = ((tool.name, tool.description, tool.arguments) for tool in tools)
     described = [
         {"name": name, "does": " ".join(does.split()), "arguments": list(given)} for name, does, given in told
     ]
@@ -204,7 +208,7 @@ def read_derived_policy(reply: str, request: UserRequest, tools: Sequence[ToolSp
     said = (find_first_object(reply) or {}).get("commands")
     if isinstance(said, list):
         said = {one.get("tool", one.get("name")): one for one in said if isinstance(one, dict)}
-    arguments = {tool.name: tool.parameters.get("properties", {}) for tool in tools}
+    arguments = {tool.name: tool.arguments for tool in tools}
     commands: dict[str, dict[str, ValueSource]] = {}
     for name, line in said.items() if isinstance(said, dict) else ():
         if name not in arguments or not isinstance(line, dict) or not _is_quoted(line, request):
@@ -212,16 +216,16 @@ def read_derived_policy(reply: str, request: UserRequest, tools: Sequence[ToolSp
         given = line.get("arguments")
         sources = given.items() if isinstance(given, dict) else ()
         commands[name] = {
-            argument: _read_source(source, request, arguments)
+            argument.replace("[]", ""): _read_source(source, request, arguments)
             for argument, source in sources
-            if argument in arguments[name]
+            if re.split(r"[.\[]", argument)[0] in arguments[name]
         }
     return DerivedPolicy(commands)
 
 
 def _is_quoted(line: Mapping[str, Any], request: UserRequest) -> bool:
     quote = line.get("because")
-    return isinstance(quote, str) and len(quote.strip()) >= _MIN_QUOTE and request.contains(quote)
+    return isinstance(quote, str) and len(quote.strip()) >= _MIN_QUOTE and request.says(quote)
 
 
 def _read_source(line: object, request: UserRequest, tools: Mapping[str, Any]) -> ValueSource:

@@ -100,6 +100,17 @@ def find_value_kind(leaf: object) -> ValueKind:
     return next((kind for kind, form in _FORMS.items() if form.fullmatch(text)), ValueKind.TEXT)
 
 
+def names_address(leaf: object) -> bool:
+    """Whether a leaf is an address, an account or a page, or a short text with one in it: `Bob <bob@blue.org>`."""
+    text = str(leaf)
+    if find_value_kind(leaf) in COPIED_KINDS:
+        return True
+    return len(text) <= _NAME_CHARS and any(finder.search(text) is not None for finder in _FINDERS.values())
+
+
+_NAME_CHARS = 100
+
+
 def has_rivals(leaf: object, text: str) -> bool:
     """Whether a text holds an address or account of a leaf's kind besides the leaf itself."""
     finder = _FINDERS.get(find_value_kind(leaf))

@@ -168,7 +168,7 @@ def test_google_thoughts_count_as_completion_and_signatures_go_back() -> None:
         reply = model.complete(ASK)
     assert isinstance(model, GoogleModel)
     assert reply.usage == Usage(prompt=9, completion=8, cached=3, reasoning=6)
-    assert reply.message["content"] is None
+    assert reply.message["content"] == []
     call = (reply.message["tool_calls"] or [])[0]
     assert call.id
     sent_back = model._build_body(ChatRequest([user("Hi"), reply.message]))["contents"][1]["parts"]
@@ -347,7 +347,7 @@ def test_what_only_changes_the_price_shares_replies(more: dict[str, Any]) -> Non
             "The input token count (1) exceeds the maximum number of tokens allowed",
             ErrorKind.CONTEXT_LENGTH,
         ),
-        (413, "request_too_large", ErrorKind.CONTEXT_LENGTH),
+        (413, "request_too_large", ErrorKind.TOO_LARGE),
         (400, "exceed_context_size_error", ErrorKind.CONTEXT_LENGTH),
         (400, "the request exceeds the available context size, try increasing it", ErrorKind.CONTEXT_LENGTH),
         (422, "`inputs` tokens + `max_new_tokens` must be <= 4096.", ErrorKind.CONTEXT_LENGTH),
@@ -359,7 +359,7 @@ def test_what_only_changes_the_price_shares_replies(more: dict[str, Any]) -> Non
         (400, "content_policy_violation", ErrorKind.CONTENT_REFUSED),
         (403, "The request violates our usage policies.", ErrorKind.CONTENT_REFUSED),
         (400, "The content of messages.1 is invalid", ErrorKind.BAD_REQUEST),
-        (400, "Too many tokens, please wait before trying again.", ErrorKind.BAD_REQUEST),
+        (400, "Too many tokens, please wait before trying again.", ErrorKind.RATE_LIMITED),
         (307, "", ErrorKind.BAD_REQUEST),
         (399, "", ErrorKind.BAD_REQUEST),
         (101, "", ErrorKind.SERVER_ERROR),
@@ -371,7 +371,7 @@ def test_what_only_changes_the_price_shares_replies(more: dict[str, Any]) -> Non
         (400, "Unknown parameter", ErrorKind.BAD_REQUEST),
         (401, "", ErrorKind.BAD_KEY),
         (402, "", ErrorKind.NO_CREDIT),
-        (403, "", ErrorKind.BAD_KEY),
+        (403, "", ErrorKind.FORBIDDEN),
         (404, "", ErrorKind.UNKNOWN_MODEL),
         (400, "model_not_found", ErrorKind.UNKNOWN_MODEL),
         (408, "", ErrorKind.TIMEOUT),
