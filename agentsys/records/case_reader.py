@@ -16,10 +16,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from agentsys.errors import ConfigError
-from agentsys.records.asb_format import read_asb_rows
+from agentsys.records.asb_format import AsbResultRow, read_asb_rows
 from agentsys.records.case import ODD_NUMBERS, STANDS_TWICE, UNKNOWN_FIELDS
 from agentsys.records.case_row import COLUMNS, CaseRow
 from agentsys.records.columns import build_frame
+from agentsys.records.dump_format import INSPECT_BENCHMARK, POLARITY_NOTE, read_dump_rows
 from agentsys.records.folder_index import (
     FileContent,
     FolderId,
@@ -139,13 +140,14 @@ def read_cases(
     read = read_files(listings, only, looked)
     # Rows of ASB's results files count as files and come last.
     results = _iterate_once(listing.asb_results for listing in listings)
-    found = (row for path in results for row in read_asb_rows(path))
+    found = (row for path in results for row in _read_table(path))
     asb = [row.case or SkippedFile(row.location, row.fault or "") for row in found]
     rows = [*read.rows, *(row for row in asb if isinstance(row, CaseRow))]
     skipped = [*read.skipped_files, *(row for row in asb if isinstance(row, SkippedFile))]
     if not rows:
         raise ConfigError(_explain_no_cases(roots, skipped, read.other_count))
     resolved = resolve_runs(rows, names or RunNames())
+    polarity = (POLARITY_NOTE,) if any(row.benchmark == INSPECT_BENCHMARK for row in rows) else ()
     own = find_logdirs(row.source for row in rows if not row.foreign) if only is None else []
     return LoadedCases(
         resolved.counted_cases,
@@ -155,10 +157,14 @@ def read_cases(
         len(rows) + len(skipped) + read.other_count,
         find_unfinished(roots if only is None else only, own, listings),
         resolved.repeated_files,
-        (*resolved.notes, *describe_faults(resolved.counted_cases)),
+        (*resolved.notes, *describe_faults(resolved.counted_cases), *polarity),
         resolved.mixed_settings,
         resolved.noted_settings,
     )
+
+
+def _read_table(path: str) -> Iterator[AsbResultRow]:
+    return read_asb_rows(path) if path.endswith(".csv") else read_dump_rows(path)
 
 
 WORTH_AN_INDEX = 1000

@@ -32,6 +32,7 @@ from agentsys.records.asb_format import is_asb_result
 from agentsys.records.case import ATTEMPTS, UnreadableRecord
 from agentsys.records.case_row import CaseRow
 from agentsys.records.columns import Columns, pack_rows, unpack_rows
+from agentsys.records.dump_format import is_dump, is_inspect_name
 from agentsys.records.old_shards import LOGDIR_OWN_FOLDER, unpack_shards, unpack_shards_above
 from agentsys.records.stored_file import read_case_file
 
@@ -93,7 +94,7 @@ class Listing(NamedTuple):
     skipped_entries: list[SkippedFile]
     """Folders that may not be looked into, and pipes and devices."""
     asb_results: dict[FolderId, list[str]]
-    """Folder -> paths of ASB's results files; only folders that hold some."""
+    """Folder -> paths of files with many cases, ASB's results and dumps; only folders that hold some."""
     plain_folders: dict[str, PlainFolder]
     """Path below the root -> folder, of those that need not be listed again while they are unchanged."""
     known: StoredIndex = _NO_INDEX
@@ -138,7 +139,7 @@ def list_files(root: Path) -> Listing:
     if root.is_file():
         status = root.stat()
         alone = {(status.st_dev, status.st_ino): [str(root)]}
-        if root.suffix == ".csv" and is_asb_result(str(root)):
+        if _is_table(str(root)):
             return Listing(str(root), {}, [], alone, {})
         return Listing(str(root), alone, [], {}, {})
     indexes = (
@@ -192,6 +193,12 @@ def _scan_folder(folder: str, found: Listing, identity: FolderId, changed_ns: in
                 if unpack_shards(folder):
                     return None
                 changed_ns = -1
+        elif name.endswith((".jsonl", ".eval", ".csv")) or is_inspect_name(name):
+            if _is_endless(entry):
+                found.skipped_entries.append(SkippedFile(entry.path, "a pipe or a device, no file"))
+            elif _is_table(entry.path):
+                tables.append(entry.path)
+            changed_ns = -1
         elif name.endswith(".json") and entry.is_file(follow_symlinks=False):
             files.append(name)
         elif _is_folder(entry):
@@ -204,12 +211,14 @@ def _scan_folder(folder: str, found: Listing, identity: FolderId, changed_ns: in
         elif name.endswith(".json"):
             files.append(name)
             changed_ns = -1
-        elif name.endswith(".csv"):
-            tables += [entry.path] if is_asb_result(entry.path) else []
-            changed_ns = -1
     if tables:
         found.asb_results[identity] = tables
     return PlainFolder(changed_ns, subfolders, files)
+
+
+def _is_table(path: str) -> bool:
+    """Whether a file holds many cases, in a form of somebody else's."""
+    return is_asb_result(path) if path.endswith(".csv") else is_dump(path)
 
 
 def _is_endless(entry: os.DirEntry[str]) -> bool:

@@ -41,8 +41,7 @@ def list_known_versions() -> list[str]:
 
 _INJECTION_TASKS = {"banking": range(9), "slack": range(1, 6), "travel": range(7), "workspace": range(6)}
 _ADDED_IN_V1_2 = {"workspace": 8}
-"""Suite -> numbers of its injection tasks in AgentDojo's versions before v1.2, and those that v1.2 added; all versions have the
-same user tasks."""
+"""Suite -> numbers of its injection tasks in versions before v1.2, and how many v1.2 added; user tasks stayed."""
 
 
 class SuiteSize(NamedTuple):

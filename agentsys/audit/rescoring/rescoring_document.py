@@ -335,11 +335,11 @@ _IN_NO_NUMBER = (RecordFault.UNREADABLE, RecordFault.UNFINISHED, RecordFault.REP
 def _compare_scores(pipeline: str, cases: Sequence[RescoredCase], found: RescoringResult) -> CheckFinding:
     counted = [case for case in cases if not case.trajectory.is_injection_task_alone] or cases
     flips = [flip for case in counted for flip in case.flips]
-    of = f"{pipeline}: " if pipeline else ""
+    of = f" ({pipeline})" if pipeline else ""
     explained = found.explained.get(cases[0].trajectory.pipeline)
     under = f" under {cases[0].version}, {_describe_versions(explained)}" if explained else ""
     if not flips:
-        return CheckFinding("Scores", "valid", f"{of}all of {len(counted):,} records score as stored{under}")
+        return CheckFinding("Scores", "valid", f"all of {len(counted):,} records score as stored{under}{of}")
     flips.sort(key=lambda flip: flip.reason is not FlipReason.NOT_EXPLAINED)
     details = [
         f"{flip.trajectory.source}: {flip.score} {flip.recorded} then, {flip.rescored} now: {flip.reason}"
@@ -347,8 +347,8 @@ def _compare_scores(pipeline: str, cases: Sequence[RescoredCase], found: Rescori
     ]
     agreeing = sum(not case.flips for case in counted)
     text = (
-        f"{of}{format_count(len(flips), 'score')} of {len(counted):,} records come out otherwise;"
-        f" {agreeing:,} of {len(counted):,} records score as stored{under}"
+        f"{format_count(len(flips), 'score')} of {len(counted):,} records come out otherwise;"
+        f" {agreeing:,} of {len(counted):,} records score as stored{under}{of}"
     )
     # Where not even the version is known, what nobody explains may be a state of the package that nobody has.
     broken = any(flip.reason is FlipReason.NOT_EXPLAINED for flip in flips) and not explained

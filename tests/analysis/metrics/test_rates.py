@@ -352,10 +352,8 @@ def test_new_style_published_runs_are_read_and_the_unfinished_one_named(
 ) -> None:
     reading = read_cases([published("melon-gpt-4o-mini-2024-07-18")])
     assert {case.version for case in reading.cases} == {"v1.2.2"}
-    assert (len(reading.cases), [skip.reason for skip in reading.skipped_files]) == (
-        153,
-        ["no `utility` in it: the run was not finished"],
-    )
+    assert (len(reading.cases), reading.skipped_files) == (154, ())
+    assert [case.error_kind for case in reading.cases if case.status == "error"] == ["unscored"]
 
 
 def test_net_resilience_is_the_product_of_both_rates_of_attacks_on_the_surface_of_tools_alone() -> None:

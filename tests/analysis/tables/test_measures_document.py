@@ -60,7 +60,7 @@ def test_csv_has_every_row_and_no_formula() -> None:
         io.StringIO(render_output(make_measures_output(rows), OutputFormat.CSV).decode())
     )
     assert not first["defense"].startswith("=")
-    assert (second["suite"], second["value"], second["n"]) == ("slack", "nan", "3")
+    assert (second["suite"], second["value"], second["n"]) == ("slack", "", "3")
 
 
 def test_a_guards_percent_is_a_fraction_in_data_and_says_so() -> None:
