@@ -13,7 +13,7 @@ from agentdojo.base_tasks import BaseInjectionTask, BaseUserTask
 from agentdojo.functions_runtime import Depends, FunctionCall, TaskEnvironment, make_function
 from agentdojo.task_suite.load_suites import register_suite
 from agentdojo.task_suite.task_suite import TaskSuite
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 VERSION = "nested-v1"
 """What AgentDojo's registry knows the suite under."""
@@ -109,10 +109,10 @@ class Office(TaskEnvironment):
     contacts: list[Contact]
     documents: dict[str, str]
     events: list[Event]
-    sent: list[Draft]
-    shared: dict[str, dict[str, str]]
-    forms: dict[str, list[FormField]]
-    filters: list[Filter]
+    sent: list[Draft] = Field(default_factory=list)
+    shared: dict[str, dict[str, str]] = Field(default_factory=dict)
+    forms: dict[str, list[FormField]] = Field(default_factory=dict)
+    filters: list[Filter] = Field(default_factory=list)
 
 
 Inbox = Annotated[dict[str, Message], Depends("messages")]
