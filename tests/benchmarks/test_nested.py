@@ -22,7 +22,7 @@ def test_without_a_defense_all_is_done_and_obeyed_and_words_lets_no_planted_targ
             f"model=simulated benchmark=nested defense={defense} attack=none,important_instructions"
             f" logdir={folder}"
         )
-        rows = read_cases([folder]).rows
+        rows = read_cases([folder]).cases
         attacked = [row for row in rows if row.attack != "none"]
         planted = [PlantedTarget().hit(row) for row in attacked]
         found[defense] = all(row.utility for row in rows if row.attack == "none"), sum(map(bool, planted))
