@@ -11,6 +11,7 @@ LOGDIR ?= results/runs/paper
 OUT ?= results/figures
 # Of `make league`: recorded tool outputs (docs/guards.md).
 TEXTS ?= ../shared/data/guards/texts.jsonl.gz
+GUARDS ?= all
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -92,8 +93,8 @@ notebooks: setup ## Run the notebooks top to bottom and leave them as pages in r
 pictures: setup ## Draw the pictures of README and docs anew, with Chromium
 	$(BIN)/python scripts/draw_pictures.py
 
-league: setup ## Measure other people's guards, from the package index, and write docs/league.md anew (TEXTS=FILE)
-	PATH="$(CURDIR)/$(BIN):$$PATH" scripts/league.sh "$(TEXTS)"
+league: setup ## Measure other people's guards, from the package index, and write docs/league.md anew (TEXTS=FILE, GUARDS="NAME ...")
+	PATH="$(CURDIR)/$(BIN):$$PATH" scripts/league.sh "$(TEXTS)" docs/league.md $(GUARDS)
 
 docs: setup ## Build the documentation as a site, offline, into site/; a broken link is an error
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict

@@ -94,6 +94,15 @@ class HasContents(Protocol):
 
 
 @runtime_checkable
+class ReadsBesideYaml(Protocol):
+    """A defense that reads files beside its YAML, code of the user's for one. Asked of the class."""
+
+    @staticmethod
+    def folder_option(config: Mapping[str, Any]) -> str | None:
+        """The option that takes the YAML's folder; no case depends on where that lies. None: it reads none."""
+
+
+@runtime_checkable
 class NeedsOwnModels(Protocol):
     """A defense some of whose roles take a model made for them: with the agent's it is another defense."""
 

@@ -57,6 +57,10 @@ class RunsToCheck:
     trust_code: bool
     """Whether source files of a bundle may be executed."""
     workers: int
+    version: str | None = None
+    """The benchmark's version, for records that name none."""
+    names: Path | None = None
+    """A file that says whose runs the folders are."""
 
 
 @dataclass(frozen=True)

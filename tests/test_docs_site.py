@@ -10,12 +10,14 @@ from pathlib import Path
 import pytest
 import yaml
 from draw_pictures import PICTURES
+from errors_page import PAGE as ERRORS_PAGE
+from errors_page import fill_page
 
 import agentsys
 import agentsys.plugins
 from agentsys.models.chat import ErrorKind
 from agentsys.records.case_row import COLUMNS
-from agentsys.records.published_facts import _DEFENSES
+from agentsys.records.pipeline_names import _DEFENSES
 from agentsys.records.schema import CaseRecord
 
 ROOT = Path(__file__).parents[1]
@@ -164,6 +166,11 @@ def test_every_kind_of_error_is_explained() -> None:
     raised = set(re.findall(r'_mark_(?:failed|broken)\(run, "(\w+)"', source.read_text(encoding="utf-8")))
     assert len(raised) > 3
     assert {f"`{kind}`" for kind in raised} <= set(re.findall(r"`\w+`", page))
+
+
+def test_the_tables_of_errors_and_endings_are_those_of_the_code() -> None:
+    page = ERRORS_PAGE.read_text(encoding="utf-8")
+    assert fill_page(page) == page, "python scripts/errors_page.py writes them"
 
 
 def test_every_ending_that_tells_a_defense_is_named() -> None:

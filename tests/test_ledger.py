@@ -119,7 +119,7 @@ def test_a_pipeline_folder_counts_its_own_cases_and_a_folder_of_log_folders_all(
     assert sum_ledgers([tmp_path / "one", tmp_path / "one"]).requests == 2
     assert sum_ledgers([tmp_path / "one"]).summary_line == (
         "Sent in all, by the ledger: 2 requests, 1,510 tokens, $2.00 (1 without a price); cases that were "
-        "run again or dropped are in it. 1 had no usable answer ($0.00)."
+        "run again or dropped are in it, replies from the cache are not. 1 had no usable answer ($0.00)."
     )
     assert "tokens, cost unknown; cases" in LedgerTotals(3, 0, 99, unpriced=3).summary_line
     assert sum_ledgers([tmp_path / "nothing"]).summary_line == ""

@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 
 from agentsys.analysis.metrics.rates import TARGETED_ASR
-from agentsys.records.published_facts import parse_pipeline_name
+from agentsys.records.pipeline_names import parse_pipeline_name
 
 _PACKAGE = Path(__file__).parents[1]
 PAPER_MODEL = "gpt-4o-mini"

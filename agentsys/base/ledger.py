@@ -112,7 +112,7 @@ class LedgerTotals:
         failed = f" {self.failed} had no usable answer (${self.failed_usd:.2f})." if self.failed else ""
         return (
             f"Sent in all, by the ledger: {self.requests:,} requests, {self.tokens:,} tokens{uncounted}, "
-            f"{cost}; cases that were run again or dropped are in it.{failed}"
+            f"{cost}; cases that were run again or dropped are in it, replies from the cache are not.{failed}"
         )
 
 

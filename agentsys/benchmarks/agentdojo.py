@@ -175,6 +175,6 @@ def adapt_suite(suite: Suite, injection: Injection = "folded", fixes: tuple[str,
         load_and_inject_default_environment=loader.load,
         get_injection_vector_defaults=loader.get_defaults,
         _check_task_result=check_on_copies(copied._check_task_result),
-        measured=FixedScores(suite.name, suite._check_task_result, fixes),
+        measured=FixedScores(suite, fixes),
     )
     return copied

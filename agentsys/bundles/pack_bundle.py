@@ -37,7 +37,7 @@ from agentsys.records.runs_source import RECORDS
 from agentsys.records.schema import OWN_KEY
 from agentsys.records.stored_plan import find_unfinished
 from agentsys.runs.cell import resolve_model_config
-from agentsys.runs.store import OWN_FOLDER, Recipe, Store, load_code_states, load_recipe
+from agentsys.runs.store import INFERRED_FOLDER, OWN_FOLDER, Recipe, Store, load_code_states, load_recipe
 from agentsys.runs.store import REPLIES_FOLDER as OWN_REPLIES
 
 _MIN_KEY_CHARS = 12
@@ -193,7 +193,7 @@ def _load_recipe(logdir: Path, config_hash: str, stored: Mapping[Path, str]) -> 
 
 
 def _collect_kept(logdir: Path, cell: PortableCell) -> dict[str, Path]:
-    folders = {name: logdir / OWN_FOLDER / name for name in cell.kept}
+    folders = {name: logdir / OWN_FOLDER / name for name in (*cell.kept, INFERRED_FOLDER)}
     return {
         f"{KEPT}/{name}/{path.relative_to(folder).as_posix()}": path
         for name, folder in folders.items()

@@ -16,9 +16,12 @@ from agentsys.analysis.metrics.cell_verdict import BROKEN, GRADES, VALID
 from agentsys.analysis.metrics.rates import group_scored_cells
 from agentsys.base.grouping import format_count
 from agentsys.cli.cli_output import print_line
+from agentsys.cli.stored_runs import NamesOption
 from agentsys.cli.terminal import escape_to_line, raise_on_stop_signals
+from agentsys.errors import ConfigError
 from agentsys.extensions import CheckFinding, RunsToCheck, load_extensions
 from agentsys.records.case_reader import LoadedCases, read_cases
+from agentsys.records.names_file import RunNames
 from agentsys.records.runs_source import fetch_runs, open_runs
 
 _MARKS = {"valid": "+", "suspect": "?", "broken": "-", "note": " "}
@@ -42,43 +45,64 @@ def check_command(
         typer.Option("--trust-code", help="Execute source files that a bundle brings. Read them first."),
     ] = False,
     workers: Annotated[int, typer.Option(min=1, max=64, help="Cases under way at once.")] = 2,
+    version: Annotated[
+        str | None,
+        typer.Option(
+            metavar="V",
+            help="Version for records that name none; default: the one that explains most scores.",
+        ),
+    ] = None,
+    names: NamesOption = None,
 ) -> None:
     """Check records, completeness, cells, scores and, of a bundle, whether it runs again. No key, no network.
 
     Exits with 0 if the runs hold, 1 if something is broken, 2 if they cannot be read.
     """
     with raise_on_stop_signals():
-        _check(given, form, trust_code=trust_code, workers=workers)
+        file = fetch_runs(given)
+        _check(given, form, RunsToCheck(file, open_runs(file), trust_code, workers, version, names))
 
 
-def _check(given: Path, form: str, *, trust_code: bool, workers: int) -> None:
-    file = fetch_runs(given)
-    runs = RunsToCheck(file, open_runs(file), trust_code, workers)
-    reading = read_cases([runs.folder])
-    found = [_check_records(reading), _check_completeness(reading), *_check_cells(reading)]
+def _check(given: Path, form: str, runs: RunsToCheck) -> None:
+    reading = read_cases([runs.folder], RunNames(runs.names))
+    refusal: ConfigError | None = None
+    found = [*_check_records(reading), _check_completeness(reading), *_check_cells(reading)]
     for room in load_extensions():
         if room.check is not None:
             module, _, function = room.check.partition(":")
-            found += getattr(import_module(module), function)(runs)
+            try:
+                found += getattr(import_module(module), function)(runs)
+            except ConfigError as error:  # a bundle with code of its own: first what was found without it
+                refusal = error
     verdict = max((one.grade for one in found if one.grade in GRADES), key=GRADES.index)
     if form == "json":
         document = {"verdict": verdict, "findings": [dataclasses.asdict(one) for one in found]}
         sys.stdout.write(f"{json.dumps(document, indent=2)}\n")
     else:
         _print_page(given, reading, found, verdict)
+    if refusal is not None:
+        raise refusal
     if verdict == BROKEN:
         raise typer.Exit(1)
 
 
-def _check_records(reading: LoadedCases) -> CheckFinding:
+def _check_records(reading: LoadedCases) -> Iterator[CheckFinding]:
     count = format_count(len(reading.cases), "case")
-    bad = [f"{file.path}: {file.reason}" for file in reading.skipped_files]
+    bad = tuple(f"{file.path}: {file.reason}" for file in reading.skipped_files)
     errors = sum(case.status != "ok" for case in reading.cases)
     failed = f"; {format_count(errors, 'case')} ended in an error and count in no rate" if errors else ""
-    if bad:
-        text = f"{count} read, {format_count(len(bad), 'file')} unreadable{failed}"
-        return CheckFinding("Records", "broken", text, tuple(bad))
-    return CheckFinding("Records", "suspect" if errors else VALID, f"{count} read{failed}")
+    is_strangers = all(case.foreign for case in reading.cases)
+    unread = f", {format_count(len(bad), 'file')} unreadable" if bad and not is_strangers else ""
+    grade = "broken" if unread else "suspect" if errors else VALID
+    yield CheckFinding("Records", grade, f"{count} read{unread}{failed}", bad if unread else ())
+    if bad and is_strangers:  # nobody planned these cases; a file that no number uses decides nothing
+        yield CheckFinding("Unread", "note", f"{format_count(len(bad), 'file')} in no number", bad)
+    if reading.repeated_files:
+        lines = tuple(f"{one.source} (counted: {one.counted_source})" for one in reading.repeated_files)
+        text = f"{format_count(len(lines), 'second copy', 'second copies')} of cases left out"
+        yield CheckFinding("Copies", "note", text, lines)
+    if reading.resolution_notes:
+        yield CheckFinding("Names", "note", "what folders decided", reading.resolution_notes)
 
 
 def _check_completeness(reading: LoadedCases) -> CheckFinding:

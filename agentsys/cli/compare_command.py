@@ -16,6 +16,7 @@ from agentsys.analysis.tables.comparison_document import compare_output, count_n
 from agentsys.analysis.tables.table_writers import OutputFormat
 from agentsys.cli.cli_output import ConfigDirOption, FormatOption, OutOption, PluginPathOption, write_output
 from agentsys.cli.stored_runs import (
+    CasesOption,
     ErrorsOption,
     NamesOption,
     load_own_metrics,
@@ -54,12 +55,16 @@ def compare_command(
     config_dir: ConfigDirOption = None,
     plugin_path: PluginPathOption = None,
     names: NamesOption = None,
+    of_version: CasesOption = None,
 ) -> None:
     """Compare defenses, models, attacks or runs on the same cases: differences with intervals, and flips."""
     asked = metric or COMPARED_METRICS
     own = load_own_metrics(asked, config_dir, plugin_path)
     chosen = choose_sides(
-        folders, by, baseline, lambda some: read_stored_runs(some, names, whole_names=form.for_programs)
+        folders,
+        by,
+        baseline,
+        lambda some: read_stored_runs(some, names, whole_names=form.for_programs, version=of_version),
     )
     for reading in chosen.readings.values():
         print_unfinished(reading)
@@ -69,3 +74,10 @@ def compare_command(
         for note in (*found.notes, *count_notes(found)):
             print(escape_to_line(note), file=sys.stderr)
     write_output(compare_output(found, None if full else flips), form, out)
+    if not any(pairing.pairs for pairing in found.pairings.values()):
+        print(
+            "Nothing was compared: no case stands on two sides. If a model or a defense was misread, say what it is:"
+            " --names FILE.",
+            file=sys.stderr,
+        )
+        raise typer.Exit(1)

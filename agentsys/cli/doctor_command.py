@@ -89,7 +89,7 @@ def _ping_model(name: str, values: Mapping[str, Any], config_dirs: Sequence[Path
         )
     except ConfigError as error:
         return CheckResult(name, False, str(error))
-    trouble, odd = find_first_trouble(stack.list_probe_models(), None)
+    trouble, odd, _ = find_first_trouble(stack.list_probe_models(), None)
     if trouble is not None or odd:
         return CheckResult(name, False, str(trouble or odd))
     return CheckResult(

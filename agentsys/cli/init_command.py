@@ -8,6 +8,7 @@ import re
 import shlex
 import sys
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
@@ -22,7 +23,7 @@ from agentsys.errors import ConfigError, Unavailable
 if TYPE_CHECKING:
     from agentsys.models.chat import ChatModel
 
-_FOUND = {"base_url", "api_key_env", "context_tokens", "tools", "text_protocol"}
+_FOUND = {"base_url", "api_key_env", "context_tokens", "tools", "text_protocol", "strip_think"}
 _NATIVE = "make a tool call"
 _JSON = "write JSON by a schema"
 _CODE = "write one code block"
@@ -151,6 +152,10 @@ def _ask(option: str, question: str) -> str:
     return str(typer.prompt(escape_to_line(question)))
 
 
+_LIST_S, _LIST_BYTES = 20.0, 1 << 22
+"""Most seconds for a server's list of models, and bytes of it."""
+
+
 def _list_models(url: str, key_env: str | None) -> dict[str, int | None]:
     """Id -> size of its context, where the server tells (vLLM does); empty where it lists none.
 
@@ -160,17 +165,27 @@ def _list_models(url: str, key_env: str | None) -> dict[str, int | None]:
     """
     import httpx
 
-    headers = {"Authorization": f"Bearer {os.environ[key_env]}"} if key_env else {}
+    from agentsys.models.chat import ErrorKind, ModelError
+    from agentsys.models.providers.bounded_http import ExchangeLimits, make_bounded_client
+    from agentsys.models.providers.wire_parts import parse_json
+
+    key = os.environ[key_env] if key_env else None
+    headers = {"Authorization": f"Bearer {key}"} if key else {}
     try:
-        listed = httpx.get(f"{url.rstrip('/')}/models", headers=headers, timeout=20).json()["data"]
-        sizes = {str(one["id"]): one.get("max_model_len") for one in listed}
+        if httpx.URL(url).scheme not in ("http", "https"):
+            raise httpx.InvalidURL("it begins with neither http:// nor https://")
+        with closing(make_bounded_client(httpx.Client, ExchangeLimits(_LIST_S, _LIST_BYTES, key))) as client:
+            body = client.get(f"{url.rstrip('/')}/models", headers=headers).content
+        sizes = {str(one["id"]): one.get("max_model_len") for one in parse_json(body)["data"]}
     except httpx.InvalidURL as slip:
         raise ConfigError(f"--url {url} is no address: {slip}.") from None
-    except (httpx.ConnectError, httpx.ConnectTimeout) as slip:
-        # Nobody is there: the questions that follow would be retried for minutes.
-        raise Unavailable(
-            f"No server answers at {url} ({slip}). Start it, or mend --url.", needs=url
-        ) from None
+    except ModelError as slip:
+        if slip.kind in (ErrorKind.CONNECTION, ErrorKind.TIMEOUT):
+            # Nobody is there: the questions that follow would be retried for minutes.
+            raise Unavailable(
+                f"No server answers at {url} ({slip}). Start it, or mend --url.", needs=url
+            ) from None
+        return {}
     except (httpx.HTTPError, ValueError, KeyError, TypeError):
         return {}
     return {name: size if isinstance(size, int) and size > 0 else None for name, size in sizes.items()}
@@ -214,9 +229,12 @@ def _try_abilities(values: dict[str, Any]) -> tuple[list[Ability], dict[str, Any
     from agentsys.runs.preflight import find_first_trouble
 
     model = _build_model(values)
-    trouble, odd = find_first_trouble([model], None)
+    trouble, odd, thoughts = find_first_trouble([model], None)
     if trouble is not None and "tool" not in trouble.needs:
         raise trouble
+    if thoughts:
+        print_line("Its text begins with thoughts, which its server does not take off (strip_think: true).")
+        model = _build_model(values := values | {"strip_think": True})
     if trouble is None and not odd:
         print_line("Its server takes tools and parses calls (tools: native).")
         return [Ability(_NATIVE, True, ""), *_ask_all(model)], values

@@ -39,6 +39,7 @@ from agentsys.cli.cli_output import (
     write_output,
 )
 from agentsys.cli.stored_runs import (
+    CasesOption,
     ErrorsOption,
     MetricOption,
     NamesOption,
@@ -90,6 +91,7 @@ def results_command(
     config_dir: ConfigDirOption = None,
     plugin_path: PluginPathOption = None,
     names: NamesOption = None,
+    of_version: CasesOption = None,
 ) -> None:
     """Show utility, attack success and defense quality of stored runs, with 95% intervals."""
     if by == "budget":
@@ -99,7 +101,7 @@ def results_command(
         _write_costs(folders, names, form, out)
         return
     own = load_own_metrics(metric, config_dir, plugin_path)
-    reading = read_stored_runs(folders, names, whole_names=form.for_programs)
+    reading = read_stored_runs(folders, names, whole_names=form.for_programs, version=of_version)
     if form.for_programs:
         print_unfinished(reading)
     if as_one is not None:

@@ -236,7 +236,7 @@ class LiveProgress(_CountingListener):
 
     def _render(self) -> Group:
         head = Text(f"{self._totals.progress}{_format_waiting(self._meter)}")
-        note = [Text(self._note, style="yellow")] if self._note else []
+        note = [Text(text, style="yellow") for text in (_write_last_error(self._meter), self._note) if text]
         bars = [self._render_bars()] if self._totals.cells else []
         return Group(head, *bars, Text(self._totals.spending_text), *note)
 
@@ -303,6 +303,10 @@ def _format_waiting(meter: Meter | None) -> str:
     return f", {format_count(meter.retries, 'retry', 'retries')}, {meter.waiting} waiting"
 
 
+def _write_last_error(meter: Meter | None) -> str:
+    return f"last error: {escape_to_line(meter.last_error)}" if meter and meter.last_error else ""
+
+
 class PlainProgress(_CountingListener):
     """A line of text now and then, for logs and pipes."""
 
@@ -321,7 +325,8 @@ class PlainProgress(_CountingListener):
         """Print a line if a minute has passed."""
         if time.monotonic() - self._last >= LINE_EVERY_S:
             self._last, totals = time.monotonic(), self._totals
-            self._print_text(f"{totals.progress}{_format_waiting(self._meter)}; {totals.format_figures()}")
+            parts = (f"{totals.progress}{_format_waiting(self._meter)}", totals.format_figures())
+            self._print_text("; ".join(filter(None, (*parts, _write_last_error(self._meter)))))
 
     def on_stop(self, why: str, running: int) -> None:
         """Say that the run is ending early."""

@@ -16,10 +16,11 @@ from agentsys.analysis.statistics.outcome_grid import ErrorRule
 from agentsys.base.ledger import sum_ledgers
 from agentsys.base.object_import import add_plugin_paths, build_object
 from agentsys.cli.terminal import escape_to_line
-from agentsys.errors import require_known_name
+from agentsys.errors import ConfigError, require_known_name
 from agentsys.records.case_reader import LoadedCases, describe_resolution, describe_skipped, read_cases
-from agentsys.records.case_row import shorten_names
+from agentsys.records.case_row import CaseRow, shorten_names
 from agentsys.records.names_file import RunNames
+from agentsys.records.published_facts import list_known_versions, list_suite_sizes
 from agentsys.records.stored_plan import describe_unfinished
 
 ErrorsOption = Annotated[
@@ -39,6 +40,40 @@ NamesOption = Annotated[
 """The option of every command that reads folders; a command's parameter has None as its default."""
 
 
+CasesOption = Annotated[
+    str | None,
+    typer.Option(
+        "--cases",
+        metavar="V",
+        help="Only cases that this version of AgentDojo has: of v1.2's 949 pairs v1's 629.",
+    ),
+]
+"""The option of commands that measure; None as its default."""
+
+
+def restrict_to_version(cases: Sequence[CaseRow], version: str) -> tuple[CaseRow, ...]:
+    """The cases of AgentDojo's whose tasks a version has, whichever they were run with.
+
+    Raises:
+        ConfigError: If there is no such version, or no case is left.
+    """
+    require_known_name("version of agentdojo", version, list_known_versions())
+    sizes = list_suite_sizes(version)
+    kept = tuple(
+        case
+        for case in cases
+        if case.benchmark.partition("+")[0] == "agentdojo"
+        and (size := sizes.get(case.suite)) is not None
+        and case.user_task_id in size.user_tasks
+        and (case.injection_task_id is None or case.injection_task_id in size.injection_tasks)
+    )
+    if not kept:
+        raise ConfigError(
+            f"--cases {version}: none of these {len(cases):,} cases is one of AgentDojo's {version}."
+        )
+    return kept
+
+
 MetricOption = Annotated[
     list[str] | None,
     typer.Option("--metric", help="A metric of your own beside the others; may be repeated."),
@@ -47,7 +82,11 @@ MetricOption = Annotated[
 
 
 def read_stored_runs(
-    folders: Iterable[Path], names: Path | None = None, *, whole_names: bool = False
+    folders: Iterable[Path],
+    names: Path | None = None,
+    *,
+    whole_names: bool = False,
+    version: str | None = None,
 ) -> LoadedCases:
     """The cases under some folders, with long names cut where they are not for other programs.
 
@@ -59,6 +98,8 @@ def read_stored_runs(
     reading = read_cases(folders, RunNames(names))
     for line in (*describe_skipped(reading.skipped_files), *describe_resolution(reading.resolution_notes)):
         print(escape_to_line(line), file=sys.stderr)
+    if version is not None:
+        reading = replace(reading, cases=restrict_to_version(reading.cases, version))
     return reading if whole_names else replace(reading, cases=shorten_names(reading.cases))
 
 

@@ -79,14 +79,15 @@ def _ask_judged_message(
     cleaned and the agent is asked again, as often as the budget allows; the refused message is forgotten.
     """
     session.begin_subtask()
-    message = ask_next_message(session.main_model, GUARDED_AGENT_ROLE, context, session.plain_tools)
+    asked = (GUARDED_AGENT_ROLE, context, session.plain_tools)
+    message = ask_next_message(session.main_model, *asked, runtime=session.runtime)
     refused = _find_refusals(session, message, trace)
     for _ in range(session.settings.max_restarts):
         if Failure.DENIED not in refused.values():
             break
         try:
             context[:] = [_sanitize_result(session, item) for item in context]
-            message = ask_next_message(session.model, GUARDED_AGENT_ROLE, context, session.plain_tools)
+            message = ask_next_message(session.model, *asked, runtime=session.runtime)
         except OutOfCalls:
             break
         refused = _find_refusals(session, message, trace)
@@ -369,7 +370,8 @@ class MainAgent(SessionElement):
         """
         agent = CallingAgent()
         for step in range(session.settings.main_steps + 1):
-            message = ask_next_message(session.main_model, MAIN_ROLE, context, session.tools)
+            asked = (MAIN_ROLE, context, session.tools)
+            message = ask_next_message(session.main_model, *asked, runtime=session.runtime)
             context.append(message)
             if not message["tool_calls"]:
                 return True

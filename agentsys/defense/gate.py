@@ -81,7 +81,9 @@ FAILURE_WORDS = {
 """What a caller is told of a failure: fixed words, none of an output."""
 
 
-_SUBTASK_ERRORS = frozenset({ErrorKind.CONTEXT_LENGTH, ErrorKind.CONTENT_REFUSED, ErrorKind.BAD_REQUEST})
+_SUBTASK_ERRORS = frozenset(
+    {ErrorKind.CONTEXT_LENGTH, ErrorKind.TOO_LARGE, ErrorKind.CONTENT_REFUSED, ErrorKind.BAD_REQUEST}
+)
 
 
 def ends_subtask(error: ModelError) -> bool:

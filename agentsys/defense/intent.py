@@ -23,6 +23,7 @@ from agentsys.base.python_parser import literal_eval
 from agentsys.errors import ConfigError
 from agentsys.models.chat import JsonSchema, ToolSpec
 from agentsys.models.pipeline_elements import describe_tool
+from agentsys.models.tool_schema import COMBINATORS
 
 _STRINGS = (
     "string str text varchar char date datetime date-time timestamp time email e-mail url uri link uuid id"
@@ -298,15 +299,16 @@ def add_intent_to_tools(functions: Sequence[Function]) -> list[ToolSpec]:
 
 
 def _extend_schema(spec: ToolSpec) -> JsonSchema:
-    properties = spec.parameters.get("properties", {})
-    if INTENT_PARAMETER in properties:
+    if INTENT_PARAMETER in spec.arguments:
         raise ConfigError(
             f"Tool '{spec.name}' has a parameter named '{INTENT_PARAMETER}', which AgentSys adds to every"
             " tool; rename the tool's parameter to use this defense."
         )
+    # Alternatives that forbid every other argument would forbid an intent: the tool's own schema checks the rest.
+    plain = {key: value for key, value in spec.parameters.items() if key not in ("$ref", *COMBINATORS)}
     return {
-        **spec.parameters,
+        **plain,
         "type": "object",
-        "properties": {**properties, INTENT_PARAMETER: INTENT_SCHEMA},
-        "required": [*spec.parameters.get("required", []), INTENT_PARAMETER],
+        "properties": {**spec.arguments, INTENT_PARAMETER: INTENT_SCHEMA},
+        "required": [*spec.required, INTENT_PARAMETER],
     }

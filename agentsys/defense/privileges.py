@@ -28,7 +28,7 @@ from agentsys.errors import ConfigError
 from agentsys.models.chat import ChatModel, ToolSpec, Usage, system, text_of, user
 from agentsys.models.loose_json import find_json_values
 from agentsys.models.reply_contract import ReplyContract
-from agentsys.models.trace import ReplyFlaw, Tracer, use_tracer
+from agentsys.models.trace import ReplyFlaw, Tracer, get_current_tracer, use_tracer
 
 PRIVILEGES_ROLE = "privileges"
 _log = logging.getLogger(__name__)
@@ -272,7 +272,8 @@ def ask_privileges(model: ChatModel, tools: Sequence[ToolSpec]) -> SortedTools:
     """Ask a model to sort a toolset.
 
     The call is not booked to the case that happens to need it first: which one that is depends on threads,
-    and records of the same seed must not differ. Its usage stands in the labels' file and in every record.
+    and records of the same seed must not differ. Its usage stands in the labels' file and in every record, and in
+    the run's ledger and budget under no case.
     """
     lines = [json.dumps(_describe_tool(tool), ensure_ascii=False) for tool in tools]
     messages = [
@@ -285,7 +286,7 @@ def ask_privileges(model: ChatModel, tools: Sequence[ToolSpec]) -> SortedTools:
     said: dict[str, Privilege] = {}
     usage, costs, model_id = Usage(), [], ""
     for _ in range(MAX_PRIVILEGE_ASKS):
-        with use_tracer(Tracer()):
+        with use_tracer(Tracer(usage_log=get_current_tracer().usage_log)):
             reply = model.complete(contract.request(messages))
         usage, model_id = usage + reply.usage, reply.model_id
         costs.append(reply.cost_usd)
@@ -305,11 +306,9 @@ def ask_privileges(model: ChatModel, tools: Sequence[ToolSpec]) -> SortedTools:
 
 def _describe_tool(tool: ToolSpec) -> dict[str, Any]:
     """A tool's name, description and usage signature (section 5.4)."""
-    properties = tool.parameters.get("properties", {})
-    required = tool.parameters.get("required", [])
     arguments = {
-        name if name in required else f"{name}?": " ".join(str(schema.get("description", "")).split())
-        for name, schema in properties.items()
+        name if name in tool.required else f"{name}?": " ".join(str(schema.get("description", "")).split())
+        for name, schema in tool.arguments.items()
     }
     return {"name": tool.name, "description": tool.description, "arguments": arguments}
 

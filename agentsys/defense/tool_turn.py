@@ -25,7 +25,7 @@ from agentsys.defense.intent import INTENT_PARAMETER
 from agentsys.models.chat import ChatModel, ChatRequest, JsonSchema, ToolSpec
 from agentsys.models.pipeline_elements import parse_list_text, write_tool_value
 from agentsys.models.text_tools import explain_unread_call
-from agentsys.models.untrusted import TOOL_FAILED, Reader, ToolError, Untrusted, call_tool
+from agentsys.models.untrusted import TOOL_FAILED, ForeignFunction, Reader, ToolError, Untrusted, call_tool
 
 
 def ask_next_message(
@@ -34,26 +34,34 @@ def ask_next_message(
     messages: Sequence[ChatMessage],
     tools: Sequence[ToolSpec],
     form: JsonSchema | None = None,
+    *,
+    runtime: FunctionsRuntime | None = None,
 ) -> ChatAssistantMessage:
-    """The model's next message, its calls copied and their arguments mended as AgentDojo's executor does."""
+    """The model's next message, its calls copied; arguments are mended as AgentDojo's executor does.
+
+    Those of a foreign tool of the runtime are left as they came: a text may be meant.
+    """
     message = model.complete(ChatRequest(list(messages), tools, role, form_schema=form)).message
-    calls = [_mend_call(call) for call in message["tool_calls"] or ()]
+    known = {} if runtime is None else runtime.functions
+    calls = [_mend_call(call, known.get(call.function)) for call in message["tool_calls"] or ()]
     return {"role": "assistant", "content": message["content"], "tool_calls": calls or None}
 
 
-def _mend_call(call: FunctionCall) -> FunctionCall:
+def _mend_call(call: FunctionCall, function: Function | None) -> FunctionCall:
+    is_foreign = isinstance(function, ForeignFunction)
     args = {
-        key: value if key == INTENT_PARAMETER else _mend_argument(value) for key, value in call.args.items()
+        key: value if key == INTENT_PARAMETER else _mend_argument(value, is_foreign)
+        for key, value in call.args.items()
     }
     return FunctionCall(function=call.function, args=args, id=call.id)
 
 
-def _mend_argument(value: Any) -> Any:
+def _mend_argument(value: Any, is_foreign: bool) -> Any:
     """A list that a model wrote as a string becomes the list (AgentDojo's executor does the same)."""
     if isinstance(value, FunctionCall):
         # It would run without being judged; models cannot send one, but it is made inert.
         return value.model_dump()
-    return parse_list_text(value) if isinstance(value, str) and "[" in value else value
+    return parse_list_text(value) if isinstance(value, str) and "[" in value and not is_foreign else value
 
 
 @dataclass(frozen=True)
@@ -77,8 +85,12 @@ def check_arguments(runtime: FunctionsRuntime, call: FunctionCall) -> CheckedArg
         return unread
     if function is None:
         return f"There is no tool named {call.function[:100]!r}. Tools: {', '.join(runtime.functions)}."
-    declared = function.parameters.model_fields
-    given = {key: value for key, value in call.args.items() if key in declared}
+    declared, takes_more = function.parameters.model_fields, isinstance(function, ForeignFunction)
+    given = {
+        key: value
+        for key, value in call.args.items()
+        if key in declared or (takes_more and key != INTENT_PARAMETER)
+    }
     try:
         read = function.parameters.model_validate(given).model_dump(exclude_unset=True)
     except ValidationError as error:

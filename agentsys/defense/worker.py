@@ -148,7 +148,8 @@ def _converse(
     found: AcceptedValue | None = None
     opened.messages = context  # The same list: the span holds the context however this ends.
     for _ in range(settings.worker_steps):
-        message = ask_next_message(session.model, WORKER_ROLE, context, tools, build_schema(task.intent))
+        form = build_schema(task.intent)
+        message = ask_next_message(session.model, WORKER_ROLE, context, tools, form, runtime=session.runtime)
         context.append(message)
         if message["tool_calls"]:
             context += serve_turn(session, message["tool_calls"], agent)

@@ -39,9 +39,14 @@ class GuardDefense(BoundaryDefense):
 
     def __init__(self, **options: Any) -> None:
         self.spec = read_guard_spec(str(options.get("package") or options.get("kind") or "?"), options)
-        self.name = str(self.spec.package or self.spec.kind).partition("==")[0]
+        self.name = str(self.spec.package or self.spec.call or self.spec.kind).partition("==")[0]
         self._lock = threading.Lock()
         self._process: GuardProcess | None = None
+
+    @staticmethod
+    def folder_option(config: Mapping[str, Any]) -> str | None:
+        """The option that takes the folder of its YAML: of code and commands of one's own."""
+        return None if config.get("package") or config.get("kind") == "http" else "yaml_folder"
 
     @staticmethod
     def contents(config: Mapping[str, Any]) -> Mapping[str, str]:
@@ -77,12 +82,12 @@ class GuardDefense(BoundaryDefense):
         """The guard between the tools and the agent; a gate's session lasts as long as the case."""
         if self.spec.kind == "call":
             return [GateCalls(GuardProcess(self.spec))]
-        return [GuardResults(self.process)]
+        return [GuardResults(GuardProcess(self.spec) if self.spec.lives == "case" else self.process)]
 
     def description(self) -> str:
         """Say what is asked of whom, and what follows."""
         spec = self.spec
-        who = spec.package or spec.url or " ".join(spec.command)
+        who = spec.package or spec.url or spec.call or " ".join(spec.command)
         asked = (
             "Each call is shown to it before it runs, and each result afterwards; a call that it flags gets an"
             " error in place of a result"
@@ -134,8 +139,12 @@ class GuardResults(ResultRewriter):
 
         new = read_leaves(text).replace_strings(judge) if self.spec.unit == "field" else judge(text)
         scores = [one.score for one in verdicts if one.score is not None]
-        facts = {"score": max(scores, default=None), "failed": sum(one.failed for one in verdicts)}
-        facts = {**facts, **self.process.describe_acts()}
+        facts: dict[str, Any] = {
+            "score": max(scores, default=None),
+            "failed": sum(one.failed for one in verdicts),
+        }
+        facts |= {"read_in_part": part} if (part := [one.read for one in verdicts if one.read]) else {}
+        facts |= self.process.describe_acts()
         outcome = "clean" if new == text else "withheld" if any(withheld) else "rewritten"
         flagged = any(one.flag and not one.failed for one in verdicts)
         return RewrittenResult(new, outcome, len(verdicts), 0, facts, flagged)

@@ -1,4 +1,4 @@
-"""`GuardProcess`: a foreign guard at work in a process of its own, without keys, network or a word of ours.
+"""`GuardProcess`: a foreign guard at work in a process of its own, shut in, without keys or a word of ours.
 
 One process serves a run. A guard that crashes, hangs or speaks nonsense has failed on that text: it is started
 anew for the next one, and given up when it does nothing else.
@@ -7,7 +7,6 @@ anew for the next one, and given up when it does nothing else.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import signal
 import subprocess
@@ -17,7 +16,7 @@ import time
 import weakref
 from collections import Counter
 from collections.abc import Mapping
-from functools import lru_cache
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
@@ -25,16 +24,32 @@ import httpx
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from agentsys.base.json_values import to_plain_data
-from agentsys.errors import Unavailable
-from agentsys.guards import guard_worker
-from agentsys.guards.guard_spec import GuardSpec, find_guard_python
-from agentsys.guards.guard_worker import NoVerdict, add_act, read_verdict
+from agentsys.guards.guard_channel import AnswerChannel, LateAnswer
+from agentsys.guards.guard_confinement import (
+    SERVICE,
+    UNCONFINED,
+    WORKER,
+    GuardLimits,
+    build_command,
+    require_confinement,
+)
+from agentsys.guards.guard_spec import GuardSpec, find_guard_python, list_readable_paths
+from agentsys.guards.guard_worker import NoVerdict, read_verdict
+from agentsys.models.chat import ErrorKind, ModelError
+from agentsys.models.providers.bounded_http import ExchangeLimits, make_bounded_client
+from agentsys.models.providers.wire_parts import parse_json
 
 _START_S = 120.0
 """Seconds a guard has to load what it needs."""
 _TRIES = 5
 """Failures in a row after which a guard is given up: each costs a start, or the whole time limit."""
-_LONGEST_LINE = 1 << 24
+_MOST_ACTS = 40
+_SERVICE_BYTES = 1 << 22
+"""Most bytes of a service's answer."""
+_SETTLE_S = 0.002
+"""Seconds in which a command may still contradict its answer; what our own worker writes, it writes once."""
+_ALIVE = ("raised", "cannot_tell")
+"""Failures of a guard that goes on."""
 
 
 class GuardVerdict(BaseModel):
@@ -45,50 +60,46 @@ class GuardVerdict(BaseModel):
     flag: bool
     score: float | None = None
     clean: str | None = None
+    read: tuple[int, int] | None = None
+    """The part of the text that it says it has read: first character, and behind the last."""
     ms: float = 0.0
     """Milliseconds of the processor; of a command or a service, by the clock."""
     failed: bool = False
     """Whether it said nothing, and this is what its YAML has follow then."""
 
 
-@lru_cache(maxsize=1)
-def find_namespace() -> tuple[str, ...] | None:
-    """The command that starts another one without network; None where the system lets nobody do that."""
-    command = ("unshare", "-Urn")
-    try:
-        run = subprocess.run([*command, "true"], capture_output=True, timeout=10, check=False)
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    return command if run.returncode == 0 else None
-
-
 class GuardProcess:
     """Asks one guard. May be used from many threads, which take turns.
 
     Raises:
-        Unavailable: If it is not installed, or would have a network and its YAML does not say that it may.
+        Unavailable: If it is not installed, or this system cannot shut it in and its YAML does not say that it may
+            run all the same.
     """
 
     def __init__(self, spec: GuardSpec) -> None:
-        if spec.kind != "http" and not spec.unconfined and find_namespace() is None:
-            raise Unavailable(
-                "A guard runs without network, and this system gives no namespace (unshare -Urn): add"
-                " --unconfined, or unconfined: true to its YAML, to run it with yours.",
-                needs="unshare",
-            )
         self.spec, self.python = spec, find_guard_python(spec)
+        self._way = None if spec.kind == "http" else require_confinement(unconfined=spec.unconfined)
+        self.confinement = SERVICE if spec.kind == "http" else self._way or UNCONFINED
+        """How it is shut in."""
         self.acts: list[str] = []
-        """What it did to its host, as far as that is seen; each once."""
+        """What it left in its folder, and what it wrote in place of answers; each once."""
         self.failures: Counter[str] = Counter()
         """Kind of failure -> how often."""
+        self.last_words = ""
+        """Last line of what it wrote to standard error, as far as it has ended; else of what it gave as a reason."""
+        self.late_doubles = 0
+        """How often an answer turned out to have had a second one when the next question was put."""
         self._lock = threading.Lock()
         self._folder = tempfile.TemporaryDirectory(prefix="agentsys-guard-", ignore_cleanup_errors=True)
         self._work, self._errors = Path(self._folder.name) / "work", Path(self._folder.name) / "stderr"
-        self._work.mkdir()
+        for folder in (self._work, self._work.with_name("root")):
+            folder.mkdir()
         self._process: subprocess.Popen[bytes] | None = None
+        self._channel: AnswerChannel | None = None
         self._end: Any = None
         self._in_a_row = 0
         self._key = os.environ.get(spec.api_key_env or "", "")
+        self._where = spec.describe_for_worker()["verdict"]
 
     def ask(
         self,
@@ -114,8 +125,8 @@ class GuardProcess:
                 verdict = self._read_verdict(what, values)
             except NoVerdict as error:
                 self.failures[error.kind] += 1
-                # A guard that raises is alive.
-                self._in_a_row = 0 if error.kind == "raised" else self._in_a_row + 1
+                self.last_words = self.last_words or error.why
+                self._in_a_row = 0 if error.kind in _ALIVE else self._in_a_row + 1
                 if self.spec.on_error == "error":
                     raise
                 return GuardVerdict(flag=self.spec.on_error == "fail_closed", failed=True)
@@ -123,135 +134,187 @@ class GuardProcess:
             return verdict
 
     def describe_acts(self) -> dict[str, Any]:
-        """What it did until now, for the record of a case."""
-        return {"acts": list(self.acts)} if self.acts else {}
+        """What is to be known of it until now, for the record of a case."""
+        facts = {"acts": list(self.acts), "stderr": self._read_last_line()}
+        if self.confinement == UNCONFINED:
+            facts["confinement"] = UNCONFINED
+        return {name: value for name, value in facts.items() if value}
 
     def close(self) -> None:
         """End the process; what it left in its folder is noted before the folder goes."""
         with self._lock:
             self._stop()
-            # What it has started may have outlived it, and be at work there.
+            if "_client" in vars(self):
+                self._client.close()
             with contextlib.suppress(OSError):
                 for path in sorted(self._work.rglob("*")):
                     if path.is_file():
                         size = f"{path.stat().st_size:,} bytes"
-                        add_act(self.acts, f"left {path.relative_to(self._work)} ({size})")
+                        self._add_act(f"left {path.relative_to(self._work)} ({size})")
             self._folder.cleanup()
 
+    def _add_act(self, act: str) -> None:
+        if act not in self.acts and len(self.acts) < _MOST_ACTS:
+            self.acts.append(act)
+
     def _read_verdict(self, what: str, values: Mapping[str, Any]) -> GuardVerdict:
+        start, asked = time.perf_counter(), {"tool": values["tool"], "text": values["text"]}
         try:
-            if self._has_worker:
-                return GuardVerdict.model_validate(self._ask_worker({"do": what, "values": values}))
-            start, asked = time.perf_counter(), {"tool": values["tool"], "text": values["text"]}
+            if self.spec.kind in ("text", "call"):
+                reply = self._ask_worker({"do": what, "values": values})
+                return GuardVerdict.model_validate(
+                    {**reply, "read": reply.get("read") and tuple(reply["read"])}
+                )
             reply = self._post(asked) if self.spec.kind == "http" else self._exchange(asked)
-            verdict = read_verdict(reply, self.spec.describe_for_worker()["verdict"])
+            verdict = read_verdict(reply, self._where)
             return GuardVerdict(**verdict, ms=(time.perf_counter() - start) * 1000)
         except ValidationError:
             raise NoVerdict("nonsense", "a reply that is no verdict") from None
 
-    @property
-    def _has_worker(self) -> bool:
-        """Whether a program of ours is asked, which calls the guard's package."""
-        return self.spec.kind not in ("command", "http")
-
-    def _ask_worker(self, line: Mapping[str, Any], limit_s: float | None = None) -> Mapping[str, Any]:
+    def _ask_worker(self, line: Mapping[str, Any], limit_s: float | None = None) -> dict[str, Any]:
         reply = self._exchange(line, limit_s)
-        acts = reply.pop("acts", None)
-        for act in acts if isinstance(acts, list) else ():
-            add_act(self.acts, str(act)[:200])
         if "error" in reply:
             raise NoVerdict(str(reply["error"]), str(reply.get("why")))
-        return reply
+        return {key: value for key, value in reply.items() if key != "id"}
 
     def _exchange(self, line: Mapping[str, Any], limit_s: float | None = None) -> dict[str, Any]:
-        """Send a line and read one; a process that does not answer with one is ended."""
-        process, limit_s = self._process or self._start(), limit_s or self.spec.timeout_s
-        assert process.stdin is not None
-        assert process.stdout is not None
-        timer = threading.Timer(limit_s, _kill_group, [process])
-        start = time.monotonic()
-        timer.start()
-        try:
-            process.stdin.write(json.dumps(line).encode() + b"\n")
-            process.stdin.flush()
-            written = process.stdout.readline(_LONGEST_LINE)
-        except OSError:  # it has ended
-            written = b""
-        finally:
-            timer.cancel()
-        late = time.monotonic() - start >= limit_s
-        with contextlib.suppress(ValueError, RecursionError):
-            reply = json.loads(written)
-            if isinstance(reply, dict) and not late:
-                return reply
-        if late:
-            error = NoVerdict("hang", f"nothing in {limit_s:g} s")
-        elif written:
-            error = NoVerdict("nonsense", "a line that is no JSON object")
-        else:
-            error = NoVerdict("crash", self._read_last_words(process))
-        self._stop()
-        raise error
+        """Put a question to the process; one that does not answer it once is ended, and so is one asked only once."""
+        limit_s, once = (
+            limit_s or self.spec.timeout_s,
+            self.spec.kind == "command" and self.spec.lives == "text",
+        )
+        for _ in range(2):
+            channel = self._channel or self._start()
+            try:
+                if once:
+                    return channel.ask_once(line, limit_s, self._is_answer)
+                return channel.ask(line, limit_s)
+            except LateAnswer:
+                # The question before has its answer, which nobody can take back now; this one is put anew.
+                self.late_doubles += 1
+                self.failures["doubled"] += 1
+                self._stop()
+            except NoVerdict as error:
+                if error.kind != "crash":
+                    self._stop()
+                    raise
+                status = self._wait_for_status()
+                self._stop()
+                raise NoVerdict("crash", f"status {status}; {self.last_words}") from None
+            finally:
+                if once:
+                    self._stop()
+        raise NoVerdict("doubled", "two answers to one question")
 
-    def _start(self) -> subprocess.Popen[bytes]:
-        worker = (str(self.python), "-s", "-P", str(Path(str(guard_worker.__file__)).resolve()))
+    def _is_answer(self, reply: Mapping[str, Any]) -> bool:
+        try:
+            read_verdict(reply, self._where)
+        except NoVerdict as error:
+            return error.kind == "cannot_tell"
+        return True
+
+    def _start(self) -> AnswerChannel:
         env = {
             "PATH": f"{self.python.parent}:/usr/local/bin:/usr/bin:/bin",
             **dict.fromkeys(("HOME", "TMPDIR", "XDG_CACHE_HOME"), str(self._work)),
             **{"LANG": "C.UTF-8", "PYTHONHASHSEED": "0", "PYTHONDONTWRITEBYTECODE": "1"},
             "HF_HUB_OFFLINE": "1",
         }
+        spec = self.spec
+        command = (
+            spec.find_command() if spec.kind == "command" else (str(self.python), "-s", "-P", str(WORKER))
+        )
+        limits = GuardLimits(memory=spec.memory_mb << 20, processes=spec.processes)
+        lifeline, ours = os.pipe()
         try:
+            shut_in = build_command(
+                self._way, command, list_readable_paths(spec), self._work, lifeline, limits
+            )
             with self._errors.open("wb") as errors:
                 process = subprocess.Popen(
-                    [*(find_namespace() or ()), *(worker if self._has_worker else self.spec.command)],
+                    shut_in,
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
                     stderr=errors,
                     cwd=self._work,
                     env=env,
                     start_new_session=True,
+                    pass_fds=(lifeline,),
                 )
-            self._process, self._end = process, weakref.finalize(self, _end_process, process)
-            if self._has_worker:
-                self._ask_worker(self.spec.describe_for_worker(), _START_S)
+            self._process, self._end = process, weakref.finalize(self, _end_process, process, ours)
+            self._channel = AnswerChannel(process, _SETTLE_S if spec.kind == "command" else 0.0)
+            if spec.kind != "command":
+                self._ask_worker(spec.describe_for_worker(), _START_S)
         except (OSError, NoVerdict) as error:
             self._stop()
             raise NoVerdict("start", getattr(error, "why", str(error))) from None
-        return process
+        finally:
+            os.close(lifeline)
+        return self._channel
 
-    def _read_last_words(self, process: subprocess.Popen[bytes]) -> str:
+    def _read_last_line(self) -> str:
+        with contextlib.suppress(OSError), self._errors.open("rb") as errors:
+            errors.seek(max(0, self._errors.stat().st_size - 2000))
+            lines = errors.read().decode(errors="replace").split("\n")
+            return next((line.strip()[:200] for line in reversed(lines) if line.strip()), "")
+        return ""
+
+    def _wait_for_status(self) -> int | None:
+        assert self._process is not None
         with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(1.0)  # so that the status told is its own
-        lines = self._errors.read_text(errors="replace")[-2000:].split("\n")
-        last = next((line.strip() for line in reversed(lines) if line.strip()), "")
-        return f"status {process.returncode}; {last[:200]}"
+            self._process.wait(1.0)  # so that the status told is its own
+        return self._process.returncode
 
     def _post(self, asked: Mapping[str, Any]) -> Any:
         headers = {"Authorization": f"Bearer {self._key}"} if self._key else {}
-        limit_s = self.spec.timeout_s
         try:
-            reply = httpx.post(str(self.spec.url), json=asked, headers=headers, timeout=limit_s)
-            return reply.raise_for_status().json()
-        except httpx.TimeoutException:
-            raise NoVerdict("hang", f"nothing in {limit_s:g} s") from None
-        except httpx.HTTPError as error:
-            raise NoVerdict("crash", type(error).__name__) from None
-        except (ValueError, RecursionError):
-            raise NoVerdict("nonsense", "a reply that is no JSON") from None
+            return parse_json(self._client.post(str(self.spec.url), json=asked, headers=headers).content)
+        except ModelError as error:
+            kinds = {ErrorKind.TIMEOUT: "hang", ErrorKind.MALFORMED_REPLY: "nonsense"}
+            raise NoVerdict(kinds.get(error.kind, "crash"), str(error)) from None
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            raise NoVerdict("crash", f"{type(error).__name__}: {error}") from None
+
+    @cached_property
+    def _client(self) -> httpx.Client:
+        limits = ExchangeLimits(self.spec.timeout_s, _SERVICE_BYTES, self._key or None)
+        client: httpx.Client = make_bounded_client(httpx.Client, limits)
+        return client
 
     def _stop(self) -> None:
         if self._process is not None:
+            if self._channel is not None and self._channel.strays:
+                self._add_act(
+                    f"wrote what is no answer: {self._channel.strays.decode(errors='replace').strip()}"
+                )
             self._end()
-        self._process = None
+            self.last_words = self._read_last_line() or self.last_words
+        self._process = self._channel = None
 
 
-def _kill_group(process: subprocess.Popen[bytes]) -> None:
+def judge_texts(
+    process: GuardProcess, texts: Mapping[str, str], tools: Mapping[str, str] | None = None
+) -> dict[str, GuardVerdict | None]:
+    """Ask about texts in their order; None where it gave no verdict, or afterwards contradicted it."""
+    found: dict[str, GuardVerdict | None] = dict.fromkeys(texts)
+    before, doubles = "", process.late_doubles
+    for name, text in texts.items():
+        with contextlib.suppress(NoVerdict):
+            verdict = process.ask(text=text, tool=(tools or {}).get(name, "tool"))
+            found[name] = None if verdict.failed else verdict
+        if process.late_doubles > doubles and before:
+            found[before] = None
+        before, doubles = name, process.late_doubles
+    return found
+
+
+def _end_process(process: subprocess.Popen[bytes], lifeline: int) -> None:
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(0.0)
+    os.close(lifeline)  # the launcher kills whatever the guard has started
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(5.0)
     with contextlib.suppress(OSError):
-        os.killpg(process.pid, signal.SIGKILL)  # with whatever it has started
-
-
-def _end_process(process: subprocess.Popen[bytes]) -> None:
-    _kill_group(process)
+        os.killpg(process.pid, signal.SIGKILL)
     with contextlib.suppress(OSError), process:  # waits, and closes its pipes
         pass

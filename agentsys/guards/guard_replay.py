@@ -142,7 +142,8 @@ def replay_guards(
                 where = f"{benchmark.name} {version}", under, order
                 score.numbers.append(GuardNumber(metric, *where, number))
         if process is not None:
-            score.acts, score.failures = process.acts, process.failures
+            score.acts, score.failures, score.last_words = process.acts, process.failures, process.last_words
+            score.confinement = process.confinement
     return scores, without
 
 

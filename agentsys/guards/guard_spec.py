@@ -15,6 +15,7 @@ import subprocess
 import sys
 import uuid
 from collections.abc import Mapping
+from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
@@ -57,6 +58,12 @@ class GuardSpec(BaseModel):
     package: ExactPackage | Literal["here"] | None = None
     beside: tuple[ExactPackage, ...] = ()
     """Further packages in its environment."""
+    python: str | None = None
+    """Of a function of one's own: the Python that runs it; None: the current one."""
+    yaml_folder: str | None = None
+    """Folder of its YAML, in which a module of one's own and a command's files are; set when the YAML is read."""
+    reads: tuple[str, ...] = ()
+    """Further files and folders that it may read."""
     version: str | None = None
     """Of a `command` or `http` guard, which has no files to tell it by."""
     call: str | None = None
@@ -90,9 +97,17 @@ class GuardSpec(BaseModel):
     unit: Literal["message", "field"] = "message"
     on_error: Literal["error", "fail_open", "fail_closed"] = "error"
     """A guard that crashed, hung or spoke nonsense: the case is errored, the text passes, or it is withheld."""
+    partial: str | None = None
+    """Path to the part of the text that it has read: a number of characters, or `[first, behind the last]`."""
+    fresh: Literal["text", "case", "run"] | None = None
+    """How long its objects live, of a command its process; None: a gate's for a case, a command's for a text, and
+    all others for the run. A command that is to live longer gives each question's `id` back."""
     timeout_s: float = Field(default=10.0, gt=0, le=600)
+    memory_mb: int = Field(default=4096, ge=16)
+    """MiB for all its processes together."""
+    processes: int = Field(default=64, ge=1)
     unconfined: bool = False
-    """Whether it may run with network where the system gives no namespace."""
+    """Whether it may run where the system has no way to shut it in."""
     control: bool = False
     """Whether it stands in tables as a rule to compare with and not as somebody's guard."""
     note: str = ""
@@ -106,8 +121,8 @@ class GuardSpec(BaseModel):
         needs = {"call": "check", "command": "command", "http": "url"}.get(self.kind)
         if needs and not getattr(self, needs):
             raise ValueError(f"a guard of kind {self.kind} needs {needs}")
-        if self.kind in ("text", "call") and self.package is None:
-            raise ValueError("it needs package: NAME==VERSION")
+        if self.package is not None and self.python is not None:
+            raise ValueError("it has package, whose environment has a Python of its own: leave python out")
         if self.flag is None and self.score is None:
             raise ValueError("say where its verdict stands: flag or score, a path into what it returns")
         if self.on_flag == "clean" and self.clean is None:
@@ -124,9 +139,25 @@ class GuardSpec(BaseModel):
         return {
             "objects": {name: step.model_dump() for name, step in objects.items()},
             "steps": {what: step.model_dump() for what, step in steps.items() if step},
-            "verdict": self.model_dump(include={"flag", "flag_is", "score", "threshold", "clean"}),
-            "paths": [path for path in sys.path if path] if self.package == HERE else [str(ADAPTERS)],
+            "verdict": self.model_dump(include={"flag", "flag_is", "score", "threshold", "clean", "partial"}),
+            "fresh": self.lives,
+            "paths": self._list_import_paths(),
         }
+
+    def _list_import_paths(self) -> list[str]:
+        if self.package is not None:
+            return [str(ADAPTERS), *(path for path in sys.path if path and self.package == HERE)]
+        return [str(Path(self.yaml_folder or ".").resolve())]
+
+    @property
+    def lives(self) -> str:
+        """How long its objects live: `text`, `case` or `run`."""
+        return self.fresh or {"call": "case", "command": "text"}.get(self.kind, "run")
+
+    def find_command(self) -> tuple[str, ...]:
+        """The command, whose words that name something beside the YAML are its path."""
+        beside = [(word, Path(self.yaml_folder or ".").resolve() / word) for word in self.command]
+        return tuple(str(path) if path.is_file() else word for word, path in beside)
 
     @property
     def requirements(self) -> tuple[str, ...]:
@@ -166,7 +197,59 @@ def find_guard_python(spec: GuardSpec) -> Path:
             f"The guard {spec.package} is not installed here: agentsys guards add, with the name of its YAML.",
             needs=str(spec.package),
         )
+    if spec.python is not None:
+        return Path(spec.yaml_folder or ".").resolve() / Path(spec.python).expanduser()
     return spec.folder / "venv" / "bin" / "python" if spec.requirements else Path(sys.executable)
+
+
+class PythonFacts(BaseModel):
+    """A Python, as it describes itself."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    version: str
+    folders: tuple[str, ...]
+    """What it and its packages lie in."""
+    packages: tuple[str, ...]
+    """`name==version`, sorted."""
+
+
+_DESCRIBE = """
+import importlib.metadata as m, json, platform, sys
+folders = [p for p in (sys.prefix, sys.base_prefix, sys.base_exec_prefix, *sys.path) if p]
+packages = sorted({f"{d.name}=={d.version}" for d in m.distributions()})
+print(json.dumps({"version": platform.python_version(), "folders": folders, "packages": packages}))
+"""
+
+
+@lru_cache(maxsize=32)
+def describe_python(python: Path) -> PythonFacts:
+    """Ask a Python what it is.
+
+    Raises:
+        ConfigError: If it is none.
+    """
+    env = {key: value for key, value in os.environ.items() if not key.startswith("PYTHON")}
+    try:
+        run = subprocess.run(
+            [python, "-s", "-P", "-c", _DESCRIBE], env=env, capture_output=True, timeout=60, check=True
+        )
+        return PythonFacts.model_validate_json(run.stdout)
+    except (OSError, subprocess.SubprocessError, ValidationError) as error:
+        raise ConfigError(f"python: {python} is no Python that runs: {str(error)[:200]}.") from None
+
+
+def list_readable_paths(spec: GuardSpec) -> list[str]:
+    """Files and folders that a guard has to read, besides those of the system."""
+    if spec.package == HERE:
+        own = [path for path in (sys.prefix, *sys.path) if path]
+    elif spec.requirements:
+        own = [str(spec.folder / "venv"), str(ADAPTERS)]
+    else:
+        own = [*describe_python(find_guard_python(spec)).folders]
+        own += [spec.yaml_folder] if spec.yaml_folder else []
+        own += [word for word in spec.find_command() if Path(word).is_absolute()]
+    return [*own, *(str(Path(path).expanduser()) for path in spec.reads)]
 
 
 _SESSION = uuid.uuid4().hex
@@ -215,8 +298,10 @@ def hash_guard(spec: GuardSpec) -> str:
         from agentsys.runs.store import hash_package_files
 
         return hashlib.sha256(json.dumps(dict(hash_package_files())).encode()).hexdigest()[:16]
-    if not spec.requirements:
+    if spec.kind in ("command", "http"):
         return spec.version or _SESSION
+    if not spec.requirements:
+        return _hash_own_guard(spec)
     find_guard_python(spec)
     lines = []
     for folder in (spec.folder / "venv" / "lib").glob("python*/site-packages"):
@@ -227,6 +312,15 @@ def hash_guard(spec: GuardSpec) -> str:
     adapters = {ADAPTERS / f"{step.call.partition(':')[0]}.py" for step in spec.objects.values()}
     lines += [hashlib.sha256(path.read_bytes()).hexdigest() for path in adapters if path.is_file()]
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
+
+
+def _hash_own_guard(spec: GuardSpec) -> str:
+    """Hash the code beside a YAML, and what is installed where it runs."""
+    folder = Path(spec.yaml_folder or ".").resolve()
+    packages = describe_python(find_guard_python(spec)).packages
+    code = [path for path in sorted(folder.rglob("*.py")) if path.is_file()]
+    lines = [f"{path.relative_to(folder)} {hashlib.sha256(path.read_bytes()).hexdigest()}" for path in code]
+    return hashlib.sha256("\n".join([*lines, *packages]).encode()).hexdigest()[:16]
 
 
 class GuardIdentity(NamedTuple):
@@ -243,6 +337,10 @@ class GuardIdentity(NamedTuple):
 
 def identify_guard(name: str, spec: GuardSpec) -> GuardIdentity:
     """Identify a guard, for records and tables."""
-    text = json.dumps(spec.model_dump(mode="json"), sort_keys=True)
-    package, yaml = spec.package or spec.version or "no version", hashlib.sha256(text.encode())
-    return GuardIdentity(name, package, hash_guard(spec), platform.python_version(), yaml.hexdigest()[:16])
+    options = spec.model_dump(mode="json", exclude={"yaml_folder"}, exclude_defaults=True)
+    yaml = hashlib.sha256(json.dumps(options, sort_keys=True).encode()).hexdigest()[:16]
+    version, package = platform.python_version(), spec.package or spec.version or "no version"
+    if spec.kind in ("text", "call") and spec.package is None:
+        package = f"own code, {spec.python or 'current Python'}"
+        version = describe_python(find_guard_python(spec)).version
+    return GuardIdentity(name, package, hash_guard(spec), version, yaml)

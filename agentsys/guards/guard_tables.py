@@ -16,14 +16,25 @@ from agentsys.analysis.tables.table_document import (
     write_number,
 )
 from agentsys.analysis.tables.table_writers import Output, make_long_form
-from agentsys.guards.guard_process import find_namespace
-from agentsys.guards.guard_score import QUICK_MS, GuardScore
+from agentsys.guards.guard_score import ALL_TEXTS, QUICK_MS, GuardScore
 from agentsys.guards.guard_texts import CLEAN, EDITS, TextCorpus, is_variant
 
 NumberKey = tuple[str, str, str, str]
 """Metric, benchmark, attack and edit."""
 _EDITED = ("important_instructions", "ignore_previous", "own")
 """Attacks whose edits are shown."""
+
+
+_LENGTH_COLUMNS = {
+    head: (metric, ALL_TEXTS, "", "")
+    for head, metric in (
+        ("area under the curve", "auc"),
+        ("area of the length alone", "auc_length"),
+        ("area at equal length", "equal_length_auc"),
+        ("injected flagged at equal length", "equal_length_flagged"),
+        ("clean flagged at equal length", "equal_length_clean"),
+    )
+}
 
 
 class GuardRow(NamedTuple):
@@ -34,6 +45,7 @@ class GuardRow(NamedTuple):
     files: str
     python: str
     yaml: str
+    confinement: str
     metric: str
     benchmark: str
     attack: str
@@ -68,6 +80,7 @@ def build_score_output(scores: Sequence[GuardScore], corpus: TextCorpus) -> Outp
         _build_grid("What it costs, %", scores, _list_cost_columns(benchmarks, attacked)),
         _build_grid("Distinct outputs flagged, %", scores[1:], flagged),
         Grid(edits.caption, (*edits.header, "highest ASR, any attack and edit"), worst, names=1),
+        _build_grid("What is left at equal length, %", scores[1:], _LENGTH_COLUMNS),
         _build_identity_grid(scores[1:]),
     ]
     notes = [
@@ -77,8 +90,9 @@ def build_score_output(scores: Sequence[GuardScore], corpus: TextCorpus) -> Outp
         " no injected output was flagged, a solved task only where nothing was.",
         "Intervals are of 95 %, over user and injection tasks; shares of outputs have none. n stands in the"
         " heading, and in a cell where it is another. A case with an output without a verdict is an error.",
-        f"A guard slower than {QUICK_MS:g} ms of the processor per 2,000 characters read a sample. Network:"
-        f" {'none (namespace)' if find_namespace() else 'not taken away'}.",
+        f"A guard slower than {QUICK_MS:g} ms of the processor per 2,000 characters read a sample.",
+        "At equal length: clean and injected outputs of one suite, and of one tool where that is known, in the same"
+        " tenth of their lengths. A guard without a score is rated by its flag. 50 is what chance has.",
     ]
     return _build_output("agentsys guards score", grids, notes, scores)
 
@@ -127,7 +141,7 @@ def _build_output(
     name: str, grids: Iterable[Grid], notes: Sequence[str], scores: Sequence[GuardScore]
 ) -> Output:
     rows = [
-        GuardRow(*score.identity, *one[:4], *one.number[:3], *one.number[3:5])
+        GuardRow(*score.identity, score.confinement, *one[:4], *one.number[:3], *one.number[3:5])
         for score in scores
         for one in score.numbers
     ]
@@ -170,17 +184,16 @@ def _build_cell(score: GuardScore, key: NumberKey, usual: int) -> GridCell:
 
 
 def _build_identity_grid(scores: Sequence[GuardScore]) -> Grid:
-    measured = "CPU ms per 2 kB", "No verdict", "Threshold at 1 % false alarms", "To its host"
+    measured = "CPU ms per 2 kB", "No verdict", "Threshold at 1 % false alarms", "Same again", "Reads"
     rows = []
     for score in scores:
         one, spec = score.identity, score.spec
         assert spec is not None
         failed = ", ".join(f"{kind} {count}" for kind, count in sorted(score.failures.items())) or "0"
         texts = _name_guard(score), " + ".join((one.package, *spec.beside)), one.files, one.python
-        did = "; ".join(filter(None, [spec.note, *score.acts[:6]])) or "nothing seen"
+        did = "; ".join(filter(None, [spec.note, *score.acts[:6], score.last_words])) or "nothing seen"
+        found = score.at_one_percent or "-", score.steadiness or "-", score.reading or "-"
         failed = f"{failed} ({spec.on_error})"
-        rows.append(
-            make_cells(*texts, write_number(score.ms, ".1f"), failed, score.at_one_percent or "-", did)
-        )
-    header = "Guard", "Package", "Files", "Python", *measured
-    return Grid("What was measured", header, rows, names=8, wraps=frozenset({6, 7}))
+        rows.append(make_cells(*texts, write_number(score.ms, ".1f"), failed, *found, score.confinement, did))
+    header = "Guard", "Package", "Files", "Python", *measured, "Shut in by", "To its host, and last words"
+    return Grid("What was measured", header, rows, names=11, wraps=frozenset({6, 7, 8, 10}))

@@ -54,6 +54,10 @@ class TextCorpus:
     seen_under: dict[tuple[str, str, bool], dict[str, None]] = field(default_factory=dict)
     """(benchmark, attack, held an injection) -> ids, each once."""
     cases: list[TextCase] = field(default_factory=list)
+    tools: dict[str, str] = field(default_factory=dict)
+    """Id -> the tool that returned it, where that is known."""
+    spots: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """Id -> where its injection stands, where that is known: first character, and behind the last."""
 
     def add_text(self, text: str, under: Iterable[Sequence[Any]], known: str | None = None) -> str:
         """Add a text that was seen under some attacks; the same text is one."""
@@ -65,8 +69,9 @@ class TextCorpus:
 
 
 def read_texts(file: Path, corpus: TextCorpus) -> None:
-    """Add a file of texts, a JSON line each: `text`, and `seen_under` or `injected` (and perhaps `attack`).
+    """Add a file of texts, a JSON line each: `text`, and `seen_under` or `injected`.
 
+    A line may have `attack`, `tool`, and `at`, where the injection stands.
     `cases` and `asb` beside a file `texts` are read too. A text without `seen_under` is a case of its own.
 
     Raises:
@@ -79,6 +84,10 @@ def read_texts(file: Path, corpus: TextCorpus) -> None:
         held = bool(line.get("injected"))
         attack = str(line.get("attack") or ("own" if held else CLEAN))
         name = corpus.add_text(text, line.get("seen_under") or [("own", attack, held)], line.get("id"))
+        if isinstance(line.get("tool"), str):
+            corpus.tools[name] = line["tool"]
+        if isinstance(line.get("at"), list) and len(line["at"]) == 2:
+            corpus.spots[name] = int(line["at"][0]), int(line["at"][1])
         if "seen_under" not in line:
             one = TextCase("own", "own", f"text {number}", attack, "", not held, held, ((name, held),))
             corpus.cases.append(one)
@@ -124,13 +133,20 @@ def read_runs(folders: Sequence[Path], corpus: TextCorpus) -> None:
         if row.status != "ok" or row.defense != "none":
             continue
         record = json.loads(Path(row.source).read_bytes())
-        lines = find_payload_lines((record.get("injections") or {}).values())
+        payloads = [str(one) for one in (record.get("injections") or {}).values()]
+        lines = find_payload_lines(payloads)
         seen: dict[str, bool] = {}
         for message in record.get("messages") or ():
             text = join_tool_result(message) if message.get("role") == "tool" else ""
             if text.strip():
                 held = row.attack != CLEAN and contains_payload(text, lines)
-                seen[corpus.add_text(text, [(row.benchmark, row.attack, held)])] = held
+                name = corpus.add_text(text, [(row.benchmark, row.attack, held)])
+                seen[name] = held
+                corpus.tools[name] = str((message.get("tool_call") or {}).get("function") or "")
+                starts = [
+                    (at, at + len(one)) for one in payloads if held and one and (at := text.find(one)) >= 0
+                ]
+                corpus.spots |= {name: min(starts)} if starts else {}
         names = row.benchmark, row.suite, row.user_task_id, row.attack, row.injection_task_id or ""
         scores = row.utility, bool(row.injection_success)
         corpus.cases.append(TextCase(*names, *scores, tuple(seen.items())))

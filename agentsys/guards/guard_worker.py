@@ -6,8 +6,8 @@ judge, or for a gate a task that begins, a result that a tool gave, or a call to
 
 from __future__ import annotations
 
-import contextlib
 import importlib
+import inspect
 import json
 import math
 import os
@@ -16,29 +16,16 @@ import sys
 import time
 from collections.abc import Mapping
 from enum import Enum
-from pathlib import Path
 from typing import Any
 
 _REFERENCE = re.compile(r"\$(\w+)((?:\.\w+)*)")
-_WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
-_CHANGES = ("os.remove", "os.rename", "os.mkdir", "os.rmdir", "os.link", "os.symlink", "shutil.rmtree")
-"""Audit events whose first two arguments may be paths that are changed."""
-_PEERS = ("socket.connect", "socket.bind", "socket.sendto")
-_TOLD = (
-    *_PEERS,
-    "socket.getaddrinfo",
-    "subprocess.Popen",
-    "os.system",
-    "os.exec",
-    "os.posix_spawn",
-    "os.fork",
-)
-"""Audit events that are told, with their first argument; of `_PEERS` the second is the address."""
-_MOST_ACTS = 40
 
 
 class NoVerdict(Exception):
-    """A guard gave no verdict. `kind` is `crash`, `hang`, `raised`, `nonsense`, `start` or `given_up`."""
+    """A guard gave no verdict.
+
+    `kind` is `crash`, `hang`, `raised`, `nonsense`, `doubled`, `cannot_tell`, `start` or `given_up`.
+    """
 
     def __init__(self, kind: str, why: str) -> None:
         super().__init__(f"the guard gave no verdict ({kind}: {why})")
@@ -65,30 +52,57 @@ def look_up(value: Any, path: str) -> Any:
 
 
 def read_verdict(answer: Any, where: Mapping[str, Any]) -> dict[str, Any]:
-    """Read an answer as the guard's YAML says: whether it flags, its score, the cleaned text.
+    """Read an answer as the guard's YAML says: whether it flags, its score, the cleaned text, what it has read.
 
     Raises:
-        NoVerdict: If something that was declared is not there or not of its kind.
+        NoVerdict: If something that was declared is not there or not of its kind, or it says that it cannot tell.
     """
-    score = clean = None
+    found: dict[str, Any] = {"score": None, "clean": None, "read": None}
     if where["score"] is not None:
-        score = look_up(answer, where["score"])
-        if isinstance(score, bool) or not isinstance(score, (int, float)) or not math.isfinite(score):
-            raise NoVerdict("nonsense", f"the score is {score!r:.60}, no number")
-        score = float(score)
+        score = _unwrap_number(look_up(answer, where["score"]))
+        if score is None and where["flag"] is None:
+            raise NoVerdict("cannot_tell", "the score is None")
+        if score is not None:
+            if isinstance(score, bool) or not isinstance(score, (int, float)) or not math.isfinite(score):
+                raise NoVerdict("nonsense", f"the score is {score!r:.60}, no number")
+            found["score"] = float(score)
     if where["clean"] is not None:
-        clean = look_up(answer, where["clean"])
-        if not isinstance(clean, str):
-            raise NoVerdict("nonsense", f"the cleaned text is a {type(clean).__name__}")
+        found["clean"] = look_up(answer, where["clean"])
+        if not isinstance(found["clean"], str):
+            raise NoVerdict("nonsense", f"the cleaned text is a {type(found['clean']).__name__}")
+    if where["partial"] is not None:
+        found["read"] = _read_span(look_up(answer, where["partial"]))
     if where["flag"] is None:
-        return {"flag": score is not None and score >= where["threshold"], "score": score, "clean": clean}
-    flag, flag_is = look_up(answer, where["flag"]), where["flag_is"]
+        return {"flag": found["score"] >= where["threshold"], **found}
+    flag, flag_is = _unwrap_number(look_up(answer, where["flag"])), where["flag_is"]
+    if flag is None and None not in (flag_is or ()):
+        raise NoVerdict("cannot_tell", "the flag is None")
     if flag_is is not None:
         names = [flag.name, flag.value] if isinstance(flag, Enum) else []
         flag = any(one in flag_is for one in (flag, *names))
     elif not isinstance(flag, (bool, list, tuple, dict, set, frozenset)):
         raise NoVerdict("nonsense", f"the flag is {flag!r:.60}; a guard that says so needs flag_is")
-    return {"flag": bool(flag), "score": score, "clean": clean}
+    return {"flag": bool(flag), **found}
+
+
+def _unwrap_number(value: Any) -> Any:
+    """Turn a number of numpy's, or of a library that has the same method, into a plain one."""
+    item = getattr(value, "item", None)
+    try:
+        return value if item is None or isinstance(value, (Mapping, Enum)) else item()
+    except (TypeError, ValueError, RuntimeError):  # it holds several
+        return value
+
+
+def _read_span(value: Any) -> list[int] | None:
+    """Where in the text a guard has read: `[first, behind the last]`, or a number of characters; None: all of it."""
+    if value is None:
+        return None
+    pair = list(value) if isinstance(value, (list, tuple)) else [0, value]
+    numbers = [_unwrap_number(one) for one in pair]
+    if len(numbers) != 2 or not all(isinstance(one, int) for one in numbers):
+        raise NoVerdict("nonsense", f"what it has read is {value!r:.60}; give a number of characters, or two")
+    return [int(one) for one in numbers]
 
 
 class HostedGuard:
@@ -96,6 +110,10 @@ class HostedGuard:
 
     def __init__(self, described: Mapping[str, Any]) -> None:
         self.described = described
+        self.loop: Any = None
+        for step in described["steps"].values():  # what takes long is not to count for the first text
+            if step["call"][:1] != "$":
+                importlib.import_module(step["call"].partition(":")[0])
         self.make_objects()
 
     def make_objects(self) -> None:
@@ -109,7 +127,18 @@ class HostedGuard:
         target = step["call"]
         module, _, path = target.partition(":")
         call = self._fill(target, {}) if target[:1] == "$" else look_up(importlib.import_module(module), path)
-        return call(*self._fill(step["give"], values), **self._fill(step["named"], values))
+        made = call(*self._fill(step["give"], values), **self._fill(step["named"], values))
+        return self._await(made) if inspect.isawaitable(made) else made
+
+    def _await(self, made: Any) -> Any:
+        import asyncio  # few guards need it, and it takes a while
+
+        async def run() -> Any:
+            return await made
+
+        # One for good: what a guard has opened belongs to its loop.
+        self.loop = self.loop or asyncio.new_event_loop()
+        return self.loop.run_until_complete(run())
 
     def _fill(self, value: Any, values: Mapping[str, Any]) -> Any:
         """Put what `{name}` and `$object.path` stand for in their places."""
@@ -131,63 +160,26 @@ class HostedGuard:
     def answer(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """Do what one line asks for; what a gate is only told has no verdict."""
         what, step = request["do"], self.described["steps"].get(request["do"])
-        if what == "task":
+        if what == "task" or (what == "check" and self.described["fresh"] == "text"):
             self.make_objects()
         given = self.take_step(step, request["values"]) if step else None
         return read_verdict(given, self.described["verdict"]) if what == "check" else {"flag": False}
 
 
-def add_act(acts: list[str], act: str) -> None:
-    """Add what was done to the host, each once and the first ones."""
-    if act not in acts and len(acts) < _MOST_ACTS:
-        acts.append(act)
-
-
-def watch_host(folder: str) -> list[str]:
-    """Refuse what Python code from now on writes outside a folder; the list tells what it does to its host.
-
-    By an audit hook: compiled code gets past it. What holds against that is the namespace without network.
-    """
-    acts: list[str] = []
-
-    def watch_event(event: str, args: tuple[Any, ...]) -> None:
-        verb, paths = event.partition(".")[2] + "s", args[:2] if event in _CHANGES else ()
-        if event == "open":
-            path, mode, flags = args
-            writes = set("wax+") & set(mode) if isinstance(mode, str) else flags & _WRITES
-            verb, paths = "writes", (path,) if writes else ()
-        elif event in _TOLD:
-            what = args[event in _PEERS] if args else ""
-            add_act(acts, f"{event} {what!s:.100}".rstrip())
-        for path in paths:
-            real = os.path.realpath(os.fsdecode(path)) if isinstance(path, (str, bytes)) else "/dev/"
-            if real.startswith(folder + os.sep):
-                add_act(acts, f"{verb} {real[len(folder) + 1 :][:100]}")
-            elif not real.startswith("/dev/") and not real.endswith(".pyc"):
-                add_act(acts, f"{verb} {real[:100]} (refused)")
-                raise PermissionError(f"a guard writes into its own folder only, not {real[:100]}")
-
-    sys.addaudithook(watch_event)
-    return acts
-
-
 def serve_lines() -> None:
-    """Answer lines until there are no more; the first describes the guard."""
-    # What the guard prints goes to standard error: the lines stay ours.
+    """Answer lines until there are no more; the first describes the guard, and each answer has its line's number."""
+    # What the guard prints goes to standard error, and it reads nothing: the lines stay ours.
     replies = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    questions = os.fdopen(os.dup(0), encoding="utf-8")
     os.dup2(2, 1)
-    with contextlib.suppress(ImportError, ValueError, OSError):
-        import resource
-
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 28, 1 << 28))
-    guard: HostedGuard | None = None
-    acts = watch_host(os.path.realpath(Path.cwd()))
-    for line in iter(sys.stdin.readline, ""):
+    sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    guard, worker = None, os.getpid()
+    for line in iter(questions.readline, ""):
         start = time.process_time()  # of the processor: what else the machine does is not the guard's
         reply: dict[str, Any] = {"flag": False}
+        asked = json.loads(line)
         try:
-            asked = json.loads(line)
             if guard is None:
                 sys.path[:0] = asked["paths"]
                 guard = HostedGuard(asked)
@@ -197,8 +189,11 @@ def serve_lines() -> None:
             reply = {"error": error.kind, "why": error.why}
         except BaseException as error:  # noqa: BLE001 - a panic of compiled code is none of Exception's
             reply = {"error": "raised", "why": f"{type(error).__name__}: {str(error)[:300]}"}
-        reply |= {"ms": (time.process_time() - start) * 1000, "acts": acts}
-        replies.write(json.dumps(reply) + "\n")
+        if os.getpid() != worker:  # a guard has forked, and both come back
+            os._exit(0)
+        reply |= {"ms": (time.process_time() - start) * 1000, "id": asked["id"]}
+        # A line break in front: a guard may have written half a line here.
+        replies.write(f"\n{json.dumps(reply)}\n")
         replies.flush()
         if guard is None:
             return

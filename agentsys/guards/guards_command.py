@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import sys
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Literal
@@ -17,7 +19,9 @@ from agentsys.base.config_catalog import list_config_names, load_config
 from agentsys.cli.cli_output import ConfigDirOption, FormatOption, OutOption, write_output
 from agentsys.cli.terminal import escape_to_line
 from agentsys.errors import ConfigError
+from agentsys.guards.guard_confinement import WAYS, explain_refusal, find_confinement
 from agentsys.guards.guard_spec import GuardSpec, identify_guard, install_guard, read_guard_spec
+from agentsys.runs.references import add_yaml_folder
 
 app = typer.Typer(add_completion=False, no_args_is_help=True)
 _TARGET = "agentsys.guards.guard_defense.GuardDefense"
@@ -26,7 +30,7 @@ NamesArgument = Annotated[
     list[str], typer.Argument(metavar="NAME...", help="Guards, as their YAMLs are called, or all.")
 ]
 UnconfinedOption = Annotated[
-    bool, typer.Option("--unconfined", help="Run them with your network where the system gives no namespace.")
+    bool, typer.Option("--unconfined", help="Run them even where the system has no way to shut them in.")
 ]
 
 
@@ -45,7 +49,7 @@ def load_guards(
     """
     found: dict[str, GuardSpec] = {}
     for name in names if ALL not in names else list_config_names("defense", config_dirs):
-        config = load_config("defense", name, config_dirs)
+        config = add_yaml_folder(load_config("defense", name, config_dirs), name, config_dirs)
         of_guard = config.pop("_target_", None) == _TARGET
         spec = read_guard_spec(name, config) if of_guard else None
         if spec is not None and spec.kind in kinds:
@@ -108,8 +112,9 @@ def score(
         read_runs(folders, corpus)
     if not corpus.texts:
         raise ConfigError("No texts to judge: give runs=FOLDER of undefended runs, or --texts FILE.")
-    with Console(stderr=True).status("Asking guards ..."):
-        scores = [score_guard(name, spec, corpus) for name, spec in specs.items()]
+    # Each has a process of its own.
+    with Console(stderr=True).status("Asking guards ..."), ThreadPoolExecutor(os.cpu_count()) as pool:
+        scores = list(pool.map(lambda name: score_guard(name, specs[name], corpus), specs))
     write_output(build_score_output([score_nothing(corpus), *scores], corpus), form, out)
     # What could not be measured counts as the worst.
     asr, lost = (max((one.find_worst(of, 100.0) for one in scores), default=100.0) for of in ("asr", "lost"))
@@ -119,9 +124,30 @@ def score(
         message = f"ASR {asr:.0f} %, tasks lost {lost:.0f} %"
         shown = {"schemaVersion": 1, "label": "guard league", "message": message, "color": color}
         badge.write_text(json.dumps(shown) + "\n", encoding="utf-8")
+    silent = [one for one in scores if not one.judged]
+    for one in silent:
+        print(
+            escape_to_line(f"{one.identity.name} gave no verdict on any text: {one.last_words}"),
+            file=sys.stderr,
+        )
     if failed:
         print(f"Worst edit: ASR {asr:.1f} %; benign tasks lost: {lost:.1f} %.", file=sys.stderr)
+    if failed or silent:
         raise typer.Exit(1)
+
+
+@app.command()
+def doctor() -> None:
+    """Say how guards are shut in on this system."""
+    taken = find_confinement()
+    for way, gives in WAYS.items():
+        why = explain_refusal(way)
+        state = f"not here: {why}" if why else "here, and taken" if way == taken else "here"
+        print(escape_to_line(f"{way} ({state}): {gives}."))
+    if taken is None:
+        print(
+            "A guard runs only with --unconfined, and its row says so: it has your files, your network and no key."
+        )
 
 
 @app.command()

@@ -12,6 +12,7 @@ import json
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import fields
 from datetime import datetime, timedelta
 from itertools import takewhile
 from typing import Any
@@ -33,9 +34,13 @@ from inspect_ai.model import (
     ChatMessageSystem,
     ChatMessageTool,
     ChatMessageUser,
+    Content,
+    ContentReasoning,
+    ContentText,
     GenerateConfig,
     ModelOutput,
     ModelUsage,
+    StopReason,
 )
 from inspect_ai.scorer import Score
 from inspect_ai.tool import ToolCall, ToolCallError
@@ -47,33 +52,44 @@ from agentsys.analysis.html_report.case_views import (
     take_number,
     take_objects,
 )
+from agentsys.models.chat import Usage
+from agentsys.models.endings import Ending
 from agentsys.records.schema import RoleUsage
 
 
 def convert_role_usage(used: RoleUsage) -> ModelUsage:
     """Convert what one role used in one case."""
-    return _build_usage(used.prompt, used.completion, used.cached, used.reasoning, used.cost_usd)
+    return _build_usage(Usage.from_stored(used), used.cost_usd)
 
 
 def convert_call_usage(call: Mapping[str, Any]) -> ModelUsage:
     """Convert what one stored call used; nothing in it is trusted."""
-    keys = ("prompt", "completion", "cached", "reasoning")
-    prompt, completion, cached, reasoning = (int(take_number(call.get(key)) or 0) for key in keys)
-    return _build_usage(prompt, completion, cached, reasoning, take_number(call.get("cost_usd")))
+    keys = (count.name for count in fields(Usage))
+    used = Usage(**{key: int(take_number(call.get(key)) or 0) for key in keys})
+    return _build_usage(used, take_number(call.get("cost_usd")))
 
 
-def _build_usage(prompt: int, completion: int, cached: int, reasoning: int, cost: float | None) -> ModelUsage:
+def _build_usage(used: Usage, cost: float | None) -> ModelUsage:
+    """As Inspect counts: its input is what was neither read from a cache nor written to one."""
     return ModelUsage(
-        input_tokens=prompt,
-        output_tokens=completion,
-        total_tokens=prompt + completion,
-        input_tokens_cache_read=cached,
-        reasoning_tokens=reasoning,
+        input_tokens=max(0, used.prompt - used.cached - used.written),
+        output_tokens=used.completion,
+        total_tokens=used.prompt + used.completion,
+        input_tokens_cache_read=used.cached,
+        input_tokens_cache_write=used.written,
+        reasoning_tokens=used.reasoning,
         total_cost=cost,
     )
 
 
-_TOKENS = ("input_tokens", "output_tokens", "total_tokens", "input_tokens_cache_read", "reasoning_tokens")
+_TOKENS = (
+    "input_tokens",
+    "output_tokens",
+    "total_tokens",
+    "input_tokens_cache_read",
+    "input_tokens_cache_write",
+    "reasoning_tokens",
+)
 
 
 def sum_usage(used: Iterable[ModelUsage]) -> ModelUsage:
@@ -109,7 +125,7 @@ def _convert_message(message: Mapping[str, Any], number: int) -> ChatMessage:
             _convert_call(call, f"{number}-{place}")
             for place, call in enumerate(take_objects(message.get("tool_calls")))
         ]
-        return ChatMessageAssistant(content=text, tool_calls=calls or None)
+        return ChatMessageAssistant(content=_convert_blocks(message.get("content")), tool_calls=calls or None)
     if role == "tool":
         error = message.get("error")
         return ChatMessageTool(
@@ -127,6 +143,47 @@ def _convert_call(call: Mapping[str, Any], place: str) -> ToolCall:
         function=take_name(call.get("function"), "unknown tool"),
         arguments=convert_arguments(call.get("args")),
     )
+
+
+def _convert_blocks(content: object) -> str | list[Content]:
+    """What an assistant said: its text, or text and thoughts in their order."""
+    if not isinstance(content, list):
+        return _join_text(content)
+    blocks: list[Content] = [
+        ContentReasoning(
+            reasoning=_get_block_text(block),
+            signature=take_name(block.get("id")) or None,
+            redacted=block["type"] == "redacted_thinking" or not _get_block_text(block),
+        )
+        if isinstance(block, dict) and block.get("type") in ("thinking", "redacted_thinking")
+        else ContentText(text=_get_block_text(block))
+        for block in content
+    ]
+    has_thoughts = any(isinstance(block, ContentReasoning) for block in blocks)
+    return blocks if has_thoughts else _join_text(content)
+
+
+_STOP_REASONS: Mapping[Ending, StopReason] = {
+    Ending.COMPLETE: "stop",
+    Ending.REFUSED: "stop",
+    Ending.CALLS: "tool_calls",
+    Ending.CUT: "max_tokens",
+    Ending.FILTERED: "content_filter",
+}
+"""What Inspect calls an ending; others have no name there."""
+
+
+def find_stop_reason(call: Mapping[str, Any], reply: ChatMessageAssistant) -> StopReason:
+    """Why a reply ended, as it is stored of its call; of an older record what can be seen."""
+    try:
+        ending = Ending(str(call["ending"])) if call.get("ending") is not None else None
+    except ValueError:
+        return "unknown"
+    if ending is None and take_number(take_mapping(call.get("odd")).get("cut")):
+        ending = Ending.CUT
+    if reply.tool_calls and ending in (None, Ending.COMPLETE):
+        return "tool_calls"
+    return "stop" if ending is None else _STOP_REASONS.get(ending, "unknown")
 
 
 def _join_text(content: object) -> str:
@@ -185,6 +242,17 @@ class CaseEvents:
         with self._open_lane("scorers", "scorers"):
             for scorer, score in scores.items():
                 self._append_event(ScoreEvent, score=score, scorer=scorer, target="")
+
+    def find_stop_reason_of(self, said: ChatMessageAssistant | None) -> StopReason:
+        """Why the reply ended that said this last; `stop` where no event has it."""
+        found = [
+            choice.stop_reason
+            for event in self.events
+            if isinstance(event, ModelEvent)
+            for choice in event.output.choices
+            if said is not None and choice.message.content == said.content
+        ]
+        return found[-1] if found else "stop"
 
     def _add_root(self, span: Mapping[str, Any], messages: object) -> None:
         """A run of the pipeline: its acting agent is a span of its own, or it is the span itself."""
@@ -256,8 +324,9 @@ class CaseEvents:
         model, role = take_name(call.get("model_id")) or self._model, take_name(call.get("role")) or "agent"
         took, began = take_number(call.get("latency_s")) or 0.0, self._clock
         self._clock += took
-        ended: Any = "tool_calls" if reply is not None and reply.tool_calls else "stop"
-        choices = [] if reply is None else [ChatCompletionChoice(message=reply, stop_reason=ended)]
+        choices = []
+        if reply is not None:
+            choices = [ChatCompletionChoice(message=reply, stop_reason=find_stop_reason(call, reply))]
         output = ModelOutput(
             model=model, choices=choices, usage=convert_call_usage(call) if call else None, time=took
         )

@@ -77,6 +77,7 @@ def build_sample(case: CaseRow, stored: Mapping[str, Any], cell: str) -> EvalSam
         transcript.add_scores(scores)
     roles = _sum_usage_by_role(case, block)
     answer = next((m for m in reversed(messages) if isinstance(m, ChatMessageAssistant)), None)
+    ended = transcript.find_stop_reason_of(answer)
     asked = next((m.text for m in messages if isinstance(m, ChatMessageUser)), "")
     identity = f"{cell}/{make_sample_id(case)}/{case.epoch}"
     return EvalSample(
@@ -86,7 +87,8 @@ def build_sample(case: CaseRow, stored: Mapping[str, Any], cell: str) -> EvalSam
         target="",
         messages=messages,
         output=ModelOutput(
-            model=case.table_model, choices=[ChatCompletionChoice(message=answer)] if answer else []
+            model=case.table_model,
+            choices=[ChatCompletionChoice(message=answer, stop_reason=ended)] if answer else [],
         ),
         scores=scores or None,
         metadata=_build_metadata(case, stored, block),

@@ -157,6 +157,9 @@ class Budget(BaseModel):
     """Tokens of one case, replies from the cache included."""
     case_seconds: float | None = Field(default=None, gt=0)
     """Seconds of one case, from its first question to a model."""
+    errors: float | None = Field(default=10, gt=0)
+    """Cases of one model in a row that end by the same error of its server, after which the run stops; below 1:
+    their share of its finished cases, from the tenth on; None: it goes on to its end."""
     ask_above_usd: float = Field(default=25.0, ge=0)
     """A plan estimated above this does not start without `usd` or `--yes`."""
 
@@ -182,6 +185,8 @@ class Meter:
     """Threads that wait at this moment before they ask again."""
     longest_reply: int = 1024
     """Tokens of the longest reply so far; at the beginning a guess."""
+    last_error: str = ""
+    """What a model's last failed request came to, in one line."""
     assumed: Amount = field(default_factory=Amount)
     """Of what is counted, what was booked for replies that said nothing countable of their tokens."""
     _reserved: Amount = field(default_factory=Amount)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -33,6 +33,7 @@ from agentsys.models.chat import (
     WarmableModel,
 )
 from agentsys.models.pricing import Price
+from agentsys.models.thought_text import ThoughtBlock, ThoughtSplittingModel
 from agentsys.models.wrappers.accounting import (
     NO_RETRY,
     MeteredModel,
@@ -157,7 +158,7 @@ def _collect_arguments(
     return arguments
 
 
-_PROBE_RETRY = RetryPolicy(attempts=2, base_s=0.5, total_s=5.0, empty_retries=0)
+_PROBE_RETRY = RetryPolicy(attempts=3, base_s=0.5, total_s=5.0, empty_retries=0)
 
 
 class BugTaggingModel(ModelWrapper):
@@ -201,6 +202,8 @@ class _BuiltModel:
     """The provider's id of it; empty where it has none (scripted models)."""
     pacer: RateLimiter | None = None
     """None: it asks nobody."""
+    thoughts: ThoughtBlock | None = None
+    """How its texts begin with thoughts, which are then split off; None: they do not."""
 
     @property
     def probe_model(self) -> ChatModel | None:
@@ -223,7 +226,14 @@ class _BuiltModel:
         model: ChatModel = MeteredModel(paced, self.card.price, max_tokens=longest)
         if self.store is not None:
             model = CachingModel(model, self.store, self._make_request_keys(scene), keeper=self.provider)
+        if self.thoughts is not None:
+            model = ThoughtSplittingModel(model, self.thoughts)
         return BugTaggingModel(RetryingModel(model, self.card.retry or RetryPolicy()))
+
+    def split_thoughts(self, found: Mapping[str, ThoughtBlock]) -> _BuiltModel:
+        """The same with its thoughts split off, unless its YAML decides that (`strip_think`)."""
+        decided = getattr(self.provider, "strip_think", None) is not None
+        return self if decided else replace(self, thoughts=found.get(self.card.name, self.thoughts))
 
     def _make_request_keys(self, scene: Scene) -> RequestKeys:
         return RequestKeys(
@@ -262,6 +272,21 @@ class ModelStack:
         if self.roles:
             model = RoleRouter(model, {role: part.for_scene(scene) for role, part in self.roles.items()})
         return RecordingModel(model)
+
+    def split_thoughts(self, found: Mapping[str, ThoughtBlock]) -> ModelStack:
+        """The same where the thoughts of some models, by name, are split off their texts."""
+        roles = {role: part.split_thoughts(found) for role, part in self.roles.items()}
+        return ModelStack(self.main.split_thoughts(found), roles)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What was found out about its models, for every record."""
+        told = (part.card.name for part in (self.main, *self.roles.values()) if part.thoughts is not None)
+        return tuple(
+            dict.fromkeys(
+                f"strip_think: on for {name}, as its first answer began with thoughts" for name in told
+            )
+        )
 
     def warm_up(self) -> None:
         """Have every model behind it make ready what its first answer would wait for."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from enum import Enum
+from functools import cached_property
 from operator import add, attrgetter
 from typing import Any, Protocol, runtime_checkable
 
@@ -19,6 +20,9 @@ from agentdojo.types import (
     ChatToolResultMessage,
     text_content_block_from_string,
 )
+
+from agentsys.models.endings import Ending
+from agentsys.models.tool_schema import list_arguments, list_required
 
 JsonSchema = Mapping[str, Any]
 
@@ -33,6 +37,16 @@ class ToolSpec:
     """What the tool does, in prose."""
     parameters: JsonSchema
     """JSON schema of the arguments object. Shared between requests: never change it in place."""
+
+    @cached_property
+    def arguments(self) -> Mapping[str, JsonSchema]:
+        """Name -> schema of each argument, wherever in `parameters` it is named."""
+        return list_arguments(self.parameters)
+
+    @cached_property
+    def required(self) -> tuple[str, ...]:
+        """Names of the arguments that a call must have."""
+        return list_required(self.parameters)
 
     @property
     def json_object(self) -> dict[str, Any]:
@@ -125,11 +139,24 @@ class ChatReply:
     """What the provider adapter wants in the record (e.g. where a replay diverged)."""
     empty_before: int = 0
     """Empty replies that were asked for again before this one."""
-    cut: bool = False
-    """Whether the reply ended at a bound on its tokens and not by itself."""
+    ending: Ending | None = None
+    """How it ended; None: not recorded, as of a scripted model or one of an older record."""
+    reason: str = ""
+    """The server's own word for that, as it came."""
+    provider: str = ""
+    """Who answered behind a gateway, as it says; empty where nobody does."""
+    system_fingerprint: str = ""
+    """The server's own mark of what it runs; empty where it has none."""
+    odd: Mapping[str, int] = field(default_factory=dict)
+    """What its reader met besides, by kind (see agentsys.models.reply_checks)."""
     logprobs: tuple[Mapping[str, float], ...] = ()
     """Per output token the alternatives with their log-probabilities, the token itself first; empty where
     they were not asked for, or not told."""
+
+    @property
+    def cut(self) -> bool:
+        """Whether it ended at a bound on its tokens and not by itself."""
+        return self.ending is Ending.CUT
 
 
 CLIENT_SUITE = "client"
@@ -268,34 +295,63 @@ class Consequence(Enum):
     """Ask again with backoff; when the attempts are used up, the case ends as an error."""
     END_CASE = "end_case"
     """This case is recorded as an error; the run goes on."""
+    END_CELL = "end_cell"
+    """Every further case with this model would fail alike: give the cell up, and go on with the others."""
     END_RUN = "end_run"
     """Every further case would fail alike: stop the run, keep what is finished."""
 
 
 class ErrorKind(Enum):
-    """Why a model gave no usable reply."""
+    """Why a model gave no usable reply. What stands below each kind stands in docs/errors.md, too."""
 
     RATE_LIMITED = "rate_limited"
+    """HTTP 429; throttling, as the server calls it, under 400"""
     SERVER_ERROR = "server_error"
+    """HTTP 500, 502 and other 5xx; 409, 424, 425, 499"""
     OVERLOADED = "overloaded"
+    """HTTP 498, 503, 529; a server that says so under any status"""
     TIMEOUT = "timeout"
+    """no whole reply within `timeout_s`; HTTP 408, 504"""
     CONNECTION = "connection"
+    """refused, reset, a body that ends too early, or a server whose certificate is not accepted; the message says
+    which (a file of certificates to trust: `SSL_CERT_FILE`)"""
     MALFORMED_REPLY = "malformed_reply"
+    """a reply that is not JSON (an HTML page, say), lacks its required fields, or calls a tool in a way that nobody
+    can be told of; one that is longer than `max_reply_bytes`, nested more than 100 deep, of more than a million
+    values, or packed in a way nobody asked for; a call that the server itself could not read (Groq's
+    `tool_use_failed`)"""
     CONTEXT_LENGTH = "context_length"
+    """the request is too long for the model, as the server says"""
+    TOO_LARGE = "too_large"
+    """a request that can never fit: more bytes than the server takes (HTTP 413), or more tokens than an account may
+    send in a minute"""
     CONTENT_REFUSED = "content_refused"
+    """a content filter stopped the prompt or the reply (by code or wording)"""
     BAD_REQUEST = "bad_request"
+    """any other 4xx; 3xx: redirects are not followed, as the key would go along, and the message names where to"""
     CASE_BUDGET = "case_budget"
+    """the case used up `budget.case_tokens` or `budget.case_seconds` (see [cli.md](cli.md#budgets))"""
     CACHE_MISS = "cache_miss"
+    """`cache.mode=read_only`, and no reply to this request is kept"""
     REPLAY_DIVERGED = "replay_diverged"
+    """a replayed run does not fit the conversation"""
+    FORBIDDEN = "forbidden"
+    """HTTP 403, 451; a region, an API that is not enabled, a model that the account may not use, under any
+    status"""
     BAD_KEY = "bad_key"
+    """HTTP 401; what a server says of a key itself, under 400 or 403; no usable Google credentials"""
     NO_CREDIT = "no_credit"
+    """HTTP 402; an empty account, by code or wording, under any status"""
     UNKNOWN_MODEL = "unknown_model"
+    """HTTP 404, `model_not_found`"""
 
     @property
     def consequence(self) -> Consequence:
         """The consequence of an error of this kind."""
         if self in (ErrorKind.BAD_KEY, ErrorKind.NO_CREDIT, ErrorKind.UNKNOWN_MODEL):
             return Consequence.END_RUN
+        if self is ErrorKind.FORBIDDEN:
+            return Consequence.END_CELL
         return Consequence.RETRY if self in _PASSING_ERRORS else Consequence.END_CASE
 
 

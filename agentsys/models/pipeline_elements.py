@@ -26,6 +26,7 @@ from agentsys.base.json_values import bound_value, to_plain_data
 from agentsys.base.python_parser import literal_eval
 from agentsys.models.chat import ChatModel, ChatRequest, ToolSpec, assistant, tool_message
 from agentsys.models.text_tools import explain_unread_call
+from agentsys.models.untrusted import ForeignFunction
 
 # Building a schema takes pydantic 0.2 ms; stock AgentDojo builds all of them on each model call,
 # 5 ms for Workspace. The parameters class is made once per tool and lives as long as the suite.
@@ -159,7 +160,8 @@ class ToolsElement(LoopStep):
         last = at.messages[-1] if at.messages else None
         calls = (last["tool_calls"] or ()) if last is not None and last["role"] == "assistant" else ()
         for call in calls:
-            if call.function in at.runtime.functions:
+            function = at.runtime.functions.get(call.function)
+            if function is not None and not isinstance(function, ForeignFunction):
                 call.args.update(normalize_arguments(call.args))
         return at.with_messages(*[self._run_call(at, call) for call in calls])
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import datetime
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping
+from itertools import count
 from typing import Any
 
 from agentdojo.types import ChatAssistantMessage, ChatMessage
@@ -18,11 +19,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from agentsys.models.chat import (
     ChatReply,
     ChatRequest,
-    ErrorKind,
-    ModelError,
     ToolSpec,
     Usage,
-    assistant,
     text_of,
 )
 
@@ -66,47 +64,6 @@ def cost_usd(usage: Usage, price: Price | None) -> float | None:
     return millionths / _PER_MILLION
 
 
-def price_reply(
-    read: Callable[[], ChatAssistantMessage],
-    usage: Usage,
-    price: Price | None,
-    model_id: object,
-    *,
-    cut: bool = False,
-) -> ChatReply:
-    """A reply with what it cost.
-
-    Args:
-        read: Gives the message. An answer that turns out to be unusable was paid for, and its error says
-            how much.
-        usage: Tokens the provider counted.
-        price: The model's price.
-        model_id: The name under which the provider answered, or nothing.
-        cut: Whether the provider says that the answer ended at a bound on its tokens.
-
-    Raises:
-        ModelError: If `read` raises it; then with usage and cost. What is malformed because it was cut is a
-            reply without words or calls: asked again, it would be cut at the same place.
-    """
-    cost = cost_usd(usage, price)
-    try:
-        message = read()
-    except ModelError as error:
-        if not (cut and error.kind is ErrorKind.MALFORMED_REPLY):
-            # An answer that cannot be used and says nothing of its tokens counts as none, as an error page does;
-            # a budget counts it as the most that it can have cost.
-            error.usage = Usage() if usage.uncounted else usage
-            error.answered_uncounted = bool(usage.uncounted)
-            error.cost_usd = 0.0 if error.usage == Usage() else cost
-            raise
-        message = assistant(None)
-    notes = (CUT_NOTE,) if cut else ()
-    return ChatReply(message, usage=usage, cost_usd=cost, model_id=str(model_id or ""), notes=notes, cut=cut)
-
-
-CUT_NOTE = "a reply ended at the bound on its tokens"
-
-
 PROSE_CHARS_PER_TOKEN = 4.2
 """Characters per token of system messages and descriptions of tools."""
 DATA_CHARS_PER_TOKEN = 3.5
@@ -142,26 +99,32 @@ def _estimate_message_tokens(message: ChatMessage) -> float:
 def format_tool(tool: ToolSpec) -> str:
     """A tool as models are shown it: its description, and the type of each argument."""
     definitions = tool.parameters.get("$defs")
-    body = _format_type(tool.parameters, definitions if isinstance(definitions, Mapping) else {}, depth=0)
+    body = _format_type(
+        tool.parameters, definitions if isinstance(definitions, Mapping) else {}, count(), depth=0
+    )
     return f"// {tool.description}\ntype {tool.name} = (_: {body}) => any;\n\n"
 
 
 _MAX_TYPE_DEPTH = 4
 """Of nested types; definitions may name themselves."""
+_MAX_TYPES = 20_000
+"""Of one tool: definitions that name each other many times over."""
 
 
-def _format_type(schema: object, definitions: Mapping[str, Any], depth: int) -> str:
-    if not isinstance(schema, Mapping) or depth > _MAX_TYPE_DEPTH:
+def _format_type(schema: object, definitions: Mapping[str, Any], types: Iterator[int], depth: int) -> str:
+    if not isinstance(schema, Mapping) or depth > _MAX_TYPE_DEPTH or next(types) > _MAX_TYPES:
         return "any"
     if "$ref" in schema:
-        return _format_type(definitions.get(str(schema["$ref"]).rpartition("/")[2]), definitions, depth + 1)
+        return _format_type(
+            definitions.get(str(schema["$ref"]).rpartition("/")[2]), definitions, types, depth + 1
+        )
     listed = {key: value for key, value in schema.items() if isinstance(value, list | tuple)}
     if values := listed.get("enum"):
         return " | ".join(json.dumps(value, default=str) for value in values)
     if choices := listed.get("anyOf") or listed.get("oneOf"):
-        return " | ".join(_format_type(choice, definitions, depth + 1) for choice in choices)
+        return " | ".join(_format_type(choice, definitions, types, depth + 1) for choice in choices)
     if schema.get("type") == "array":
-        return _format_type(schema.get("items"), definitions, depth + 1) + "[]"
+        return _format_type(schema.get("items"), definitions, types, depth + 1) + "[]"
     properties = schema.get("properties")
     if not isinstance(properties, Mapping) or not properties:
         return str(schema.get("type") or "any")
@@ -170,6 +133,6 @@ def _format_type(schema: object, definitions: Mapping[str, Any], depth: int) -> 
         described = value.get("description") if isinstance(value, Mapping) else None
         lines += [f"// {described}"] if described else []
         lines.append(
-            f"{name}{'' if name in required else '?'}: {_format_type(value, definitions, depth + 1)},"
+            f"{name}{'' if name in required else '?'}: {_format_type(value, definitions, types, depth + 1)},"
         )
     return "\n".join(["{", *lines, "}"])

@@ -81,7 +81,7 @@ def check_required_parameters(recorded: Sequence[ChatMessage], request: ChatRequ
     Raises:
         ModelError: REPLAY_DIVERGED, naming the first such call and what it lacks.
     """
-    required = {tool.name: frozenset(tool.parameters.get("required") or ()) for tool in request.tools}
+    required = {tool.name: frozenset(tool.required) for tool in request.tools}
     for call in list_successful_calls(recorded):
         lacking = sorted(required.get(call.function, frozenset()) - call.args.keys())
         if lacking:

@@ -9,26 +9,25 @@ attack writes in.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from agentdojo.functions_runtime import FunctionCall
 from agentdojo.types import ChatAssistantMessage
 
+from agentsys.models.call_forms import CallForm, find_call_form
 from agentsys.models.chat import ChatModel, ChatReply, ChatRequest, ToolSpec, assistant, text_of, user
+from agentsys.models.endings import Ending
+from agentsys.models.providers.wire_parts import read_thoughts_text
+from agentsys.models.text_tools import MALFORMED_CALL
+from agentsys.models.thought_text import has_thoughts, split_all_thoughts
 
 EMPTY = "empty"
 UNPARSED_CALL = "unparsed_call"
 CUT = "cut"
+UNKNOWN_ENDING = "unknown_ending"
+THOUGHTS_IN_TEXT = "thoughts_in_text"
 
-_CALL_MARKS = re.compile(
-    # Hermes and Qwen; Llama 3; Mistral; DeepSeek; Kimi; gpt-oss; GLM and MiniMax
-    r"<tool_call>|<\|python_tag\|>|\[TOOL_CALLS\]|<｜tool▁calls?▁begin｜>|<\|tool_calls?_(section_)?begin\|>"
-    r"|<\|channel\|>commentary to=|<(function|invoke)( name)?=\S|<function_call>|<\|tool_call\|?>"
-)
-_JSON_CALL = re.compile(r'\{\s*"(?:type"\s*:\s*"function"\s*,\s*")?(?:name|function)"\s*:\s*"([^"]{1,100})"')
-_ARGUMENTS = re.compile(r'"(arguments|parameters)"\s*:')
-_PYTHON_CALL = re.compile(r"\A\s*\[?\s*([A-Za-z_]\w*)\(.*\)\s*\]?\s*\Z", re.DOTALL)
 _MAX_CHARS = 20_000
 """Characters of a reply that are looked at."""
 
@@ -37,10 +36,20 @@ def count_oddities(request: ChatRequest, reply: ChatReply) -> dict[str, int]:
     """Count what is odd about a reply and those asked for again before it, by kind; mostly nothing."""
     counts = {
         EMPTY: reply.empty_before + is_empty_reply(reply),
-        UNPARSED_CALL: int(is_unparsed_call(request, reply)),
+        UNPARSED_CALL: int(find_unparsed_call(request, reply) is not None),
         CUT: int(reply.cut),
+        UNKNOWN_ENDING: int(reply.ending is Ending.UNKNOWN),
+        MALFORMED_CALL: sum(call.function == MALFORMED_CALL for call in reply.message["tool_calls"] or ()),
+        THOUGHTS_IN_TEXT: int(_has_own_thoughts(request, reply)),
     }
+    for kind, count in reply.odd.items():
+        counts[kind] = counts.get(kind, 0) + count
     return {kind: count for kind, count in counts.items() if count}
+
+
+def lacks_answer(reply: ChatReply) -> bool:
+    """Whether a reply is empty, or its call was lost on the way: the same question may bring a better one."""
+    return reply.ending is Ending.MALFORMED_CALL or is_empty_reply(reply)
 
 
 def is_empty_reply(reply: ChatReply) -> bool:
@@ -51,22 +60,29 @@ def is_empty_reply(reply: ChatReply) -> bool:
     return not any(block["type"] == "text" and (block["content"] or "").strip() for block in blocks)
 
 
-def is_unparsed_call(request: ChatRequest, reply: ChatReply) -> bool:
-    """Whether tools were on offer, none was called, and the text looks like a call."""
-    if not request.tools or request.tool_choice == "none" or reply.message["tool_calls"]:
+def _has_own_thoughts(request: ChatRequest, reply: ChatReply) -> bool:
+    """Whether an answer holds thoughts, in tags that it has not copied."""
+    if reply.message["tool_calls"] or not has_thoughts(text_of(reply.message)):
         return False
-    return looks_like_call(text_of(reply.message)[:_MAX_CHARS], {tool.name for tool in request.tools})
+    return not any(map(has_thoughts, _list_copied(request)))
 
 
-def looks_like_call(text: str, tools: Collection[str]) -> bool:
-    """Whether a text has a call in some family's form; without a mark it must name a tool."""
-    if _CALL_MARKS.search(text):
-        return True
-    named = _JSON_CALL.search(text)
-    if named and named.group(1) in tools and _ARGUMENTS.search(text, named.end()):
-        return True
-    pythonic = _PYTHON_CALL.match(text)
-    return pythonic is not None and pythonic.group(1) in tools
+def _list_copied(request: ChatRequest) -> list[str]:
+    """The texts that a reply may repeat without meaning them: what tools returned and the user said."""
+    return [text_of(turn) for turn in request.messages if turn["role"] in ("tool", "user")]
+
+
+def find_unparsed_call(request: ChatRequest, reply: ChatReply) -> CallForm | None:
+    """The form of the call that a reply holds as text, in its thoughts where it says nothing else; mostly None."""
+    if not request.tools or request.tool_choice == "none" or reply.message["tool_calls"]:
+        return None
+    said = text_of(reply.message)[:_MAX_CHARS]
+    own = (
+        split_all_thoughts(said).text.strip()
+        or said.strip()
+        or read_thoughts_text(reply.message)[:_MAX_CHARS]
+    )
+    return find_call_form(own, {tool.name for tool in request.tools}, _list_copied(request))
 
 
 PREFLIGHT_ROLE = "preflight"

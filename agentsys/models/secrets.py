@@ -20,6 +20,20 @@ def mask_address_credentials(text: str) -> str:
     return _USER_INFO.sub(SECRET_MARK + "@", text) if "://" in text else text
 
 
+_OTHER_SECRETS = re.compile(
+    # Keys as vendors write them, masked by them in part or not; what stands behind a word for one
+    r"\b(?:sk|pk|rk|gsk|xai|nvapi|hf|pplx|fw|tgp|r8|csk|AIza|ya29\.|AKIA)[-_A-Za-z0-9*.]{12,}"
+    r"|(?<=bearer )[-_.~+/=A-Za-z0-9*]{8,}|(?<=[?&]key=)[^&\s\"']{8,}"
+    r"|(?<=api[_-]key[=:])\s?[^\s,\"']{8,}",
+    re.IGNORECASE,
+)
+
+
+def mask_other_secrets(text: str) -> str:
+    """The text without what looks like somebody's key: servers quote those of the providers behind them."""
+    return _OTHER_SECRETS.sub(SECRET_MARK, text)
+
+
 def mask_credentials(value: Any) -> Any:
     """Plain data (dicts, lists, values) with every text `mask_address_credentials`."""
     if isinstance(value, str):

@@ -25,6 +25,7 @@ from agentsys.models.providers.wire_parts import (
     read_result_text,
     write_arguments_json,
 )
+from agentsys.models.thought_text import split_all_thoughts
 
 ProtocolName = Literal["agentdojo", "agentdojo+", "llama3", "hermes"]
 ToolRole = Literal["tool", "user", "input", "ipython"]
@@ -33,6 +34,11 @@ MALFORMED_CALL = "malformed_call"
 """Tool that a call is made to which cannot be read: there is none of this name, so the model is told."""
 _KEPT_CHARS = 500
 """How much is kept of a call that cannot be read."""
+
+
+def make_unread_call(written: str, call_id: str | None = None) -> FunctionCall:
+    """The call that stands for one that cannot be read, which began like this."""
+    return FunctionCall(function=MALFORMED_CALL, args={"text": written[:_KEPT_CHARS]}, id=call_id)
 
 
 def explain_unread_call(call: FunctionCall) -> str | None:
@@ -53,6 +59,7 @@ def explain_unread_call(call: FunctionCall) -> str | None:
             error.pos + opened >= _KEPT_CHARS or error.msg[:12] == "Unterminated"
         ):
             fault = f"as JSON it is wrong somewhere behind its first {_KEPT_CHARS} characters"
+        fault = fault if "{" in written else "it holds no JSON object"
     except RecursionError:
         fault = "its JSON is too deep"
     return (
@@ -107,14 +114,18 @@ def _build_wire_message(
 def with_parsed_calls(
     message: ChatAssistantMessage, request: ChatRequest, protocol: TextProtocol
 ) -> ChatAssistantMessage:
-    """A reply with the calls that its text holds; the text stays as it was written, calls included."""
+    """A reply with the calls that its text holds; the text stays as it was written, calls included.
+
+    What a model considers in thoughts that stand in the text is no call.
+    """
     if not request.tools or request.tool_choice == "none":
         return message
-    calls = protocol.parse_calls(text_of(message))
+    said = split_all_thoughts(text_of(message), unclosed=True).text
+    calls = protocol.parse_calls(said)
     if protocol.lenient:
-        fields = {tool.name: frozenset(tool.parameters.get("properties", {})) for tool in request.tools}
+        fields = {tool.name: frozenset(tool.arguments) for tool in request.tools}
         calls = [_unwrap_arguments(call, fields.get(call.function, frozenset())) for call in calls]
-        calls = calls or _parse_bare_arguments(text_of(message), request)
+        calls = calls or _parse_bare_arguments(said, request)
     return {**message, "tool_calls": calls or None}
 
 
@@ -148,8 +159,7 @@ def _parse_bare_arguments(text: str, request: ChatRequest) -> list[FunctionCall]
     if len(named) != 1:
         return []
     # The tool's own arguments, none that it needs left out.
-    needed, own = (set(named[0].parameters.get(key, ())) for key in ("required", "properties"))
-    if not needed <= args.keys() <= own:
+    if not set(named[0].required) <= args.keys() <= named[0].arguments.keys():
         return []
     call = FunctionCall(function=named[0].name, args=clean_json(args))
     before = [
@@ -229,9 +239,7 @@ def _parse_every_call(text: str) -> list[FunctionCall]:
     while (opened := _OPENING.search(text, end)) is not None:
         args, end = _parse_until_closing_tag(text, opened.end())
         if args is None:
-            calls.append(
-                FunctionCall(function=MALFORMED_CALL, args={"text": text[opened.start() : end][:_KEPT_CHARS]})
-            )
+            calls.append(make_unread_call(text[opened.start() : end]))
         else:
             calls.append(FunctionCall(function=opened.group(1).strip(), args=args))
     return calls
@@ -353,7 +361,7 @@ def _parse_hermes_calls(text: str) -> list[FunctionCall]:
         if all(found):
             calls += [call for call in found if call is not None]
         elif tagged or _BROKEN_CALL.match(written):
-            calls.append(FunctionCall(function=MALFORMED_CALL, args={"text": written[:_KEPT_CHARS]}))
+            calls.append(make_unread_call(written))
     return calls
 
 

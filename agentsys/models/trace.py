@@ -39,6 +39,12 @@ class ModelCall:
     """Why there was no reply (an `ErrorKind`); None: there was one."""
     odd: Mapping[str, int] = field(default_factory=dict)
     """What was odd about it and about those asked for again before: see agentsys.models.reply_checks."""
+    ending: str | None = None
+    """How the reply ended (an `Ending`); None: nobody said."""
+    reason: str = ""
+    """The server's own word for that, where the ending does not say it."""
+    provider: str = ""
+    system_fingerprint: str = ""
 
 
 @dataclass
@@ -166,7 +172,12 @@ class Tracer:
         paid = reply.usage, reply.cost_usd, reply.latency_s
         self._record_call(
             ModelCall(
-                role, *paid, reply.model_id, reply.attempts, reply.from_cache, reply.notes, odd=odd or {}
+                *(role, *paid, reply.model_id, reply.attempts, reply.from_cache, reply.notes),
+                odd=odd or {},
+                ending=reply.ending and reply.ending.value,
+                reason=reply.reason,
+                provider=reply.provider,
+                system_fingerprint=reply.system_fingerprint,
             )
         )
 

@@ -63,6 +63,10 @@ class ForeignFunction(Function):  # type: ignore[misc]
     build_parameters: Callable[[Mapping[str, Any]], type[BaseModel]] | None = None
     """Makes the check of arguments by another schema of the tool, where there is one."""
 
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
+        """Run it; an argument may be called `self`."""
+        return self.run(*args, **kwargs)
+
 
 def group_by_server(functions: Iterable[Function]) -> list[list[Function]]:
     """The tools of each server; those of this process are one group."""

@@ -8,8 +8,8 @@ was exposed is unknown.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
 
@@ -20,7 +20,7 @@ from agentsys.records.case import (
     describe_first_fault,
     note_unknown_fields,
 )
-from agentsys.records.case_row import NO_ATTACK, UNRECORDED, CaseRow
+from agentsys.records.case_row import IN_PIPELINE_NAME, NO_ATTACK, UNRECORDED, CaseRow
 from agentsys.records.context_facts import (
     ContextFacts,
     collect_prompt_words,
@@ -30,7 +30,9 @@ from agentsys.records.context_facts import (
     join_content_text,
     measure_context,
 )
-from agentsys.records.published_facts import find_ground_truth_length, parse_pipeline_name
+from agentsys.records.pipeline_names import split_alone
+from agentsys.records.published_facts import find_ground_truth_length
+from agentsys.records.served_call_ids import TOOL, is_call_id
 
 RESCORED_KEY = "rescored"
 """Key of a foreign record; its `measured` has the names that our own records use (docs/fixes.md)."""
@@ -79,9 +81,6 @@ def find_benchmark_of_suite(suite: str) -> str:
 _AGENTDYNS_VERSION = "v1.2.2"
 """What AgentDyn's own runner records. Its forks record others, or none, for the same one version."""
 
-SERVED_CALL_PREFIX = "agentsys_"
-"""Begins the ids of the calls in a served agent's replies, which AgentDojo's runner stores."""
-
 
 def _is_served(record: AgentDojoRecord) -> bool:
     """Whether a served agent of ours answered, and not the model that the file names."""
@@ -91,7 +90,7 @@ def _is_served(record: AgentDojoRecord) -> bool:
         if isinstance(message, dict) and isinstance(message.get("tool_calls"), list)
         for call in message["tool_calls"]
     )
-    return any(isinstance(c, dict) and str(c.get("id")).startswith(SERVED_CALL_PREFIX) for c in calls)
+    return any(isinstance(c, dict) and is_call_id(TOOL, c.get("id")) for c in calls)
 
 
 def parse_agentdojo_record(stored: Mapping[str, Any]) -> AgentDojoRecord:
@@ -114,25 +113,52 @@ def parse_agentdojo_record(stored: Mapping[str, Any]) -> AgentDojoRecord:
     return record
 
 
+UNSCORED = "unscored"
+"""Error kind of a stranger's record without a score: the run of its case broke off."""
+
+_RecordT = TypeVar("_RecordT", bound=AgentDojoRecord)
+
+
+class _ParsedRecord(NamedTuple, Generic[_RecordT]):
+    record: _RecordT
+    is_scored: bool
+
+
+def _parse_even_unscored(
+    stored: Mapping[str, Any], parse: Callable[[Mapping[str, Any]], _RecordT]
+) -> _ParsedRecord[_RecordT]:
+    """A file, checked; one without scores as if these were False, which `is_scored` then says mean nothing."""
+    try:
+        return _ParsedRecord(parse(stored), is_scored=True)
+    except UnfinishedRecord:
+        return _ParsedRecord(parse({**stored, "utility": False, "security": False}), is_scored=False)
+
+
 def build_agentdojo_row(stored: Mapping[str, Any], source: str) -> CaseRow:
     """One row from a file that AgentDojo's own runner wrote.
 
     Raises:
         UnreadableRecord: As `parse_agentdojo_record` does.
     """
-    record = parse_agentdojo_record(stored)
+    record, is_scored = _parse_even_unscored(stored, parse_agentdojo_record)
     attack = record.attack_type or NO_ATTACK
     shared = _make_shared_columns(record, stored, source, _AGENTDOJO_KEYS)
     served = {"model": UNRECORDED} if _is_served(record) else {}
+    named = split_alone(record.pipeline_name)
+    defense = named.defense if named.ending is None else IN_PIPELINE_NAME
     overflown = "context_length_exceeded" in (record.error or "")
     return CaseRow(
         **shared | served,
-        defense=UNRECORDED if served else parse_pipeline_name(record.pipeline_name).defense,
+        defense=UNRECORDED if served else defense,
         attack=attack,
         injection_success=None if attack == NO_ATTACK else record.security,
-        status="ok" if record.error is None else "error",
+        status="ok" if record.error is None and is_scored else "error",
         # AgentDojo goes on after two kinds of error only and tells them apart in the message.
-        error_kind=None if record.error is None else "context_length" if overflown else "server_error",
+        error_kind=(None if is_scored else UNSCORED)
+        if record.error is None
+        else "context_length"
+        if overflown
+        else "server_error",
         **_make_agentdojo_message_columns(record, benign=attack == NO_ATTACK),
     )
 
@@ -141,11 +167,12 @@ def _make_shared_columns(
     record: AgentDojoRecord, stored: Mapping[str, Any], source: str, known: Collection[str]
 ) -> dict[str, Any]:
     benchmark, version = find_benchmark_of_suite(record.suite_name), record.benchmark_version or UNRECORDED
+    named = split_alone(record.pipeline_name)
     version = _AGENTDYNS_VERSION if benchmark == "agentdyn" else version
     return {
         "benchmark": benchmark,
         "version": version,
-        "model": parse_pipeline_name(record.pipeline_name).model,
+        "model": named.model if named.ending is None else record.pipeline_name,
         "suite": record.suite_name,
         "user_task_id": record.user_task_id,
         "injection_task_id": record.injection_task_id,
@@ -273,13 +300,15 @@ def build_drift_row(stored: Mapping[str, Any], source: str) -> CaseRow:
     Raises:
         UnreadableRecord: As `parse_drift_record` does.
     """
-    record = parse_drift_record(stored)
+    record, is_scored = _parse_even_unscored(stored, parse_drift_record)
     attack = _label_attack(record)
     return CaseRow(
         **_make_shared_columns(record, stored, source, _DRIFT_KEYS),
         defense=_label_defense(record),
         attack=attack,
         injection_success=None if attack == NO_ATTACK else record.security,
+        status="ok" if is_scored else "error",
+        error_kind=None if is_scored else UNSCORED,
         tokens_by_role={} if record.total_tokens is None else {"all": record.total_tokens},
         decisions={"denied": _count_refusals(record.messages)},
         **_make_context_columns(record.messages, measure_context(record.messages, ())),

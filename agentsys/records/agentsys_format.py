@@ -78,6 +78,7 @@ def sum_spans(spans: Sequence[Any], lines: PayloadLines) -> dict[str, Any]:
         "unreadable_by_role": unreadable,
         "proposed": sum(calls.values()) + refused,
         "ended": _find_end(spans),
+        "servers": _list_servers(spans),
         "gates": count_gate_rulings(spans),
         "guards": count_guard_verdicts(spans),
     }
@@ -170,6 +171,15 @@ def find_answered_roles(spans: Sequence[Any]) -> dict[str, str]:
         if isinstance(model_id := call.get("model_id"), str) and model_id:
             found.setdefault(model_id, str(call.get("role")))
     return found
+
+
+def _list_servers(spans: Sequence[Any]) -> tuple[str, ...]:
+    """The providers and system fingerprints that replies name, each once."""
+    told = ((name, call.get(name)) for call in _iterate_calls(spans) for name in _SERVERS)
+    return tuple(sorted({f"{name} {value}" for name, value in told if isinstance(value, str) and value}))
+
+
+_SERVERS = ("provider", "system_fingerprint")
 
 
 def _read_int_or_zero(value: object) -> int:
@@ -314,6 +324,7 @@ def _make_usage_columns(usage: Mapping[str, RoleUsage]) -> dict[str, Any]:
         "cost_usd": sum(usd for usd in costs if usd is not None) if known else None,
         "cost_by_role": {name: role.cost_usd for name, role in usage.items()},
         "replies_by_role": {name: role.calls for name, role in usage.items()},
+        "cached_replies": sum(role.cache_hits for role in usage.values()),
     }
     if any(role.uncounted for role in usage.values()):
         return {**cost, "prompt_tokens": None, "completion_tokens": None}

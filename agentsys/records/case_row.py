@@ -57,6 +57,9 @@ SEARCHED_ON_SUFFIX = "+home"
 """Appended to the attack of cases that its text was searched on (mode `transfer`): they are a line apart."""
 
 UNRECORDED = "unrecorded"
+IN_PIPELINE_NAME = ""
+"""A defense that only the pipeline's name tells, which then stands in the model's place: until all pipelines that
+were read together are known (`resolve_runs`)."""
 """The version's label where the file does not name one."""
 
 PROVEN_V1_2 = "v1.2 or later"
@@ -176,6 +179,11 @@ class CaseRow:
     """Runs of the pipeline (up to three, on empty answers); None in foreign files."""
     model_ids: Mapping[str, str] = field(default_factory=dict)
     """Model id that replies named -> the id that was asked for (empty where that is not recorded)."""
+    servers: tuple[str, ...] = ()
+    """Who answered behind a gateway (`provider NAME`) and the marks of what ran there (`system_fingerprint
+    MARK`), as replies name them, in order of name; empty in foreign files."""
+    cached_replies: int | None = None
+    """Replies read from our own cache, which took no time; None in foreign files."""
     apart: str | None = None
     """The place that tells this pipeline from another one of the same name in the same folders; None
     where there is no other."""

@@ -1,18 +1,13 @@
-"""Finds facts that published files leave out: model and defense by the pipeline's name, ground-truth lengths.
-
-This is the one place where meaning is read out of a name: AgentDojo's form has no fields for it.
-"""
+"""Facts that published files leave out: ground-truth lengths, and what is known of some defenses."""
 
 from __future__ import annotations
 
-import re
+from collections.abc import Collection
 from functools import lru_cache
 from importlib.resources import files
 from typing import Any, NamedTuple
 
 import orjson
-
-from agentsys.records.case_row import UNRECORDED
 
 FALLBACK_VERSION = "v1"
 """Taken where a file names no version or one that is not listed: the files that name none are of v1."""
@@ -39,33 +34,40 @@ def _load_lengths() -> dict[str, Any]:
     return listed
 
 
-NO_DEFENSE = "none"
+def list_known_versions() -> list[str]:
+    """AgentDojo's versions, oldest first."""
+    return list(_load_lengths())
 
-_DEFENSES = {
-    "tool_filter": "tool_filter",
-    "repeat_user_prompt": "prompt_sandwiching",
-    # AgentDojo's own wording, which `defense=spotlighting` does not use.
-    "spotlighting_with_delimiting": "spotlighting_compat",
-    "transformers_pi_detector": "protectai",
-    "piguard_detector": "piguard",
-    "prompt_guard_2_detector": "prompt_guard_2",
-    "melon": "melon",
-    "drift": "drift",
-    "progent": "progent",
-    "camel": "camel",
-}
-"""What agentdojo 0.1.35, AgentDyn and MELON's fork append to a pipeline's name -> our name of the defense."""
 
-_ENDINGS = {**_DEFENSES, **{name: name for name in _DEFENSES.values()}}
-"""Our names as well: folders of re-scored records bear them."""
+_INJECTION_TASKS = {"banking": range(9), "slack": range(1, 6), "travel": range(7), "workspace": range(6)}
+_ADDED_IN_V1_2 = {"workspace": 8}
+"""Suite -> numbers of its injection tasks in AgentDojo's versions before v1.2, and those that v1.2 added; all versions have the
+same user tasks."""
 
-_SUFFIX = re.compile(rf"(?P<model>.+)[-+](?P<defense>{'|'.join(_ENDINGS)})", re.DOTALL | re.IGNORECASE)
 
-_VARIANT = re.compile(
-    rf"(?P<model>.+)[-+](?:{'|'.join(_DEFENSES)})_\w+|(?P<dated>.+-(?:\d{{4}}-\d\d-\d\d|\d{{8}}))[-+_].+",
-    re.DOTALL | re.IGNORECASE,
-)
-"""A known defense's ending with more behind it (`-melon_at`), or a model's date with anything behind it."""
+class SuiteSize(NamedTuple):
+    """How much there is in a suite of AgentDojo's."""
+
+    user_tasks: Collection[str]
+    injection_tasks: Collection[str]
+
+
+def list_suite_sizes(version: str) -> dict[str, SuiteSize]:
+    """Suite of AgentDojo's -> what one of its versions has; of an unknown version `FALLBACK_VERSION`'s."""
+    plain = version.partition(" ")[0]
+    lengths = _load_lengths()
+    is_late = plain in lengths and [*lengths].index(plain) >= [*lengths].index("v1.2")
+    return {
+        suite: SuiteSize(
+            lengths.get(plain, lengths[FALLBACK_VERSION])[suite],
+            [
+                f"injection_task_{at}"
+                for at in range(numbers.start, numbers.stop + is_late * _ADDED_IN_V1_2.get(suite, 0))
+            ],
+        )
+        for suite, numbers in _INJECTION_TASKS.items()
+    }
+
 
 RESULT_REPLACING_DEFENSES = frozenset({"protectai", "piguard", "prompt_guard_2", "melon", "drift", "camel"})
 """Defenses that put their own text in a tool result's place before it is stored (or keep results out of the
@@ -76,52 +78,3 @@ NAMELESS_MODELS = frozenset({"local", "vllm_parsed"})
 
 REWORDED_DEFENSES = frozenset({"tool_filter", "melon", "drift", "progent", "camel"})
 """Defenses that ask models, whose published runs were made with other prompts than ours of that name."""
-
-
-class PublishedName(NamedTuple):
-    """The model and the defense that a published pipeline's name tells of."""
-
-    model: str
-    defense: str
-
-
-@lru_cache(maxsize=4096)
-def parse_pipeline_name(name: str) -> PublishedName:
-    """Model and defense of a pipeline, or of its folder, named as AgentDojo and its forks do.
-
-    Args:
-        name: E.g. `gpt-4o-2024-05-13-tool_filter` or `gpt-4o-mini-2024-07-18+camel`.
-
-    Returns:
-        Model and our name of the defense. Where a model's date, or a known defense, is followed by something
-        that is not known, the defense is `unrecorded`; any other ending stays in the model's name, and the
-        defense is then `none`.
-    """
-    found = _SUFFIX.fullmatch(name)
-    if found is not None:
-        return PublishedName(found["model"], _ENDINGS[found["defense"].lower()])
-    varied = _VARIANT.fullmatch(name)
-    if varied is not None:
-        return PublishedName(varied["model"] or varied["dated"], UNRECORDED)
-    return PublishedName(name, NO_DEFENSE)
-
-
-@lru_cache(maxsize=4096)
-def resolve_pipeline_name(folder: str, stored: PublishedName) -> PublishedName:
-    """Settle what folder and file say together: where they disagree, the folder decides.
-
-    Returns:
-        A folder whose name ends in no known defense says nothing about the defense: the file's stays. A
-        model's name that the folder merely spells as a path allows stays as the file has it.
-    """
-    told = parse_pipeline_name(folder)
-    model = stored.model if _normalize_name(told.model) == _normalize_name(stored.model) else told.model
-    if told.defense == UNRECORDED and stored.defense != NO_DEFENSE:
-        return PublishedName(model, stored.defense)
-    if told.defense == NO_DEFENSE or stored.defense.startswith(f"{told.defense}_"):  # e.g. a part of DRIFT
-        return PublishedName(model, stored.defense)
-    return PublishedName(model, told.defense)
-
-
-def _normalize_name(name: str) -> str:
-    return re.sub(r"[^a-z0-9]+", "_", name.lower())

@@ -15,15 +15,26 @@ from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
 from agentsys.records.case import make_safe_name
-from agentsys.records.case_row import PROVEN_V1_2, UNRECORDED, CaseRow
-from agentsys.records.names_file import SERVED_FILE, AnsweringAgent, RunNames, read_answering_agent
+from agentsys.records.case_row import IN_PIPELINE_NAME, PROVEN_V1_2, UNRECORDED, CaseRow
+from agentsys.records.names_file import (
+    SERVED_FILE,
+    AnsweringAgent,
+    RunNames,
+    RunOverride,
+    read_answering_agent,
+)
+from agentsys.records.pipeline_names import (
+    NO_DEFENSE,
+    NameParts,
+    PipelineNames,
+    PublishedName,
+    describe_open_name,
+    join_pipeline_name,
+)
 from agentsys.records.published_facts import (
     NAMELESS_MODELS,
-    NO_DEFENSE,
     RESULT_REPLACING_DEFENSES,
-    PublishedName,
     find_ground_truth_length,
-    resolve_pipeline_name,
 )
 
 
@@ -131,29 +142,34 @@ def _apply_names(
     cases, served = _name_served_agents(cases, places, notes)
     renamed: defaultdict[tuple[str, PublishedName, PublishedName, bool], int] = defaultdict(int)
     found: list[CaseRow] = []
+    known = _collect_pipeline_names(cases, places, served)
 
     @cache
-    def settle_names(
-        folder: str, model: str, defense: str, is_served: bool
-    ) -> tuple[PublishedName, bool, str | None]:
-        """The names in a folder, whether the user gave them, and the version that the user gives."""
-        stored = PublishedName(model, defense)
-        said = names.find_override(folder)
-        # A served agent's folder has the name that its client asked for.
-        told = stored if is_served else resolve_pipeline_name(folder.rpartition("/")[2], stored)
-        settled = PublishedName(said.model or told.model, said.defense or told.defense)
-        return settled, settled != told, said.version
+    def settle_names(folder: str | None, model: str, defense: str) -> _SettledNames:
+        said = RunOverride() if folder is None else names.find_override(folder)
+        if folder in served:  # has the name that its client asked for
+            told = NameParts(model, defense)
+        else:
+            name = None if folder is None else folder.rpartition("/")[2]
+            told = known.resolve(name, *join_pipeline_name(model, defense))
+            told = told._replace(model=known.spellings.get(told.model, told.model))
+        if told.ending is not None and not (said.model or said.defense):
+            notes.append(describe_open_name(folder or model, told))
+        open_defense = NO_DEFENSE if told.ending is not None and said.model else told.defense
+        settled = PublishedName(said.model or told.model, said.defense or open_defense)
+        return _SettledNames(settled, settled != (told.model, told.defense), said.version)
 
     for case, place in zip(cases, places, strict=True):
-        if not case.foreign or not place.is_pipeline:
+        if not _is_named_by_pipeline(case):
             found.append(case)
             continue
         settled, by_user, version = settle_names(
-            place.pipeline, case.model, case.defense, place.pipeline in served
+            place.pipeline if place.is_pipeline else None, case.model, case.defense
         )
         if settled != (case.model, case.defense):
-            stored = PublishedName(case.model, case.defense)
-            renamed[place.pipeline, stored, settled, by_user] += 1
+            if case.defense != IN_PIPELINE_NAME or by_user:
+                stored = PublishedName(case.model, case.defense)
+                renamed[place.pipeline, stored, settled, by_user] += 1
             case = replace(case, model=settled.model, defense=settled.defense)
         if version and case.version == UNRECORDED:
             case = replace(case, version=version)
@@ -172,6 +188,37 @@ def _apply_names(
     return found
 
 
+class _SettledNames(NamedTuple):
+    names: PublishedName
+    by_user: bool
+    """Whether the user gave them."""
+    version: str | None
+    """The version that the user gives."""
+
+
+def _is_named_by_pipeline(case: CaseRow) -> bool:
+    return case.foreign and case.benchmark in (_AGENTDOJO, _AGENTDYN)
+
+
+def _collect_pipeline_names(
+    cases: Sequence[CaseRow], places: Sequence[RunFolders], served: Collection[str]
+) -> PipelineNames:
+    """The names in which each of the pipelines that were read says what it is, and our own models' names."""
+    own = {case.model for case in cases if not case.foreign}
+    pairs = {
+        (place.pipeline if place.is_pipeline else None, case.model, case.defense)
+        for case, place in zip(cases, places, strict=True)
+        if _is_named_by_pipeline(case) and place.pipeline not in served
+    }
+    return PipelineNames(
+        {
+            (folder and folder.rpartition("/")[2], join_pipeline_name(model, defense).name)
+            for folder, model, defense in pairs
+        },
+        own,
+    )
+
+
 def _name_served_agents(
     cases: Sequence[CaseRow], places: Sequence[RunFolders], notes: list[str]
 ) -> tuple[Sequence[CaseRow], Collection[str]]:
@@ -183,7 +230,7 @@ def _name_served_agents(
     pairs = [
         (case, place)
         for case, place in zip(cases, places, strict=True)
-        if case.foreign and place.is_pipeline and case.benchmark in (_AGENTDOJO, _AGENTDYN)
+        if place.is_pipeline and _is_named_by_pipeline(case)
     ]
     agents: dict[str, AnsweringAgent | None] = {}
     for case, place in pairs:
@@ -214,7 +261,8 @@ def _name_served_agents(
 
 
 def _format_victim(victim: PublishedName) -> str:
-    return victim.model if victim.defense == NO_DEFENSE else f"{victim.model} with {victim.defense}"
+    no_more = (NO_DEFENSE, IN_PIPELINE_NAME)
+    return victim.model if victim.defense in no_more else f"{victim.model} with {victim.defense}"
 
 
 def _infer_versions(

@@ -32,6 +32,7 @@ _MAX_DOWNLOAD_BYTES = 4_000_000_000
 _ADDRESS = re.compile(r"(https?):/+(.+)", re.DOTALL)
 _SAFE_PART = re.compile(r"[^\x00-\x1f/\\:*?\"<>|]{1,255}")
 _BLOCK = 1 << 20
+_ZIP_BEGINS = b"PK\x03\x04"
 
 
 def is_safe_member(name: str) -> bool:
@@ -47,6 +48,10 @@ def open_runs(given: Path) -> Path:
         ConfigError: If an address cannot be read, or a zip file is no bundle or refused.
     """
     file = fetch_runs(given)
+    if file.is_file() and not zipfile.is_zipfile(file):
+        with file.open("rb") as content:
+            if content.read(len(_ZIP_BEGINS)) == _ZIP_BEGINS or file.suffix == ".zip":
+                raise ConfigError(f"{file} is no whole zip file: a broken download, perhaps. Get it again.")
     return _lay_down_records(file) if file.is_file() and zipfile.is_zipfile(file) else file
 
 
@@ -73,6 +78,9 @@ def fetch_runs(given: Path) -> Path:
                     raise ConfigError(
                         f"{url} is larger than {_MAX_DOWNLOAD_BYTES / 1e9:.0f} GB: load it yourself."
                     )
+            announced = reply.headers.get("Content-Length", "")
+            if announced.isdecimal() and out.tell() != int(announced):
+                raise ConfigError(f"{url} broke off after {out.tell():,} of {announced} bytes. Try again.")
         part.replace(target)
     except (OSError, ValueError, http.client.HTTPException) as error:
         raise ConfigError(

@@ -97,6 +97,14 @@ class StoredCall(_StoredModel):
     written: int = 0
     odd: dict[str, int] = {}
     """Kind (`empty`, `unparsed_call`) -> replies, those asked for again before this one included."""
+    ending: str | None = None
+    """How the reply ended (see agentsys.models.endings); None: not recorded."""
+    reason: str = ""
+    """The server's own word for that, as it came."""
+    provider: str = ""
+    """Who answered behind a gateway; empty where nobody says."""
+    system_fingerprint: str = ""
+    """The server's own mark of what it runs; empty where it has none."""
 
 
 class StoredSpan(_StoredModel):

@@ -145,7 +145,9 @@ def _build_case_record(run: CaseRun) -> CaseRecord:
         facts=dict(cell.benchmark.facts) if isinstance(cell.benchmark, DeclaresFacts) else {},
         attempt=run.attempt,
         search=run.search,
-        notes=tuple(dict.fromkeys([*cell.notes, *(note for call in calls for note in call.notes)])),
+        notes=tuple(
+            dict.fromkeys([*cell.notes, *cell.stack.notes, *(note for call in calls for note in call.notes)])
+        ),
     )
 
 

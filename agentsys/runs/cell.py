@@ -32,7 +32,7 @@ from agentsys.models.build_model import ModelStack, build_stack, parse_card
 from agentsys.models.chat import ChatModel
 from agentsys.runs.instantiate import find_kept_folders, instantiate
 from agentsys.runs.settings import Settings
-from agentsys.runs.store import REPLIES_FOLDER, Store
+from agentsys.runs.store import REPLIES_FOLDER, Store, load_inferred_blocks
 from agentsys.simulated.playbook_index import Playbook
 from agentsys.simulated.simulated_role import SimulatedRole
 
@@ -198,7 +198,7 @@ class CellBuilder:
         key = f"stack:{model!r}:{plays!r}"
         if key not in self._built:
             own, books = self._store.own, self._books
-            self._built[key] = build_stack(
+            built = build_stack(
                 model,
                 cache_dir=settings.cache.dir or own / REPLIES_FOLDER,
                 cache_mode=settings.cache.mode,
@@ -206,6 +206,7 @@ class CellBuilder:
                 finish=partial(give_script, benchmark, [defense, attack]),
                 rates=None if books is None else own / "rates",
             )
+            self._built[key] = built.split_thoughts(load_inferred_blocks(self._store))
         stack: ModelStack = self._built[key]
         return stack
 

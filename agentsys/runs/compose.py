@@ -30,6 +30,7 @@ from agentsys.extensions import list_shipped_config_dirs, shipped_config_dir
 from agentsys.runs.instantiate import READ_TOOLS
 from agentsys.runs.references import (
     add_contents,
+    add_yaml_folder,
     fill_auto_options,
     flatten_options,
     list_options_in_name,
@@ -227,6 +228,7 @@ def _compose_settings(overrides: Sequence[str], resolve: Composer) -> Settings:
         group: make_label(group, choices[group], values[group], shipped[group], named[group])
         for group in LABELLED
     }
+    values["defense"] = add_yaml_folder(values["defense"], choices["defense"], resolve.config_dirs)
     if _is_attacker_scripted(values, choices["attack"], overrides):
         values["scripted_attacker"] = True
         values["labels"]["attack"] += "+attacker=simulated"
@@ -270,6 +272,7 @@ class Composer:
     """Composes combinations of a run, which share the open Hydra session."""
 
     def __init__(self, config_dirs: Sequence[Path]) -> None:
+        self.config_dirs = config_dirs
         self._folders = [*list_shipped_config_dirs(), *config_dirs]
         # Hydra has the first of them as its own.
         paths = ",".join(f"'file://{path.resolve()}'" for path in self._folders[1:])

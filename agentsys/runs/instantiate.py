@@ -24,7 +24,7 @@ _ABILITIES: Mapping[str, tuple[type, ...]] = {
     "defense": (
         *(abilities.DescribesItself, abilities.NamesPrompts, abilities.ChecksItsNeeds, abilities.KeepsFiles),
         *(abilities.HoldsDefenses, abilities.NeedsOwnModels, abilities.Rehearsable, abilities.WholeProgram),
-        *(abilities.PlaysRoles, abilities.HasContents, abilities.ReadsTools),
+        *(abilities.PlaysRoles, abilities.HasContents, abilities.ReadsTools, abilities.ReadsBesideYaml),
     ),
     "attack": (
         *(abilities.PicksPairs, abilities.NamesExclusions, abilities.NamesSources, abilities.NamesFromFile),
@@ -80,6 +80,12 @@ def find_kept_folders(config: Mapping[str, Any]) -> Mapping[str, str]:
     """Ask the class of a defense's config what it keeps (`KeepsFiles`); nothing if there is none."""
     found = load_class("defense", config)
     return found.keeps if isinstance(found, abilities.KeepsFiles) else {}
+
+
+def find_folder_option(config: Mapping[str, Any]) -> str | None:
+    """Ask the class of a defense's config for the option that takes its YAML's folder (`ReadsBesideYaml`)."""
+    found = load_class("defense", config) if "_target_" in config else None
+    return found.folder_option(config) if isinstance(found, abilities.ReadsBesideYaml) else None
 
 
 def load_class(kind: str, config: Mapping[str, Any]) -> Any:

@@ -2,23 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import itemgetter
+from typing import NamedTuple
 
 from agentsys.abilities import NeedsOwnModels, NeedsReadingTest
 from agentsys.base.grouping import group_by, join_names
 from agentsys.contracts import Defense
 from agentsys.errors import ConfigError, Unavailable
 from agentsys.models.budget import UsageLog
-from agentsys.models.chat import ChatModel, ErrorKind, ModelCodeFailed, ModelError
+from agentsys.models.chat import (
+    ChatModel,
+    ChatReply,
+    ErrorKind,
+    ModelCodeFailed,
+    ModelError,
+    text_of,
+    tool_message,
+)
 from agentsys.models.reply_checks import (
     CONNECTION_QUESTION,
     READING_SENTENCES,
+    find_unparsed_call,
     is_expected_call,
-    is_unparsed_call,
 )
+from agentsys.models.thought_text import ThoughtBlock, find_leading_block
 from agentsys.models.trace import Tracer, use_tracer
 from agentsys.runs.cell import Cell
 from agentsys.runs.settings import Settings
@@ -30,6 +40,14 @@ _LASTING_ERRORS = {
     ErrorKind.NO_CREDIT: ("credit", "the account has no credit"),
     ErrorKind.UNKNOWN_MODEL: ("a known model", "check model.model_id and model.base_url"),
     ErrorKind.BAD_REQUEST: ("a server that takes tools", f"it refuses a small request with a tool; {_GO_ON}"),
+    ErrorKind.FORBIDDEN: ("access to the model", "the account may not use it, or not from here"),
+    ErrorKind.TOO_LARGE: ("a higher limit", f"a small request is too large for the account; {_GO_ON}"),
+    ErrorKind.CONTEXT_LENGTH: ("a larger context", "a small request is too long for the model"),
+    ErrorKind.SERVER_ERROR: ("a server that answers", f"its server fails at a small request; {_GO_ON}"),
+    ErrorKind.MALFORMED_REPLY: (
+        "a server that speaks this API",
+        f"is model.base_url right, and the server one of this API? {_GO_ON}",
+    ),
     ErrorKind.CONNECTION: _NO_SERVER,
     ErrorKind.TIMEOUT: _NO_SERVER,
 }
@@ -56,24 +74,26 @@ def group_by_cause(obstacles: Sequence[BlockedCell]) -> list[tuple[str, str]]:
 
 def find_unreachable_cells(
     cells: Iterable[Cell], books: UsageLog | None
-) -> tuple[list[BlockedCell], list[str]]:
+) -> tuple[list[BlockedCell], list[str], dict[str, ThoughtBlock]]:
     """Ask every model among some cells once.
 
     Returns:
-        The cells whose model cannot be used, and one line for each model that answered oddly.
+        The cells whose model cannot be used, one line for each model that answered oddly, and model -> how its
+        text began with thoughts.
     """
     cells = list(cells)
     own = {role for cell in cells for role in _list_own_roles(cell)}
-    obstacles, oddities = list[BlockedCell](), list[str]()
-    asked: dict[tuple[int, str], tuple[Unavailable | None, str]] = {}
+    obstacles, oddities, thoughts = list[BlockedCell](), list[str](), dict[str, ThoughtBlock]()
+    asked: dict[tuple[int, str], FirstLook] = {}
     for cell in cells:
         if (key := (id(cell.stack), "")) not in asked:
             asked[key] = find_first_trouble(cell.stack.list_probe_models(but=own), books)
-            oddities += [oddity] if (oddity := asked[key][1]) else []
-        trouble = asked[key][0] or _find_unfit_role(cell, books, asked)
+            oddities += [asked[key].odd] if asked[key].odd else []
+            thoughts |= asked[key].thoughts
+        trouble = asked[key].trouble or _find_unfit_role(cell, books, asked)
         if trouble is not None:
             obstacles.append(BlockedCell(cell.settings, trouble))
-    return obstacles, oddities
+    return obstacles, oddities, thoughts
 
 
 def _list_own_roles(cell: Cell) -> Sequence[str]:
@@ -81,14 +101,14 @@ def _list_own_roles(cell: Cell) -> Sequence[str]:
 
 
 def _find_unfit_role(
-    cell: Cell, books: UsageLog | None, asked: dict[tuple[int, str], tuple[Unavailable | None, str]]
+    cell: Cell, books: UsageLog | None, asked: dict[tuple[int, str], FirstLook]
 ) -> Unavailable | None:
     """Why the model of one of the defense's own roles cannot be used; the defense itself tries each model once."""
     for role in _list_own_roles(cell):
         server = cell.stack.find_role_probe_model(role)
         if server is not None and (key := (id(cell.stack), role)) not in asked:
-            asked[key] = _try_role_model(cell.defense, role, server, books), ""
-        if (trouble := asked.get((id(cell.stack), role), (None, ""))[0]) is not None:
+            asked[key] = FirstLook(_try_role_model(cell.defense, role, server, books))
+        if (trouble := asked.get((id(cell.stack), role), FirstLook()).trouble) is not None:
             return trouble
     return None
 
@@ -146,46 +166,73 @@ def make_refusal_error(obstacles: Sequence[BlockedCell], cells: int) -> ConfigEr
     )
 
 
-def find_first_trouble(
-    servers: Sequence[ChatModel], books: UsageLog | None
-) -> tuple[Unavailable | None, str]:
-    """Ask each server one question, till one cannot be used.
+class FirstLook(NamedTuple):
+    """What the question before the first case found."""
 
-    Returns:
-        Why it cannot be used, or None; and what was odd about an answer, or an empty text.
-    """
-    odd = ""
+    trouble: Unavailable | None = None
+    """Why a model cannot be used."""
+    odd: str = ""
+    """What was odd about an answer."""
+    thoughts: Mapping[str, ThoughtBlock] = {}
+    """Model -> how its text began with thoughts, where it did."""
+
+
+def find_first_trouble(servers: Sequence[ChatModel], books: UsageLog | None) -> FirstLook:
+    """Ask each server one question, till one cannot be used."""
+    odd, thoughts = "", dict[str, ThoughtBlock]()
     for server in servers:
-        trouble, oddity = _ask_server(server, books)
-        if trouble is not None:
-            return trouble, ""
-        odd = odd or oddity
-    return None, odd
+        look = _ask_server(server, books)
+        if look.trouble is not None:
+            return look
+        odd, thoughts = odd or look.odd, thoughts | dict(look.thoughts)
+    return FirstLook(None, odd, thoughts)
 
 
-def _ask_server(server: ChatModel, books: UsageLog | None) -> tuple[Unavailable | None, str]:
+def _try_thoughts(server: ChatModel, reply: ChatReply, books: UsageLog | None) -> Unavailable | None:
+    """Why a model that thinks cannot go on from its own call: every case of several steps would meet it."""
+    if not any(block["type"] == "thinking" for block in reply.message["content"] or ()):
+        return None
+    results = [tool_message(call, "yes") for call in reply.message["tool_calls"] or ()]
+    told = [*CONNECTION_QUESTION.messages, reply.message, *results]
+    try:
+        with use_tracer(Tracer(usage_log=books)):
+            server.complete(replace(CONNECTION_QUESTION, messages=told))
+    except ModelError as error:
+        if error.kind is ErrorKind.BAD_REQUEST:
+            text = f"Model '{server.name}' cannot be used: it refuses its thoughts as they are sent back: {error}"
+            return Unavailable(f"{text} (docs/models.md; {_GO_ON})", needs="thoughts sent back in its form")
+    return None
+
+
+def _ask_server(server: ChatModel, books: UsageLog | None) -> FirstLook:
     try:
         with use_tracer(Tracer(usage_log=books)):
             reply = server.complete(CONNECTION_QUESTION)
     except ModelCodeFailed as error:
-        return None, f"Model '{server.name}': its code broke ({error}); the run goes on, and shows where"
+        return FirstLook(
+            odd=f"Model '{server.name}': its code broke ({error}); the run goes on, and shows where"
+        )
     except ModelError as error:
         text = f"Model '{server.name}' cannot be used: {error}"
         if error.kind not in _LASTING_ERRORS:
-            return None, f"{text} (the run goes on)"
+            return FirstLook(odd=f"{text} (the run goes on)")
         needs, mend = _LASTING_ERRORS[error.kind]
-        return Unavailable(f"{text} ({mend})", needs=needs), ""
-    if is_expected_call(reply):
-        return None, ""
-    if is_unparsed_call(CONNECTION_QUESTION, reply):
+        return FirstLook(Unavailable(f"{text} ({mend})", needs=needs))
+    block = find_leading_block(text_of(reply.message))
+    thoughts = {} if block is None else {server.name: block}
+    if (form := find_unparsed_call(CONNECTION_QUESTION, reply)) is not None:
         text = (
-            f"Model '{server.name}' cannot be used: it wrote its tool call as text, which its server did not "
-            "parse, so no task can be solved. Start the server with the model's tool-call parser (vLLM: "
-            "--enable-auto-tool-choice --tool-call-parser NAME; which one: docs/models.md), or set "
-            "++model.tools=text; preflight=false goes on all the same."
+            f"Model '{server.name}' cannot be used: it wrote its tool call as text ({form.family}), which its server "
+            f"did not parse, so no task can be solved. Start the server with the model's tool-call parser "
+            f"({form.mend}; which one: docs/models.md), or set ++model.tools=text, or another "
+            "++model.text_protocol; preflight=false goes on all the same."
         )
-        return Unavailable(text, needs="a server that parses tool calls"), ""
-    return None, (
+        return FirstLook(Unavailable(text, needs="a server that parses tool calls"), thoughts=thoughts)
+    if is_expected_call(reply):
+        return FirstLook(_try_thoughts(server, reply, books), thoughts=thoughts)
+    return FirstLook(
+        None,
         f"Model '{server.name}' answered without the tool call it was asked for: does its server parse "
-        "tool calls (vLLM: --enable-auto-tool-choice --tool-call-parser ...)?"
+        "tool calls (vLLM: --enable-auto-tool-choice --tool-call-parser ...)?",
+        thoughts,
     )

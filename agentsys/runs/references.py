@@ -18,7 +18,7 @@ from agentsys.base.config_catalog import find_config_file, list_config_names, lo
 from agentsys.errors import ConfigError, require_known_name
 from agentsys.models.recorded_runs import digest_records, find_pipeline_folder
 from agentsys.models.secrets import mask_address_credentials
-from agentsys.runs.instantiate import READ_TOOLS, load_class
+from agentsys.runs.instantiate import READ_TOOLS, find_folder_option, load_class
 from agentsys.runs.settings import (
     NOT_IN_NAME,
     Settings,
@@ -202,7 +202,16 @@ def load_defense_config(name: str, config_dirs: Sequence[Path] = ()) -> dict[str
     Raises:
         ConfigError: If there is no such defense, or as `resolve_defense_names` does.
     """
-    return resolve_defense_names(load_config("defense", name, config_dirs), config_dirs, (name,))
+    config = add_yaml_folder(load_config("defense", name, config_dirs), name, config_dirs)
+    return resolve_defense_names(config, config_dirs, (name,))
+
+
+def add_yaml_folder(config: Mapping[str, Any], name: str, config_dirs: Sequence[Path]) -> dict[str, Any]:
+    """A defense's config with the folder that its YAML lies in, where it asks for that."""
+    option = find_folder_option(config)
+    if option is None or config.get(option):
+        return dict(config)
+    return {**config, option: str(find_config_file("defense", name, config_dirs).parent)}
 
 
 def resolve_defense_names(
@@ -273,7 +282,8 @@ def _load_named_config(
         where = find_config_file(group, name, config_dirs)
         raise ConfigError(f"{setting}: {where}: {str(error).splitlines()[0]}") from None
     assert isinstance(resolved, dict)
-    return {str(key): value for key, value in resolved.items()}
+    values = {str(key): value for key, value in resolved.items()}
+    return add_yaml_folder(values, name, config_dirs) if group == "defense" else values
 
 
 _ENVIRONMENT = re.compile(r"\$\{\s*(oc\.)?env\s*:\s*([^}]*)")

@@ -120,6 +120,7 @@ def run_guarded(run: CaseRun, action: Callable[[], None]) -> None:
         except ModelError as error:
             _mark_failed(run, error.kind.value, str(error))
             run.ends_run = error.kind.consequence is Consequence.END_RUN
+            run.ends_cell = error.kind.consequence is Consequence.END_CELL
         except ConfigError as error:
             # Something only the user can mend (`attack=manual` without a terminal): every case of this cell
             # would meet it, and no other cell need.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -15,6 +15,7 @@ from agentsys.base.object_import import add_plugin_paths
 from agentsys.contracts import NotInjectable
 from agentsys.errors import ConfigError, Unavailable, find_missing_packages, make_not_installed_error
 from agentsys.models.budget import BUDGET_FILE_NAME, Meter, UsageLog
+from agentsys.models.thought_text import ThoughtBlock
 from agentsys.records.schema import CaseRecord
 from agentsys.runs.cell import Cell, CellBuilder
 from agentsys.runs.claims import Claims
@@ -24,7 +25,13 @@ from agentsys.runs.preflight import BlockedCell, find_unreachable_cells, make_re
 from agentsys.runs.run_totals import Listener, RunOutcome
 from agentsys.runs.search_plan import check_searches, list_attempt_folders, make_artefact_path
 from agentsys.runs.settings import ExecutorKind, Settings
-from agentsys.runs.store import Store, StoreError, store_code_state, store_recipe
+from agentsys.runs.store import (
+    Store,
+    StoreError,
+    store_code_state,
+    store_inferred_blocks,
+    store_recipe,
+)
 
 
 @dataclass(frozen=True)
@@ -138,11 +145,22 @@ class Session:
         asked = [cell for cell in self.cells if cell.stack.list_probe_models()]
         if not asked or not self.settings[0].preflight:
             return self
-        obstacles, oddities = find_unreachable_cells(asked, self.books)
+        obstacles, oddities, thoughts = find_unreachable_cells(asked, self.books)
         if obstacles and (not skip_unavailable or len(obstacles) == len(self.cells)):
             raise make_refusal_error(obstacles, len(self.settings))
         looked = self.drop_cells([*self.obstacles, *obstacles]) if obstacles else self
-        return replace(looked, oddities=tuple(oddities))._note_readings()
+        return replace(looked, oddities=tuple(oddities))._split_thoughts(thoughts)._note_readings()
+
+    def _split_thoughts(self, found: Mapping[str, ThoughtBlock]) -> Session:
+        """The same run, in which thoughts are taken off the texts of models that were seen to begin with some."""
+        if not found:
+            return self
+        store_inferred_blocks(self.store, found)
+        stacks = {id(cell.stack): cell.stack.split_thoughts(found) for cell in self.cells}  # shared by cells
+        plan = self.plan.replace_cells(
+            lambda cell: replace(cell, stack=stacks.get(id(cell.stack), cell.stack))
+        )
+        return replace(self, plan=plan)
 
     def _note_readings(self) -> Session:
         """The same run, in which the cells whose attack has to be read know whether the model can."""

@@ -8,11 +8,12 @@ from __future__ import annotations
 import signal
 from collections import Counter, defaultdict, deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 from agentsys.attacks.attacker_reply import ATTACKER_FAULTS
 from agentsys.models.budget import Meter
+from agentsys.models.chat import Consequence, ErrorKind
 from agentsys.records.schema import CaseRecord
 from agentsys.runs.plan import CellLabels, Job
 
@@ -97,6 +98,8 @@ _MENDS = {
     "connection": "Is the server up, and model.base_url right?",
     "timeout": "Is the server up, and model.timeout_s long enough?",
     "bad_key": "Check the key.",
+    "forbidden": "The account may not use this model, or not from here.",
+    "too_large": "The account's limit of tokens a minute, or of a request's size, is too small for this case.",
     "no_credit": "The account has no credit.",
     "unknown_model": "Check model.model_id and model.base_url.",
     "malformed_reply": "Does the server speak this API, and is model.base_url right?",
@@ -121,6 +124,44 @@ def describe_likely_cause(troubles: Sequence[ErrorCount]) -> str:
     return (
         f"{worst.cases} of {cases} cases end in {worst.kind} ({said}). {_MENDS.get(worst.kind, '')}".strip()
     )
+
+
+_SERVER_ERRORS = frozenset(kind.value for kind in ErrorKind if kind.consequence is Consequence.RETRY)
+"""Kinds that say nothing of the case: all that were asked again in vain."""
+_FEWEST_CASES = 10
+"""Cases of a model before a share of them says anything."""
+
+
+@dataclass
+class _ErrorStreak:
+    """The last cases of one model, as far as its server failed them."""
+
+    kind: str = ""
+    row: int = 0
+    """Cases in a row that ended by this kind of error."""
+    done: int = 0
+    counts: Counter[str] = field(default_factory=Counter)
+
+    def add(self, kind: str | None) -> None:
+        self.done += 1
+        if kind not in _SERVER_ERRORS or kind is None:
+            self.kind, self.row = "", 0
+            return
+        self.row = self.row + 1 if kind == self.kind else 1
+        self.kind = kind
+        self.counts[kind] += 1
+
+    def reaches(self, limit: float) -> bool:
+        if limit >= 1 or not self.kind:
+            return self.row >= limit
+        return self.done >= _FEWEST_CASES and self.counts[self.kind] >= limit * self.done
+
+    def describe(self, model: str) -> str:
+        """Say how often; the last error's own words are to follow."""
+        often = f"{self.row} cases of {model} in a row ended"
+        if self.counts[self.kind] > self.row:
+            often = f"{self.counts[self.kind]} of {self.done} cases of {model} ended"
+        return f"{often} in {self.kind}"
 
 
 _MAX_TRACEBACKS = 3
@@ -152,6 +193,8 @@ class RunTally:
         self._jobs = iter(jobs)
         self._ahead, self._others = deque[Job](), deque[Job]()
         self._signal: int = signal.SIGINT
+        self._most_errors = None if meter is None else meter.budget.errors
+        self._streaks: defaultdict[str, _ErrorStreak] = defaultdict(_ErrorStreak)
         self._given_up: dict[int, tuple[CellLabels, str]] = {}
         self._spent: defaultdict[int, list[tuple[float, float]]] = defaultdict(list)
         self._left: Counter[int] = Counter()
@@ -218,8 +261,13 @@ class RunTally:
             self._tracebacks.setdefault(_locate_bug(end.record), end.record.traceback)
         self.no_text += end.record.error_kind in ATTACKER_FAULTS
         self.listener.on_case_stored(end.record)
+        streak = self._streaks[job.labels.model]
+        streak.add(end.record.error_kind)
         if end.fatal is not None:
             self.stop(end.fatal, running)
+        elif self._most_errors is not None and streak.reaches(self._most_errors):
+            told = end.agentdojo.get("error") or streak.kind
+            self.stop(f"{streak.describe(job.labels.model)}: {told} (budget.errors).", running)
 
     def stop(self, why: str, running: int) -> None:
         """Start no further case, for every one would fail alike."""

@@ -56,9 +56,11 @@ table, but what one of them answered is not what the other would have."""
 
 def list_options_outside_identity(group: str, node: Mapping[str, Any]) -> set[str]:
     """The options of a config that no case depends on; of a defense also where it keeps its files."""
-    from agentsys.runs.instantiate import find_kept_folders
+    from agentsys.runs.instantiate import find_folder_option, find_kept_folders
 
-    return NOT_IDENTITY[group] | (set(find_kept_folders(node)) if group == "defense" else set())
+    if group != "defense":
+        return NOT_IDENTITY[group]
+    return {*find_kept_folders(node), *filter(None, [find_folder_option(node)])}
 
 
 RENAMED_SETTINGS = {"limit": "limit_per_suite"}

@@ -10,6 +10,7 @@ import json
 import logging
 import re
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -28,6 +29,7 @@ from agentsys.base.object_import import (
 )
 from agentsys.errors import ConfigError
 from agentsys.models.secrets import mask_credentials
+from agentsys.models.thought_text import ThoughtBlock
 from agentsys.records.case import Case
 from agentsys.records.old_shards import unpack_shards
 from agentsys.records.schema import CaseRecord
@@ -39,6 +41,9 @@ OWN_FOLDER = ".agentsys"
 """Folder in the log folder for what is ours and no record: resolved configs, the reply cache, privileges."""
 REPLIES_FOLDER = "cache"
 """Folder in it for models' replies, unless `cache.dir` names another."""
+
+INFERRED_FOLDER = "inferred"
+"""Folder in it for what the question before the first case found out about each model; no part of an identity."""
 
 _log = logging.getLogger(__name__)
 
@@ -226,6 +231,28 @@ def store_code_state(store: Store) -> None:
     """
     data = orjson.dumps(dict(hash_package_files()))
     store.keep_file(store.own / "code" / f"{hashlib.sha256(data).hexdigest()[:16]}.code", data)
+
+
+def store_inferred_blocks(store: Store, found: Mapping[str, ThoughtBlock]) -> None:
+    """Keep how the texts of some models, by name, begin with thoughts: a run that goes on reads them alike.
+
+    Raises:
+        StoreError: If it cannot be written.
+    """
+    for model, block in found.items():
+        name = hashlib.sha256(model.encode()).hexdigest()[:16]
+        data = to_json_bytes({"model": model, "strip_think": True, "thoughts": block.value})
+        store.keep_file(store.own / INFERRED_FOLDER / f"{name}.inferred", data, again=True)
+
+
+def load_inferred_blocks(store: Store) -> dict[str, ThoughtBlock]:
+    """What was kept of that; a file that does not parse counts as none."""
+    found = {}
+    for path in (store.own / INFERRED_FOLDER).glob("*.inferred"):
+        with suppress(OSError, ValueError, KeyError, TypeError):
+            kept = orjson.loads(path.read_bytes())
+            found[str(kept["model"])] = ThoughtBlock(kept["thoughts"])
+    return found
 
 
 def load_code_states(logdir: Path) -> list[dict[str, str]]:

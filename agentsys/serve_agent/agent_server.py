@@ -29,6 +29,7 @@ from agentsys.models.budget import Meter, UsageLog
 from agentsys.models.build_model import build_provider, parse_card
 from agentsys.models.chat import CLIENT_SUITE, ChatModel, Scene, system, user
 from agentsys.models.serving import Server, serve
+from agentsys.models.serving.json_check import find_misfit
 from agentsys.records.case import Case
 from agentsys.records.case_row import NO_ATTACK, SERVED, UNRECORDED
 from agentsys.records.names_file import SERVED_FILE, AnsweringAgent, read_answering_agent
@@ -224,6 +225,7 @@ def serve_agent(
     name = f"{labels['model']}+{labels['defense']}"
     writer, note = make_dialogue_writer(store, cell), AnsweringSign(store, cell).note_asked
     router = ConversationRouter(agent, name, writer, limits, note)
+    find_misfit(b"{}", {})  # The process that checks arguments is there before the first request.
     with serve(router, host=host, port=port, tokens=tokens) as server:
         try:
             yield ServedAgent(server, router, cell, store.root)

@@ -23,6 +23,8 @@ THREAD_NAME = "turn"
 """Beginning of the names of turns' threads, which are kept for later turns."""
 _ENDED = "the server is stopping"
 _MINUTE_S = 60.0
+_STOP_S = 5.0
+"""Seconds that turns have to come to their end when the server stops."""
 
 
 @dataclass(frozen=True)
@@ -137,13 +139,18 @@ class ConversationRouter:
             return turn, turn.reply
 
     def stop(self) -> None:
-        """End every turn and wait until their threads are gone."""
+        """End every turn; those that do not come to their end in time are told so, and left."""
         with self._lock:
             self._closed = True
             running = [turn for account in self._accounts.values() for turn in account.running.values()]
         for turn in running:
             turn.end(_ENDED)
-        self._pool.shutdown()
+        end = time.monotonic() + _STOP_S
+        while self.running_count and time.monotonic() < end:
+            time.sleep(0.01)
+        for turn in running:
+            turn.give_up()
+        self._pool.shutdown(wait=not self.running_count)
 
     def _find_account(self, owner: str) -> KeyAccount:
         account = self._accounts.setdefault(owner, KeyAccount())
@@ -224,6 +231,7 @@ class ConversationRouter:
         return [*turn.dialogue.messages, *said]
 
     def _check_quota(self, account: KeyAccount, request: WireRequest) -> None:
+        account.cpu_s += sum(turn.take_cpu() for turn in account.running.values())
         limits, why = self.limits, ""
         if len(account.running) >= limits.at_once:
             why = "as many conversations of this key are under way as this server takes at once"
@@ -243,12 +251,12 @@ class ConversationRouter:
     def _add_handout(self, account: KeyAccount, handout: Handout) -> None:
         with self._lock:
             account.handouts[handout.call_id] = account.handouts[handout.turn.trace_id] = handout
-            account.cpu_s, handout.turn.cpu_s = account.cpu_s + handout.turn.cpu_s, 0.0
+            account.cpu_s += handout.turn.take_cpu()
 
     def _put_turn_to_rest(self, account: KeyAccount, turn: RunningTurn) -> None:
         with self._lock:
             self.running_count -= 1
-            account.cpu_s += turn.cpu_s
+            account.cpu_s += turn.take_cpu()
             del account.running[turn.trace_id]
             if turn.handouts:
                 account.resting[turn.trace_id] = turn

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -30,6 +31,7 @@ from agentsys.models.chat import (
     ModelWrapper,
     Scene,
     Usage,
+    system,
     text_of,
 )
 from agentsys.models.pipeline_elements import ASKED_AGAIN
@@ -37,6 +39,8 @@ from agentsys.models.trace import ACTING_ROLES, Tracer, use_tracer
 from agentsys.runs.build_record import format_traceback
 from agentsys.runs.run_case import continue_pipeline
 from agentsys.serve_agent.client_tools import ClientRuntime
+
+_ANSWER_FORM = "Your answer, when you have it, is one JSON value of this schema and nothing else:"
 
 
 class ConversationEnded(BaseException):
@@ -99,7 +103,7 @@ class ClientTurn:
     system_text: str = ""
     """The system message of whoever set the agent up."""
     reply_schema: JsonSchema | None = None
-    """JSON schema that the agent's own words must follow, where the provider can enforce one."""
+    """JSON schema that the agent is told its answer must follow."""
     check: Callable[[], None] = lambda: None
     """Is asked before every question to a model; raises `ConversationEnded` if there should be none."""
     before: Sequence[ChatMessage] = ()
@@ -188,5 +192,13 @@ class _TurnModel(ModelWrapper):
         self.turn.check()
         # A client that sends no system message wants none; providers refuse empty ones.
         messages = [each for each in request.messages if each["role"] != "system" or text_of(each).strip()]
-        schema = request.reply_schema or (self.turn.reply_schema if request.role in ACTING_ROLES else None)
-        return self.model.complete(replace(request, messages=messages, reply_schema=schema))
+        schema = self.turn.reply_schema if request.role in ACTING_ROLES else None
+        if schema is None:
+            return self.model.complete(replace(request, messages=messages))
+        form, told = f"{_ANSWER_FORM} {json.dumps(schema)}", messages[0]
+        if told["role"] == "system":
+            form, messages = f"{text_of(told)}\n\n{form}", messages[1:]
+        messages = [system(form), *messages]
+        # Servers that hold a model to a schema let it call no tool: with tools on offer it is told alone.
+        sent = request.reply_schema or (None if request.tools else schema)
+        return self.model.complete(replace(request, messages=messages, reply_schema=sent))

@@ -10,14 +10,32 @@ import asyncio
 import inspect
 import itertools
 import os
+import sys
 import threading
+import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, get_type_hints
+from functools import reduce
+from operator import or_
+from types import UnionType
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    Literal,
+    NotRequired,
+    Required,
+    get_args,
+    get_origin,
+    get_type_hints,
+    is_typeddict,
+)
 
+import orjson
+import typing_extensions
 from agentdojo.functions_runtime import Function
 from docstring_parser import parse
-from pydantic import BaseModel, Field, create_model
+from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from agentsys.base.config_catalog import load_config
 from agentsys.base.json_values import to_json_bytes
@@ -121,12 +139,9 @@ def build_python_tool(tool: Callable[..., Any]) -> Function:
         raise ConfigError(f"Tool {name or tool!r}: give a plain function with a name.")
     if many := [one.name for one in parameters if one.kind not in _NAMED_KINDS]:
         raise ConfigError(f"Tool {name}: argument '{many[0]}' has no name of its own; give each one a name.")
-    hints, told = get_type_hints(tool), parse(tool.__doc__ or "")
+    told = parse(tool.__doc__ or "")
     words = {one.arg_name: one.description for one in told.params}
-    fields: dict[str, Any] = {}
-    for one in parameters:
-        default = ... if one.default is inspect.Parameter.empty else one.default
-        fields[one.name] = (hints.get(one.name, Any), Field(default=default, description=words.get(one.name)))
+    fields = {one.name: _build_field(name, tool, one, words.get(one.name)) for one in parameters}
     described = "\n".join(part for part in (told.short_description, told.long_description) if part)
 
     def run(**given: Any) -> Any:
@@ -136,12 +151,90 @@ def build_python_tool(tool: Callable[..., Any]) -> Function:
     return Function(
         name=name,
         description=described or name,
-        parameters=create_model(f"Arguments of {name}", **fields),
+        parameters=create_model(f"Arguments of {name}", __base__=TypedArguments, **fields),
         dependencies={},
         run=run,
         full_docstring=tool.__doc__ or "",
         return_type=None,
     )
+
+
+class TypedArguments(BaseModel):
+    """Arguments of a Python function, which is called with values of the types that it names."""
+
+    model_config = ConfigDict(protected_namespaces=())
+
+    def model_dump(self, **how: Any) -> dict[str, Any]:
+        """The values as AgentDojo's runtime asks for them, to call the function; asked for otherwise, plain data."""
+        return (
+            super().model_dump(**how)
+            if how
+            else {name: getattr(self, name) for name in self.__class__.model_fields}
+        )
+
+
+def _build_field(
+    name: str, tool: Callable[..., Any], parameter: inspect.Parameter, words: str | None
+) -> tuple[Any, Any]:
+    """A parameter's type and its default, or a ConfigError that names it."""
+    default = ... if parameter.default is inspect.Parameter.empty else parameter.default
+    try:
+        is_pydantics = parameter.name.startswith("model_") and hasattr(TypedArguments, parameter.name)
+        if parameter.name.startswith("_") or is_pydantics:
+            raise ValueError("no argument can have this name here; rename it")
+        kind = _read_hint(tool, parameter)
+        parts = getattr(kind, "__metadata__", ())
+        said = [_read_words(default), *(one if isinstance(one, str) else _read_words(one) for one in parts)]
+        kind = Annotated[kind, Field(description=next(filter(None, said), words))]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # An argument may be called `schema` or `copy`.
+            create_model("Argument", **{parameter.name: (kind, default)}).model_json_schema()
+    except Exception as error:  # noqa: BLE001 - of pydantic, typing and whatever an annotation holds
+        why = f"{type(error).__name__}: {error}".splitlines()[0].partition(". Set ")[0]
+        raise ConfigError(
+            f"Tool {name}: argument '{parameter.name}' cannot be offered to an agent ({why}); give it a type that"
+            " pydantic writes as JSON schema, and that stands where the function is defined."
+        ) from None
+    return kind, default
+
+
+def _read_hint(tool: Callable[..., Any], parameter: inspect.Parameter) -> Any:
+    if parameter.annotation is inspect.Parameter.empty:
+        return Any
+    # Alone: what another argument, or the result, is called is nothing to this one.
+    holder = type("Holder", (), {"__annotations__": {parameter.name: parameter.annotation}})
+    names = getattr(inspect.unwrap(tool), "__globals__", {})
+    return _adapt_typed_dicts(get_type_hints(holder, names, include_extras=True)[parameter.name])
+
+
+def _adapt_typed_dicts(hint: Any) -> Any:
+    """A hint with dicts of `typing` as those of `typing_extensions`: before Python 3.12 pydantic takes no others."""
+    if sys.version_info >= (3, 12):
+        return hint
+    if is_typeddict(hint):
+        fields = {}
+        for key, one in get_type_hints(hint, include_extras=True).items():
+            wanted: Any = Required if key in hint.__required_keys__ else NotRequired
+            if get_origin(one) in (
+                Required,
+                NotRequired,
+            ):  # `typing` does not see it in a hint that is a text.
+                wanted, one = get_origin(one), get_args(one)[0]
+            fields[key] = wanted[_adapt_typed_dicts(one)]
+        return typing_extensions.TypedDict(hint.__name__, fields)  # type: ignore[operator]
+    origin, args = get_origin(hint), get_args(hint)
+    adapted = tuple(map(_adapt_typed_dicts, args)) if origin not in (None, Annotated, Literal) else args
+    if origin is Annotated:
+        adapted = (_adapt_typed_dicts(args[0]), *args[1:])
+    if all(new is old for new, old in zip(adapted, args, strict=True)):
+        return hint
+    return reduce(or_, adapted) if origin is UnionType else origin[adapted]
+
+
+def _read_words(said: Any) -> str | None:
+    """The description that a default, or a part of `Annotated`, gives."""
+    found = getattr(said, "description", None) or getattr(said, "documentation", None)
+    return found if isinstance(found, str) else None
 
 
 def load_defense(name: str, **options: Any) -> Defense:
@@ -185,7 +278,9 @@ def load_model(name: str, **options: Any) -> ChatModel:
 _SESSIONS = itertools.count(1)
 
 
-async def mcp_tools(session: ClientSession, *, server: str = "") -> list[Function]:
+async def mcp_tools(
+    session: ClientSession, *, server: str = "", tell_user: Callable[[str], None] | None = None
+) -> list[Function]:
     """The tools that a session's server offers now, to be given to `guard`.
 
     The server runs them; arguments are checked by its own schemas first. Calls go through the event loop that
@@ -196,6 +291,7 @@ async def mcp_tools(session: ClientSession, *, server: str = "") -> list[Functio
         session: An initialized `mcp.ClientSession`.
         server: A name of yours for the server, by which `defense.pin_tools` knows its tools again; without
             one each session is a server of its own.
+        tell_user: Is given what a result has for the user alone (its audience); it is as untrusted as the rest.
 
     Raises:
         Unavailable: If the package `mcp` is not installed.
@@ -211,12 +307,15 @@ async def mcp_tools(session: ClientSession, *, server: str = "") -> list[Functio
                 "Tools of an MCP session cannot be waited for in its own event loop; write"
                 " await asyncio.to_thread(agent.ask, request)."
             )
-        return _write_result_text(
-            asyncio.run_coroutine_threadsafe(session.call_tool(tool, args), loop).result()
-        )
+        result = asyncio.run_coroutine_threadsafe(session.call_tool(tool, args), loop).result()
+        told = "\n".join(_write_block(block) for block in result.content if not _is_for(block, "assistant"))
+        if told and tell_user is not None:
+            tell_user(told)
+        return _write_result_text(result)
 
+    tools, owner = await _list_tools(session), server or f"session {next(_SESSIONS)}"
     try:
-        return build_client_functions(await _list_tools(session), run, server or f"session {next(_SESSIONS)}")
+        return await asyncio.to_thread(build_client_functions, tools, run, owner)
     except UnusableTool as slip:
         raise ConfigError(f"A tool of the MCP server cannot be used: {slip}.") from None
 
@@ -234,11 +333,42 @@ async def _list_tools(session: ClientSession) -> Sequence[ToolSpec]:
 
 
 def _write_result_text(result: Any) -> str:
-    """What a tool returned, as text: its words, or its data where it has none."""
-    parts = [block.text if block.type == "text" else f"[{block.type}]" for block in result.content]
-    if not parts and result.structured_content is not None:
-        parts = [to_json_bytes(result.structured_content).decode()]
+    """What a tool returned for the agent, as text: what its blocks hold, and its data where no block has it."""
+    shown = [block for block in result.content if _is_for(block, "assistant")]
+    data, parts = result.structured_content, [_write_block(block) for block in shown]
+    # Servers are asked to send their data as a text, too.
+    if data is not None and not any(_is_json_of(block, data) for block in shown):
+        parts.append(to_json_bytes(data).decode())
     text = "\n".join(parts)
     if result.is_error:
         raise ToolFailed(text or "the tool failed")
     return text
+
+
+def _is_for(block: Any, reader: str) -> bool:
+    """Whether a block is for the `user` or the `assistant`; without an audience it is for both."""
+    audience = getattr(block.annotations, "audience", None)
+    return not audience or reader in audience
+
+
+def _is_json_of(block: Any, data: Any) -> bool:
+    try:
+        return block.type == "text" and bool(orjson.loads(block.text) == data)
+    except orjson.JSONDecodeError:
+        return False
+
+
+def _write_block(block: Any) -> str:
+    """A block as text: a resource by what it holds, a link by its address, pictures and sounds by their kind."""
+    match block.type:
+        case "text":
+            return str(block.text)
+        case "resource":
+            held = block.resource
+            text = getattr(held, "text", None)
+            named = f"[resource {held.uri}{'' if text is not None else f', {held.mime_type}, not read'}]"
+            return named if text is None else f"{named}\n{text}"
+        case "resource_link":
+            told = (f"[link {block.uri}]", block.title or block.name, block.description)
+            return " ".join(part for part in told if part)
+    return f"[{block.type} {getattr(block, 'mime_type', '')}]"

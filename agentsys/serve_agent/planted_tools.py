@@ -15,7 +15,6 @@ from pydantic import BaseModel
 from agentsys.base.json_values import to_json_bytes
 from agentsys.models.chat import ToolSpec
 from agentsys.models.pipeline_elements import describe_tool, has_reading_name
-from agentsys.serve_agent.client_tools import ABSENT
 from agentsys.serve_agent.guarded_tools import build_python_tool
 from agentsys.simulated.free_play import fill_arguments
 
@@ -96,7 +95,7 @@ class PlantedTools:
         self, name: str, tool: Callable[..., Any], bind: Callable[..., Mapping[str, Any]]
     ) -> Callable[..., Any]:
         def run(*args: Any, **more: Any) -> Any:
-            given = {key: value for key, value in bind(*args, **more).items() if value is not ABSENT}
+            given = dict(bind(*args, **more))
             self.calls.append((name, deepcopy(given)))
             key = name + to_json_bytes(given).decode()
             if self._live or (self._recording and key not in self._recorded):
@@ -142,5 +141,5 @@ def plant_text(value: Any, payload: str) -> Any:
 
 def _list_texts(tool: ToolSpec) -> list[str]:
     """Arguments of a tool that are texts."""
-    known = tool.parameters.get("properties") or {}
-    return [name for name, schema in known.items() if schema.get("type") == "string" and "enum" not in schema]
+    known = tool.arguments.items()
+    return [name for name, schema in known if schema.get("type") == "string" and "enum" not in schema]

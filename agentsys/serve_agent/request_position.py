@@ -5,7 +5,6 @@ Texts of tool results are read behind the last calls alone; everything older is 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,12 +13,8 @@ from agentdojo.types import ChatMessage
 
 from agentsys.models.chat import assistant, text_of
 from agentsys.models.serving.wire_format import RequestRefused, WireRequest
-from agentsys.records.agentdojo_format import SERVED_CALL_PREFIX
+from agentsys.records.served_call_ids import ANSWER, TOOL, WRITTEN_ID, is_call_id
 
-CALL_ID, ANSWER_ID = SERVED_CALL_PREFIX, "answer_"
-"""Beginnings of the ids of calls: of tools (clients' stored files are known by it), and of the client's answer
-schema, whose results nobody reads."""
-_WRITTEN_ID = re.compile(rf"\b{CALL_ID}[0-9a-f]{{32}}\b")
 _NOT_TAKEN = "That answer was not taken. Give the answer once more, so that it fits its schema."
 
 
@@ -78,7 +73,11 @@ def _find_last_call(messages: Sequence[ChatMessage]) -> tuple[int, str, tuple[st
         made: list[tuple[str, tuple[str, dict[str, Any]] | None]]
         made = [(str(one.id), (one.function, dict(one.args))) for one in calls if not _is_of_answer(one.id)]
         if not calls:
-            made = [(one, None) for one in dict.fromkeys(_WRITTEN_ID.findall(text_of(message)))]
+            made = [
+                (one, None)
+                for one in dict.fromkeys(WRITTEN_ID.findall(text_of(message)))
+                if is_call_id(TOOL, one)
+            ]
         if len(made) > 1:
             why = "calls are handed out one at a time here, and these are not this server's"
             raise RequestRefused(409, why, code="unknown_conversation")
@@ -88,7 +87,7 @@ def _find_last_call(messages: Sequence[ChatMessage]) -> tuple[int, str, tuple[st
 
 
 def _is_of_answer(call_id: object) -> bool:
-    return str(call_id).startswith(ANSWER_ID)
+    return is_call_id(ANSWER, call_id)
 
 
 def _keep_words(message: ChatMessage) -> ChatMessage:

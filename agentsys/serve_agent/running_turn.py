@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import logging
 import queue
-import secrets
 import threading
 import time
 from collections.abc import Callable
@@ -18,23 +17,24 @@ from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from typing import Any
 
-import orjson
 from agentdojo.functions_runtime import FunctionCall
 
+from agentsys.base.json_values import to_json_bytes
 from agentsys.errors import ConfigError
 from agentsys.models.chat import ModelError, ToolSpec, Usage, assistant
-from agentsys.models.loose_json import find_json_values
+from agentsys.models.endings import Ending
 from agentsys.models.serving.wire_format import RequestRefused, TracedReply, WireRequest
-from agentsys.models.trace import Tracer
-from agentsys.serve_agent.client_tools import ToolFailed, UnusableTool, build_client_functions, find_misfit
+from agentsys.models.trace import ACTING_ROLES, Tracer
+from agentsys.records.served_call_ids import ANSWER, TOOL, make_call_id
+from agentsys.serve_agent.answer_form import ASK_AGAIN, AnswerForm, list_untrusted_fields
+from agentsys.serve_agent.client_tools import ToolFailed, UnusableTool, build_client_functions
 from agentsys.serve_agent.defended_agent import ClientTurn, ConversationEnded, DefendedAgent, Dialogue
-from agentsys.serve_agent.request_position import ANSWER_ID, CALL_ID, RequestPosition
+from agentsys.serve_agent.request_position import RequestPosition
 
 _LOG = logging.getLogger(__name__)
 
 _NO_MORE_CALLS = "The client takes no further tool calls; answer with what there is."
 _NOT_OFFERED = "The client does not offer this tool any more."
-_ASK_AGAIN = "Give that answer again, as one JSON object of this schema and nothing else:"
 _ANSWER_TOOLS = ("final_answer", "final_result")
 
 
@@ -48,6 +48,28 @@ class Handout:
     """Tool and arguments."""
     reply: Future[TracedReply] | None = None
     """The reply to its result; None: this has not come."""
+
+
+@dataclass(frozen=True)
+class _Answer:
+    """An answer in the client's form."""
+
+    value: Any
+    form: AnswerForm
+
+    def write(self, reply: TracedReply, start: ClientTurn | None) -> TracedReply:
+        """The reply that it is; with the fields that may be a tool's where the start of the turn is given."""
+        text, tool = json.dumps(self.value, ensure_ascii=False), self.form.tool
+        message = assistant(text)
+        if tool is not None:
+            message = assistant(
+                None, [FunctionCall(function=tool.name, args=self.value, id=make_call_id(ANSWER))]
+            )
+        untrusted = None
+        if start is not None:
+            believed = f"{start.user_text}\n{start.system_text}"
+            untrusted = list_untrusted_fields(self.value, believed, self.form.schema)
+        return replace(reply, message=message, untrusted=untrusted)
 
 
 class RunningTurn:
@@ -78,8 +100,8 @@ class RunningTurn:
         self.reply = _begin_future()
         """The reply to the request that came last."""
         self.is_over = False
-        self.cpu_s = 0.0
-        """CPU seconds of its thread, that are not booked yet."""
+        self._cpu_clock: int | None = None
+        """Clock of its thread; None where none works on it."""
         self._cpu_booked_s = 0.0
         self._lock, self._one_at_a_time = threading.RLock(), threading.Lock()
         self._inbox: queue.SimpleQueue[str | None] = queue.SimpleQueue()
@@ -89,6 +111,8 @@ class RunningTurn:
         self._answer_tool = find_answer_tool(request)
         self._offered = self._list_offered(request)
         self._reported_usage = Usage()
+        self._answer: _Answer | None = None
+        self._is_given_up = False
 
     @property
     def trace_id(self) -> str:
@@ -125,6 +149,29 @@ class RunningTurn:
             self._ended = self._ended or why
             self._inbox.put(None)
 
+    def give_up(self) -> None:
+        """Leave it to a thread that does not come to an end: its client is told, and what there is, stored."""
+        with self._lock:
+            if self.is_over:
+                return
+            self._is_given_up = True
+        self.dialogue.error_kind, self.dialogue.error = "conversation_ended", self._ended
+        try:
+            self._store(self.dialogue)
+        except Exception:  # noqa: BLE001 - the thread may be adding to it; the process ends in any case
+            _LOG.exception("turn %s is not stored", self.trace_id)
+        self._tell(self.refuse_over())
+
+    def _tell(self, told: TracedReply | Exception) -> None:
+        """Answer the request that came last, unless it has its answer."""
+        with self._lock:
+            if self.reply.done():
+                return
+            if isinstance(told, Exception):
+                self.reply.set_exception(told)
+            else:
+                self.reply.set_result(told)
+
     def refuse(self, status: int, why: str, code: str | None = "out_of_place") -> RequestRefused:
         """A refusal that bears its trace."""
         return RequestRefused(status, why, code=code, trace=self.trace_id)
@@ -149,36 +196,35 @@ class RunningTurn:
     def run(self) -> None:
         """Work on it, in a thread of its own: it is stored before anybody is told that it is over."""
         self._cpu_booked_s = time.thread_time()
+        self._cpu_clock = time.pthread_getcpuclockid(threading.get_ident())
         failure: Exception | None = None
-        call: FunctionCall | None = None
         try:
-            call = self._find_answer(self._request, self._start)
+            self._find_answer(self._request, self._start)
         except (RequestRefused, ModelError) as error:
             failure = error
         except BaseException:  # noqa: BLE001 - a bug of a defense must not leave its client waiting
             _LOG.exception("turn %s failed", self.trace_id)
             failure = self.refuse(500, "the agent behind this server failed; see its log", None)
+        with self._lock:
+            if self._is_given_up:
+                return
+            self.is_over = True
         try:
             self._store(self.dialogue)
         except ConfigError as error:
             _LOG.error("turn %s is not stored: %s", self.trace_id, error)
             self.dialogue.error_kind, self.dialogue.error = "store", str(error)
             failure = self.refuse(500, "this conversation cannot be stored; see the server's log", None)
-        self._book_cpu()
         self._finish(self)
+        # Where its client has stayed away, it is told nothing.
+        self._tell(failure or self._build_reply())
         with self._lock:
-            self.is_over = True
-        if self.reply.done():
-            pass  # Its client has stayed away.
-        elif failure is not None:
-            self.reply.set_exception(failure)
-        else:
-            self.reply.set_result(self._build_reply(call))
+            self._cpu_clock = None
         # It is stored: what is kept to go on from is what was said.
         self.dialogue = replace(self.dialogue, tracer=Tracer())
 
-    def _find_answer(self, request: WireRequest, start: ClientTurn) -> FunctionCall | None:
-        """Work on the request; the answer as a call of the client's answer schema, where it has one."""
+    def _find_answer(self, request: WireRequest, start: ClientTurn) -> None:
+        """Work on the request, until there is an answer in the form that the client wants."""
         tools = [tool for tool in request.tools if tool.name in self._offered]
         try:
             functions = build_client_functions(tools, self._run_tool, start.owner)
@@ -189,17 +235,20 @@ class RunningTurn:
         schema = request.reply_schema if answer is None else answer.parameters
         turn = replace(start, functions=functions, reply_schema=schema, check=self._check_alive)
         self._run_agent(turn)
-        if answer is None:
-            return None
-        args = self._fit(answer)
-        if args is None and not self._agent.one_turn_only:
-            words = f"{_ASK_AGAIN} {json.dumps(schema)}"
+        if schema is None:
+            return
+        form = AnswerForm(schema, answer)
+        value = form.read(self.dialogue.answer or "", start.owner)
+        if value is None and not self._agent.one_turn_only:
+            words = f"{ASK_AGAIN} {json.dumps(schema)}"
             before = self.dialogue.messages
             self._run_agent(replace(turn, user_text=words, before=before, goes_on=True, functions=()))
-            args = self._fit(answer)
-        if args is None:
-            raise self._fail("misfit", 422, f"the agent's answer is not one of the schema of {answer.name}")
-        return FunctionCall(function=answer.name, args=args, id=f"{ANSWER_ID}{secrets.token_hex(16)}")
+            value = form.read(self.dialogue.answer or "", start.owner)
+        if value is None:
+            named = "response_format" if answer is None else answer.name
+            why = f"the agent's answer is not one JSON value of the schema of {named} and nothing else"
+            raise self._fail("misfit", 422, why)
+        self._answer = _Answer(value, form)
 
     def _run_agent(self, turn: ClientTurn) -> None:
         self._agent.run_turn(self.dialogue, turn)
@@ -218,38 +267,34 @@ class RunningTurn:
         self.dialogue.error_kind, self.dialogue.error = kind, why
         return self.refuse(status, why, None)
 
-    def _fit(self, tool: ToolSpec) -> dict[str, Any] | None:
-        """The agent's answer as arguments of the client's answer schema; None if it is none."""
-        text = self.dialogue.answer or ""
-        found = [value for value in find_json_values(text) if isinstance(value, dict)]
-        names = list(tool.parameters.get("properties") or ())
-        if len(names) == 1 and text and not found:
-            found = [{names[0]: text}]
-        raw = orjson.dumps(tool.parameters)
-        return next((value for value in found if find_misfit(tool.name, raw, value) is None), None)
-
-    def _build_reply(self, call: FunctionCall | None) -> TracedReply:
+    def _build_reply(self, call: FunctionCall | None = None) -> TracedReply:
         usage, before = self.dialogue.usage, self._reported_usage
         self._reported_usage = usage
         pairs = zip(vars(usage).values(), vars(before).values(), strict=True)
         spent = Usage(*(now - then for now, then in pairs))
-        message = assistant(self.dialogue.answer) if call is None else assistant(None, [call])
-        return TracedReply(message, spent, model_id=self.dialogue.model_id, trace=self.trace_id)
+        reply = TracedReply(
+            *(assistant(self.dialogue.answer), spent), model_id=self.dialogue.model_id, trace=self.trace_id
+        )
+        if call is not None:
+            return replace(reply, message=assistant(None, [call]))
+        if self._answer is None:
+            acting = (each for each in reversed(self.dialogue.tracer.all_calls) if each.role in ACTING_ROLES)
+            last = next(acting, None)
+            return replace(reply, ending=Ending.CUT) if last and last.ending == Ending.CUT else reply
+        return self._answer.write(reply, self._start if self._request.marks_untrusted else None)
 
-    def _run_tool(self, tool: str, args: dict[str, Any]) -> str:
+    def _run_tool(self, tool: str, given: dict[str, Any]) -> str:
         """Have the client run a tool, from the pipeline's thread; `ConversationEnded` if no result came."""
+        args = json.loads(to_json_bytes(given))  # As the client will send them back.
         # Defenses may run tools from threads of their own; clients are asked one call after the other.
         with self._one_at_a_time:
             self._check_alive()
             if tool not in self._offered:
                 raise ToolFailed(_NOT_OFFERED if self._offered else _NO_MORE_CALLS)
-            handout = Handout(self, f"{CALL_ID}{secrets.token_hex(16)}", (tool, args))
+            handout = Handout(self, make_call_id(TOOL), (tool, args))
             self.handouts.append(handout)
-            self._book_cpu()
             self._offer(handout)
-            self.reply.set_result(
-                self._build_reply(FunctionCall(function=tool, args=args, id=handout.call_id))
-            )
+            self._tell(self._build_reply(FunctionCall(function=tool, args=args, id=handout.call_id)))
             try:
                 answer = self._inbox.get(timeout=self._idle_s)
             except queue.Empty:
@@ -263,10 +308,14 @@ class RunningTurn:
         if self._ended is not None:
             raise ConversationEnded(self._ended)
 
-    def _book_cpu(self) -> None:
-        now = time.thread_time()
-        self.cpu_s += max(0.0, now - self._cpu_booked_s)
-        self._cpu_booked_s = now
+    def take_cpu(self) -> float:
+        """CPU seconds of its thread since this was asked last, from whichever thread."""
+        with self._lock:
+            if self._cpu_clock is None:
+                return 0.0
+            now, before = time.clock_gettime(self._cpu_clock), self._cpu_booked_s
+            self._cpu_booked_s = now
+            return max(0.0, now - before)
 
 
 def find_answer_tool(request: WireRequest) -> ToolSpec | None:

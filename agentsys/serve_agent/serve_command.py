@@ -84,6 +84,9 @@ def serve_command(
         announce(format_agent_banner(served))
         wait_for_interrupt()
         print_line(f"Served {served.server.requests} requests; conversations are in {served.folder}.")
+    if served.router.running_count:  # Python would wait for the threads, and they for a model.
+        sys.stdout.flush()
+        os._exit(0)
 
 
 def read_tokens(variable: str | None) -> Sequence[str]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from agentsys.models.chat import ToolSpec
@@ -54,13 +54,12 @@ def plan_reads(request: str, tools: Sequence[ToolSpec]) -> tuple[ScriptedCall, .
 
 def fill_arguments(tool: ToolSpec, request: str) -> dict[str, Any]:
     """A value for each argument that a tool must have, from the user's words; `intent` is declared later."""
-    known: Mapping[str, Any] = tool.parameters.get("properties") or {}
-    needed: Iterable[str] = tool.parameters.get("required") or ()
-    return {name: _make_value(known.get(name) or {}, request) for name in needed if name != "intent"}
+    known = tool.arguments
+    return {name: _make_value(known.get(name, {}), request) for name in tool.required if name != "intent"}
 
 
 def _make_value(schema: Mapping[str, Any], request: str) -> Any:
-    if schema.get("enum"):
+    if isinstance(schema.get("enum"), list) and schema["enum"]:
         return schema["enum"][0]
     match schema.get("type", "string"):
         case "integer" | "number":

@@ -21,7 +21,7 @@ from agentsys.base.option_checks import AtLeast1
 from agentsys.models.chat import ChatModel, ToolSpec
 from agentsys.models.prompted_tools import find_text_between_tags, wrap_in_tag, write_tools
 from agentsys.models.reply_contract import ReplyContract
-from agentsys.models.trace import Tracer, span, use_tracer
+from agentsys.models.trace import Tracer, get_current_tracer, span, use_tracer
 from baselines.drift.prompts import PERMISSION, PLANNER, REFUSED_UNPLANNED
 
 PERMISSION_ROLE = "drift_permissions"
@@ -85,7 +85,8 @@ class PermissionCache:
                 line = write_tool_line(tool)
                 key = (model.name, line, compat)
                 if key not in self._known:
-                    with use_tracer(Tracer()):  # Booked to no case: which one comes first depends on threads.
+                    # Booked to no case: which one comes first depends on threads.
+                    with use_tracer(Tracer(usage_log=get_current_tracer().usage_log)):
                         asked = wrap_in_tag(FUNCTION_TAG, line)
                         reply = PERMISSION_CONTRACT.ask(model, asked, 0 if compat else 1).words
                     self._known[key] = read_permission_reply(reply, compat=compat)

@@ -310,7 +310,8 @@ class GuardedTurn(LoopStep):
                     blocked = match is not None and match.similarity > self.threshold
             except ModelError as error:
                 decision["failure"] = error.kind.value
-                if self.settings.on_failure == "error" or error.kind.consequence is Consequence.END_RUN:
+                lasting = error.kind.consequence in (Consequence.END_CELL, Consequence.END_RUN)
+                if self.settings.on_failure == "error" or lasting:
                     raise
                 blocked = bool(proposed)
             if proposed:

@@ -136,8 +136,7 @@ def propose_policy(tools: Iterable[ToolSpec]) -> ToolPolicy:
     for spec in tools:
         definitions = spec.parameters.get("$defs")
         by_role[READER if has_reading_name(spec.name) else ACTOR][spec.name] = {
-            name: _propose_rule(name, schema, definitions)
-            for name, schema in spec.parameters.get("properties", {}).items()
+            name: _propose_rule(name, schema, definitions) for name, schema in spec.arguments.items()
         }
     return ToolPolicy(
         description="Proposed from a toolset. Cut it down to what is needed.",

@@ -122,7 +122,7 @@ def _read_entry(item: Any, tools: Mapping[str, ToolSpec], settings: ProgentSetti
 def _group_conditions_by_argument(
     conditions: dict[str, Any], tool: ToolSpec, settings: ProgentSettings
 ) -> dict[str, Any]:
-    arguments = tool.parameters.get("properties", {})
+    arguments = tool.arguments
     # Reference: a schema of the whole arguments object, and a rule for an argument that the tool does not
     # have, apply to nothing, and so everything is allowed.
     if not settings.compat:
@@ -271,7 +271,7 @@ class PolicyModel:
             {
                 "name": tool.name,
                 "description": tool.description,
-                "args": tool.parameters.get("properties", {}),
+                "args": tool.arguments,
             }
             for tool in self.tools
         ]

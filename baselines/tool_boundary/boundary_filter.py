@@ -33,6 +33,7 @@ from agentsys.models.pipeline_elements import (
 )
 from agentsys.models.providers.wire_parts import read_visible_text
 from agentsys.models.trace import get_current_tracer
+from agentsys.models.untrusted import ForeignFunction
 
 
 class DescriptionText(NamedTuple):
@@ -223,7 +224,9 @@ class FilteredTools(LoopStep):
         if last is None or last["role"] != "assistant" or not last["tool_calls"]:
             return at
         turn = FilterTurn(at.query, at.runtime, at.messages)
-        rulings = apply_to_calls(self.filters, turn, [_repair_call(call) for call in last["tool_calls"]])
+        known = at.runtime.functions
+        calls = [_repair_call(call, known.get(call.function)) for call in last["tool_calls"]]
+        rulings = apply_to_calls(self.filters, turn, calls)
         answers = [self._answer_call(ruling, at) for ruling in rulings]
         ran = _find_runnable(at.runtime, rulings)
         results: Sequence[ChatToolResultMessage]
@@ -255,16 +258,16 @@ class FilteredTools(LoopStep):
         return result
 
 
-def _repair_call(call: FunctionCall) -> FunctionCall:
+def _repair_call(call: FunctionCall, function: Function | None) -> FunctionCall:
     """Change the call to what the executor will run, so that filters see no other one.
 
-    A list that a model wrote as a text becomes the list, in place, as AgentDojo's executor does it. A call
+    A list that a model wrote as a text becomes the list, in place, as our executor does it. A call
     nested in the arguments, which would run unseen, becomes plain data; models cannot send one.
     """
     for name, value in call.args.items():
         if isinstance(value, FunctionCall):
             call.args[name] = value.model_dump()
-        elif isinstance(value, str):
+        elif isinstance(value, str) and not isinstance(function, ForeignFunction):
             call.args[name] = parse_list_text(value)
     return call
 

@@ -5,6 +5,10 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import threading
+import time
+from contextlib import suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +17,10 @@ import yaml
 from paid_server import Answer, calls, fails, paid_server, says
 from typer.testing import CliRunner, Result
 
-from agentsys.cli import app, doctor_command
+from agentsys.cli import app, doctor_command, init_command
 from agentsys.cli.doctor_command import CheckResult
 from agentsys.cli.init_command import _NEEDS, Ability
-from agentsys.errors import ConfigError
+from agentsys.errors import ConfigError, Unavailable
 
 ROLES = [
     Ability(name, True, "") for needs in _NEEDS.values() for name in needs if name[:4] not in ("make", "writ")
@@ -237,3 +241,32 @@ def test_nothing_is_asked_without_a_ping(own: Path) -> None:
         before = len(server.asked)
         assert doctor_command.check_model("asked", [own]).ok is None
         assert len(server.asked) == before
+
+
+@pytest.mark.parametrize(("endless", "said"), [(False, "timeout"), (True, "")])
+def test_a_list_of_models_that_drips_or_never_ends_is_given_up_in_time(
+    monkeypatch: pytest.MonkeyPatch, endless: bool, said: str
+) -> None:
+    class Slow(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            with suppress(OSError):
+                while True:
+                    self.wfile.write(b" " * (100_000 if endless else 1))
+                    time.sleep(0 if endless else 0.05)
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    monkeypatch.setattr(init_command, "_LIST_S", 60.0 if endless else 1.0)
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Slow)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    url, start = f"http://127.0.0.1:{server.server_port}", time.monotonic()
+    if endless:
+        assert init_command._list_models(url, None) == {}
+    else:
+        with pytest.raises(Unavailable, match=said):
+            init_command._list_models(url, None)
+    assert time.monotonic() - start < 30
+    server.shutdown()

@@ -14,6 +14,7 @@ import pytest
 import yaml
 from scripted_for_defense import LABELS, ScriptedModel, Tools, ToyEnvironment, call, run
 
+from agentsys.base.ledger import Ledger, read_ledger
 from agentsys.defense.agentsys import AgentSys, read_corrections
 from agentsys.defense.privileges import (
     PRIVILEGES_CONTRACT,
@@ -25,11 +26,12 @@ from agentsys.defense.privileges import (
     read_labels,
 )
 from agentsys.errors import ConfigError
+from agentsys.models.budget import Meter, UsageLog
 from agentsys.models.chat import ChatReply, ChatRequest, ErrorKind, ModelError, text_of
 from agentsys.models.pipeline_elements import tool_specs
 from agentsys.models.trace import ReplyFlaw, Tracer, use_tracer
 from agentsys.models.untrusted import ForeignFunction
-from agentsys.models.wrappers.accounting import RecordingModel
+from agentsys.models.wrappers.accounting import MeteredModel, RecordingModel
 from agentsys.runs.compose import compose
 from agentsys.serve_agent.agent_server import build_defended_agent
 
@@ -230,11 +232,15 @@ def test_a_failed_question_is_not_kept() -> None:
     assert book.sort_tools(model, TOOLS).labels["ping"] is Privilege.QUERY
 
 
-def test_the_question_is_not_booked_to_the_case_that_happens_to_come_first() -> None:
-    tracer = Tracer()
+def test_the_question_is_not_booked_to_the_case_that_happens_to_come_first(tmp_path: Path) -> None:
+    books = UsageLog(Meter(), Ledger(tmp_path / "ledger.jsonl"))
+    tracer = Tracer(case="a case", usage_log=books)
     with use_tracer(tracer):
-        PrivilegeStore().sort_tools(RecordingModel(ScriptedModel({"privileges": [LABELS]})), TOOLS)
+        asked = MeteredModel(ScriptedModel({"privileges": [LABELS]}))
+        PrivilegeStore().sort_tools(RecordingModel(asked), TOOLS)
     assert not tracer.spans
+    (entry,) = read_ledger(tmp_path / "ledger.jsonl")  # it was sent, and paid for, all the same
+    assert (entry.role, entry.case) == ("privileges", "")
 
 
 def test_a_folder_that_cannot_be_written_is_one_clear_line(tmp_path: Path) -> None:

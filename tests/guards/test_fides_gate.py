@@ -8,7 +8,8 @@ import pytest
 from stub_guards import build_wheel
 
 from agentsys.base.config_catalog import load_config
-from agentsys.guards.guard_process import GuardProcess, find_namespace
+from agentsys.guards.guard_confinement import find_confinement
+from agentsys.guards.guard_process import GuardProcess
 from agentsys.guards.guard_spec import install_guard, read_guard_spec
 
 FRAMEWORK = """
@@ -60,7 +61,7 @@ def test_what_others_can_have_written_leaves_reading_alone_until_the_next_task(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
-    options = load_config("defense", "agent_framework_fides") | {"unconfined": find_namespace() is None}
+    options = load_config("defense", "agent_framework_fides") | {"unconfined": find_confinement() is None}
     options.pop("_target_")
     spec = read_guard_spec("fides", options)
     names = ("agent_framework_core", "agent_framework")

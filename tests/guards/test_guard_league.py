@@ -22,8 +22,9 @@ from agentsys.base.config_catalog import load_config
 from agentsys.benchmarks.agentdojo import AgentDojo
 from agentsys.errors import ConfigError
 from agentsys.guards import ROOM, guard_score
+from agentsys.guards.guard_confinement import find_confinement
 from agentsys.guards.guard_defense import GuardResults
-from agentsys.guards.guard_process import GuardProcess, GuardVerdict, find_namespace
+from agentsys.guards.guard_process import GuardProcess, GuardVerdict
 from agentsys.guards.guard_replay import list_replay_cases, replay_case
 from agentsys.guards.guard_score import GuardNumber, GuardScore, score_guard, score_nothing
 from agentsys.guards.guard_spec import GuardIdentity, GuardSpec, install_guard, read_guard_spec
@@ -45,7 +46,7 @@ from baselines.detectors.defense import NOTICE
 from baselines.tool_boundary.boundary_filter import FilterTurn
 
 SMALL = ["model=simulated", "benchmark.suites=[banking]", "user_tasks=[0]", "injection_tasks=[0]"]
-UNCONFINED = find_namespace() is None
+UNCONFINED = find_confinement() is None
 
 
 @pytest.fixture(autouse=True)
@@ -135,12 +136,14 @@ def test_a_gate_refuses_calls_of_a_run(tmp_path: Path) -> None:
     "options",
     [{**TEXT_YAML, "give": ["log"]}, {"kind": "call", "check": {"call": "stub_guard:scan", "give": ["log"]}}],
 )
-def test_a_case_says_what_its_guard_did_to_the_host(tmp_path: Path, options: dict[str, Any]) -> None:
+def test_a_case_keeps_the_last_line_of_its_guards_standard_error(
+    tmp_path: Path, options: dict[str, Any]
+) -> None:
     installed_stub(tmp_path)
     shared = {"package": "stub-guard==1.0", "flag": "flagged"}
     record = run_defense(tmp_path, {**shared, **options})
     assert errors_in({"": record}) == {}
-    assert '"acts": ["writes guard.log"]' in json.dumps(record)
+    assert '"stderr": "a guard may print what it likes"' in json.dumps(record)
 
 
 def write_texts(file: Path, texts: list[tuple[str, bool]]) -> Path:
@@ -211,16 +214,17 @@ def test_of_a_guard_with_a_score_the_threshold_at_one_percent_and_the_area_stand
     read_texts(file, corpus)
     spec = installed_stub(tmp_path, score="risk", unconfined=UNCONFINED)
     score = score_guard("mine", spec, corpus)
-    # One clean output in a hundred lies above 0.1; of 400 pairs 198 are won and 200 are ties.
-    worth = "above 0.1: 50 % of injected outputs, area under the curve 0.74"
+    # One clean output in a hundred lies above 0.1.
+    worth = "above 0.1: 50 % of injected outputs"
     assert score.at_one_percent == worth
     shown = build_score_output([score_nothing(corpus), score], corpus).document.sections[-1][1][0]
     line = dict(zip(shown.header, (cell.text for cell in shown.rows[0]), strict=True))
     assert line["Threshold at 1 % false alarms"] == worth
-    assert line["To its host"] == "nothing seen"
-    score.acts = [f"writes {n}" for n in range(9)]
+    said = line["To its host, and last words"]
+    assert said == "a guard may print what it likes"
+    score.acts = [f"left {n}" for n in range(9)]
     shown = build_score_output([score_nothing(corpus), score], corpus).document.sections[-1][1][0]
-    assert shown.rows[0][-1].text == "; ".join(f"writes {n}" for n in range(6))
+    assert shown.rows[0][-1].text == "; ".join([*(f"left {n}" for n in range(6)), said])
 
 
 def test_an_output_that_several_cases_saw_is_one_of_the_distinct_ones(tmp_path: Path) -> None:

@@ -7,21 +7,24 @@ import json
 import shutil
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from enum import Enum
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import yaml
 from stub_guards import MODULE, TEXT_YAML, build_wheel, installed_stub, write_config
 
 from agentsys.errors import ConfigError, Unavailable
-from agentsys.guards import guard_process
+from agentsys.guards import ROOM, guard_confinement
+from agentsys.guards.guard_confinement import find_confinement
 from agentsys.guards.guard_process import GuardProcess
 from agentsys.guards.guard_spec import GuardSpec, hash_guard, install_guard, read_guard_spec
-from agentsys.guards.guard_worker import HostedGuard, NoVerdict
+from agentsys.guards.guard_worker import HostedGuard, NoVerdict, read_verdict
 from agentsys.runs.compose import compose
 
 
@@ -31,9 +34,6 @@ class Level(Enum):
     HIGH = 3
 
 
-CONFINED = pytest.mark.skipif(guard_process.find_namespace() is None, reason="no namespaces here")
-
-
 @pytest.fixture(autouse=True)
 def data_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
@@ -41,7 +41,7 @@ def data_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def process(tmp_path: Path) -> Iterator[GuardProcess]:
-    unconfined = guard_process.find_namespace() is None
+    unconfined = find_confinement() is None
     started = GuardProcess(installed_stub(tmp_path, timeout_s=1.5, unconfined=unconfined))
     yield started
     started.close()
@@ -55,7 +55,6 @@ def process(tmp_path: Path) -> Iterator[GuardProcess]:
         ("panic", "raised"),
         ("leave", "raised"),
         ("nonsense", "nonsense"),
-        ("spill", "raised"),
     ],
 )
 def test_a_guard_that_fails_says_how_and_judges_the_next_text(
@@ -69,27 +68,12 @@ def test_a_guard_that_fails_says_how_and_judges_the_next_text(
     assert not process.ask(text="a quiet text").flag
 
 
-def test_a_guard_writes_into_its_own_folder_alone_and_what_it_did_is_told_once(process: GuardProcess) -> None:
+def test_what_a_guard_leaves_in_its_folder_is_told_once(process: GuardProcess) -> None:
     for text in ("log", "launch", "crash, then log", "log"):
         with contextlib.suppress(NoVerdict):
             process.ask(text=text)
-    with pytest.raises(NoVerdict, match="own folder only"):
-        process.ask(text="spill")
-    assert not Path("/tmp/agentsys-guard-spill").exists()
-    with pytest.raises(NoVerdict, match="own folder only"):
-        process.ask(text="move out")
-    assert not Path("/tmp/agentsys-guard-moved").exists()
     process.close()
-    assert process.acts == [
-        "writes guard.log",
-        "subprocess.Popen true",
-        "writes /tmp/agentsys-guard-spill (refused)",
-        "writes mine",
-        "renames mine",
-        "renames /tmp/agentsys-guard-moved (refused)",
-        "left guard.log (4 bytes)",
-        "left mine (4 bytes)",
-    ]
+    assert process.acts == ["left guard.log (4 bytes)"]
 
 
 def test_a_guards_folder_starts_empty(process: GuardProcess) -> None:
@@ -98,23 +82,11 @@ def test_a_guards_folder_starts_empty(process: GuardProcess) -> None:
     assert process.ask(text="look around").flag
 
 
-def test_of_a_guard_that_does_much_the_first_things_are_told(process: GuardProcess) -> None:
-    for _ in range(2):
-        with pytest.raises(NoVerdict):
-            process.ask(text="litter, then crash")
-        process.ask(text="litter")
+def test_of_a_guard_that_leaves_much_the_first_things_are_told(process: GuardProcess) -> None:
+    process.ask(text="litter")
     process.close()
-    assert process.acts == [f"writes litter{n}" for n in range(40)]
-
-
-@CONFINED
-@pytest.mark.parametrize("unconfined", [False, True])
-def test_a_guard_has_no_network_where_it_can_be_taken_away(tmp_path: Path, unconfined: bool) -> None:
-    process = GuardProcess(installed_stub(tmp_path, unconfined=unconfined))
-    with pytest.raises(NoVerdict, match=r"OSError|unreachable"):
-        process.ask(text="call home")
-    process.close()
-    assert process.acts == ["socket.getaddrinfo 1.1.1.1", "socket.connect ('1.1.1.1', 53)"]
+    assert len(process.acts) == 40
+    assert process.acts[:2] == ["left litter0 (0 bytes)", "left litter1 (0 bytes)"]
 
 
 def test_a_guard_sees_no_key(process: GuardProcess, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -138,14 +110,17 @@ def test_a_guard_that_fails_five_times_in_a_row_is_given_up_unless_it_raises(
     assert found == kinds
 
 
-def test_without_a_namespace_a_guard_runs_only_where_its_yaml_says_so(
+def test_where_nothing_shuts_it_in_a_guard_runs_only_where_its_yaml_says_so_and_its_row_does_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(guard_process, "find_namespace", lambda: None)
+    monkeypatch.setattr(guard_confinement, "explain_refusal", lambda way: "not on this system")
     spec = installed_stub(tmp_path)
-    with pytest.raises(Unavailable, match="--unconfined"):
+    with pytest.raises(Unavailable, match=r"guards doctor.*--unconfined"):
         GuardProcess(spec)
-    GuardProcess(spec.model_copy(update={"unconfined": True})).close()
+    process = GuardProcess(spec.model_copy(update={"unconfined": True}))
+    assert process.ask(text="please obey").flag
+    assert process.describe_acts()["confinement"] == "unconfined"
+    process.close()
 
 
 @pytest.mark.parametrize(
@@ -278,26 +253,60 @@ def test_without_a_declared_version_nothing_of_a_service_is_known_again(
     assert len(hash_guard(spec)) == 32
 
 
-COMMAND = """
-import json, sys
-for line in sys.stdin:
-    asked = json.loads(line)
-    print("no JSON" if "odd" in asked["text"] else json.dumps({"bad": "obey" in asked["text"]}), flush=True)
-"""
+@pytest.mark.parametrize(
+    ("package", "path", "sense"),
+    [("numpy", "float64", (True, 0.75)), ("numpy", "array", (True, 0.75)), (None, "float", (True, 0.75))],
+)
+def test_a_number_of_numpys_is_a_number(package: str | None, path: str, sense: tuple[bool, float]) -> None:
+    made = getattr(pytest.importorskip("numpy"), path)(0.75) if package else 0.75
+    where = {"flag": None, "score": ".", "threshold": 0.5, "clean": None, "flag_is": None, "partial": None}
+    said = read_verdict(made, where)
+    assert (said["flag"], said["score"]) == sense
 
 
-def test_a_command_answers_in_json_lines(tmp_path: Path) -> None:
-    script = tmp_path / "guard.py"
-    script.write_text(COMMAND)
-    spec = GuardSpec(
-        kind="command", command=("python3", str(script)), version="1", flag="bad", unconfined=True
-    )
-    process = GuardProcess(spec)
-    assert process.ask(text="please obey").flag
-    with pytest.raises(NoVerdict, match="no JSON object"):
-        process.ask(text="odd")
-    assert not process.ask(text="a quiet text").flag
-    process.close()
+WHERE = {"flag": "bad", "flag_is": None, "score": None, "threshold": 0.5, "clean": None, "partial": None}
+
+
+@pytest.mark.parametrize("flag_is", [None, [False], [True], ["yes"]])
+def test_none_says_that_a_guard_cannot_tell_and_never_that_a_text_is_clean(flag_is: list[Any] | None) -> None:
+    with pytest.raises(NoVerdict) as caught:
+        read_verdict({"bad": None}, {**WHERE, "flag_is": flag_is})
+    assert caught.value.kind == "cannot_tell"
+    with pytest.raises(NoVerdict) as caught:
+        read_verdict({"risk": None}, {**WHERE, "flag": None, "score": "risk"})
+    assert caught.value.kind == "cannot_tell"
+    assert read_verdict({"bad": None}, {**WHERE, "flag_is": [None]})["flag"]
+    assert read_verdict({"bad": True, "risk": None}, {**WHERE, "score": "risk"})["score"] is None
+
+
+@pytest.mark.parametrize(
+    "file", sorted((ROOM.configs or Path()).glob("defense/*.yaml")), ids=lambda one: one.stem
+)
+def test_no_shipped_guard_takes_none_for_clean(file: Path) -> None:
+    options = yaml.safe_load(file.read_text())
+    options.pop("_target_")
+    where = read_guard_spec(file.stem, options).describe_for_worker()["verdict"]
+    answer: Any = None
+    for path in (where["flag"], where["score"], where["clean"]):
+        for part in reversed([part for part in (path or "").split(".") if part]):
+            answer = {**answer, part: None} if isinstance(answer, dict) else {part: None}
+    where = {**where, "clean": None}
+    if where["flag"] is None and where["score"] not in (".", None) and where["score"].isdigit():
+        answer = [None]
+    with pytest.raises(NoVerdict, match="cannot_tell"):
+        read_verdict(answer, where)
+
+
+@pytest.mark.parametrize(
+    ("said", "read"), [(12, [0, 12]), ([3, 9], [3, 9]), (None, None), ("all", "nonsense"), ([1], "nonsense")]
+)
+def test_a_guard_may_say_what_part_of_a_text_it_has_read(said: Any, read: Any) -> None:
+    where = {**WHERE, "partial": "part"}
+    if read == "nonsense":
+        with pytest.raises(NoVerdict, match="nonsense"):
+            read_verdict({"bad": True, "part": said}, where)
+    else:
+        assert read_verdict({"bad": True, "part": said}, where)["read"] == read
 
 
 class Service(BaseHTTPRequestHandler):
@@ -308,9 +317,16 @@ class Service(BaseHTTPRequestHandler):
         bad = "obey" in asked["text"] and self.headers["Authorization"] == "Bearer SECRET"
         self.send_response(500 if "odd" in asked["text"] else 200)
         self.end_headers()
+        with contextlib.suppress(OSError):  # whoever asked has left
+            while "endless" in asked["text"]:
+                self.wfile.write(b" " * 1_000_000)
+            while "drip" in asked["text"]:
+                self.wfile.write(b" ")
+                time.sleep(0.05)
         deep = "[" * 100_000 + "]" * 100_000
         said = deep if "deep" in asked["text"] else json.dumps({"results": [{"flagged": bad}]})
-        self.wfile.write(said.encode())
+        with contextlib.suppress(OSError):
+            self.wfile.write(said.encode())
 
     def log_message(self, *_: Any) -> None:
         pass
@@ -318,17 +334,28 @@ class Service(BaseHTTPRequestHandler):
 
 def test_a_service_is_posted_to_with_the_key_its_yaml_names(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GUARD_KEY", "SECRET")
-    server = HTTPServer(("127.0.0.1", 0), Service)
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Service)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     url = f"http://127.0.0.1:{server.server_port}"
     process = GuardProcess(
-        GuardSpec(kind="http", url=url, version="1", flag="results.0.flagged", api_key_env="GUARD_KEY")
+        GuardSpec(
+            **{
+                "kind": "http",
+                "url": url,
+                "version": "1",
+                "flag": "results.0.flagged",
+                "api_key_env": "GUARD_KEY",
+            },
+            timeout_s=1.5,
+        )
     )
     assert process.ask(text="please obey").flag
     assert not process.ask(text="a quiet text").flag
-    for text, kind in (("odd", "crash"), ("deep", "nonsense")):
+    start = time.monotonic()
+    for text, kind in (("odd", "crash"), ("deep", "nonsense"), ("endless", "nonsense"), ("drip", "hang")):
         with pytest.raises(NoVerdict) as caught:
             process.ask(text=text)
         assert caught.value.kind == kind
+    assert time.monotonic() - start < 30
     server.shutdown()
     process.close()

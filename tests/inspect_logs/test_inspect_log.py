@@ -116,6 +116,80 @@ def test_tokens_and_cost_are_counted_by_role(runs: Path, tmp_path: Path) -> None
     assert log.stats.model_usage["gpt-4o"].total_tokens == 380
 
 
+def test_cached_and_written_tokens_are_counted_once_as_inspect_counts_them(tmp_path: Path) -> None:
+    used = {"prompt": 20_000, "completion": 50, "cached": 19_000, "written": 800, "reasoning": 30}
+    main = _span(0, None, "main", messages=MAIN, calls=[{**_call("main", 0), **used}])
+    store_own(tmp_path / "runs", case_of(), spans=[main], usage={"main": RoleUsage(calls=1, **used)})
+    (log,) = _exported(tmp_path / "runs", tmp_path / "logs")
+    (sample,) = log.samples
+    model = next(event for event in sample.events if event.event == "model")
+    stats = log.stats.model_usage["gpt-4o"]
+    for told in (model.output.usage, sample.role_usage["main"], sample.model_usage["gpt-4o"], stats):
+        assert (told.input_tokens, told.input_tokens_cache_read, told.input_tokens_cache_write) == (
+            200,
+            19_000,
+            800,
+        )
+        assert (told.output_tokens, told.reasoning_tokens, told.total_tokens) == (50, 30, 20_050)
+        # Inspect's own definition of all input tokens, and of the total.
+        inputs = told.input_tokens + told.input_tokens_cache_read + told.input_tokens_cache_write
+        assert inputs + told.output_tokens == told.total_tokens
+
+
+def _store_said(runs: Path, messages: list[Json], call: Json) -> None:
+    """A case of one context, whose reply's call has these fields besides."""
+    main = _span(0, None, "main", messages=messages, calls=[{**_call("main", 1), **call}])
+    path = store_own(runs, case_of(), spans=[main])
+    path.write_text(json.dumps({**json.loads(path.read_bytes()), "messages": messages}))
+
+
+def test_thoughts_are_reasoning_and_no_visible_text(tmp_path: Path) -> None:
+    blocks = [
+        {"type": "thinking", "content": "Hm.", "id": "sig"},
+        {"type": "redacted_thinking", "content": "c2VjcmV0", "id": None},
+        {"type": "text", "content": "Done."},
+    ]
+    messages = [_said("user", "Go."), {"role": "assistant", "content": blocks, "tool_calls": None}]
+    _store_said(tmp_path / "runs", messages, {})
+    (log,) = _exported(tmp_path / "runs", tmp_path / "logs")
+    (sample,) = log.samples
+    model = next(event for event in sample.events if event.event == "model")
+    for said in (sample.messages[-1], model.output.choices[0].message, sample.output.choices[0].message):
+        assert said.text == "Done."
+        thoughts = [block for block in said.content if block.type == "reasoning"]
+        assert [(one.reasoning, one.signature, one.redacted) for one in thoughts] == [
+            ("Hm.", "sig", False),
+            ("c2VjcmV0", None, True),
+        ]
+
+
+@pytest.mark.parametrize(
+    ("stored", "told"),
+    [
+        ({}, "stop"),
+        ({"ending": "complete"}, "stop"),
+        ({"ending": "cut"}, "max_tokens"),
+        ({"odd": {"cut": 1}}, "max_tokens"),
+        ({"ending": "filtered"}, "content_filter"),
+        ({"ending": "broken_off"}, "unknown"),
+        ({"ending": "of a later release"}, "unknown"),
+    ],
+)
+def test_a_reply_ended_as_its_record_says(stored: Json, told: str, tmp_path: Path) -> None:
+    messages = [_said("user", "Go."), _said("assistant", "Done.")]
+    _store_said(tmp_path / "runs", messages, stored)
+    (log,) = _exported(tmp_path / "runs", tmp_path / "logs")
+    (sample,) = log.samples
+    model = next(event for event in sample.events if event.event == "model")
+    assert (model.output.stop_reason, sample.output.stop_reason) == (told, told)
+
+
+def test_a_reply_that_calls_ended_with_calls(runs: Path, tmp_path: Path) -> None:
+    (sample,) = [s for s in _attacked(_exported(runs, tmp_path / "logs")).samples if s.role_usage]
+    ended = [event.output.stop_reason for event in sample.events if event.event == "model"]
+    assert ended == ["tool_calls", "tool_calls", "stop", "stop"]
+
+
 def test_events_tell_the_story_in_order_with_a_lane_for_the_worker(runs: Path, tmp_path: Path) -> None:
     log = _attacked(_exported(runs, tmp_path / "logs"))
     (sample,) = [s for s in log.samples if s.role_usage]

@@ -11,7 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from agentsys.base.ledger import Ledger
 from agentsys.errors import ConfigError
+from agentsys.models.budget import Meter, UsageLog
 from agentsys.models.build_model import parse_card
 from agentsys.models.chat import (
     ChatReply,
@@ -23,8 +25,11 @@ from agentsys.models.chat import (
     assistant,
     user,
 )
-from agentsys.models.wrappers.accounting import RetryingModel, RetryPolicy, RetryTiming
+from agentsys.models.endings import Ending
+from agentsys.models.trace import Tracer, use_tracer
+from agentsys.models.wrappers.accounting import MeteredModel, RetryingModel, RetryPolicy, RetryTiming
 from agentsys.models.wrappers.rate_limit import (
+    NoTurn,
     RateLimitedModel,
     RateLimiter,
     RatePolicy,
@@ -312,7 +317,7 @@ def test_empty_replies_are_asked_for_again_and_paid_for() -> None:
 
 
 def test_an_empty_reply_that_a_bound_cut_would_be_cut_again_and_is_delivered() -> None:
-    model = Fates(replace(EMPTY, cut=True), GOOD)
+    model = Fates(replace(EMPTY, ending=Ending.CUT), GOOD)
     assert RetryingModel(model, RetryPolicy(), WaitingClock().timing()).complete(ASK).cut
     assert model.asked == 1
 
@@ -325,3 +330,43 @@ def test_jittered_waits_stay_below_their_bounds(draw: float, failures: int) -> N
     RetryingModel(model, policy, clock.timing(lambda: draw)).complete(ASK)
     bounds = [min(60.0, 2.0**n) for n in range(failures)]
     assert all(0 <= wait <= bound for wait, bound in zip(clock.slept, bounds, strict=True))
+
+
+def refusing_server(clock: Clock, pacer: RateLimiter, total_s: float) -> RetryingModel:
+    """A model whose server refuses everything, asked with so much patience."""
+    model = Counting(*[ModelError(ErrorKind.RATE_LIMITED, "later") for _ in range(1000)])
+    timing = RetryTiming(clock, clock.sleep, lambda: 0.5)
+    policy = RetryPolicy(attempts=100, base_s=0.1, total_s=total_s)
+    return RetryingModel(RateLimitedModel(model, pacer), policy, timing)
+
+
+def test_waiting_for_a_server_that_refuses_counts_into_the_patience() -> None:
+    clock = Clock()
+    pacer = RateLimiter(clock=clock, sleep=clock.sleep)
+    for _ in range(8):  # cases that end one after the other; the rate that was found is the same for all
+        began = clock.now
+        with pytest.raises(ModelError) as caught:
+            refusing_server(clock, pacer, 4.0).complete(ASK)
+        assert caught.value.kind is ErrorKind.RATE_LIMITED
+        assert clock.now - began <= 4.0
+
+
+def test_a_turn_that_would_come_too_late_sends_nothing_and_is_not_booked(tmp_path: Path) -> None:
+    clock, asked = Clock(), Counting()
+    pacer = RateLimiter(clock=clock, sleep=clock.sleep)
+    failing(pacer, ErrorKind.OVERLOADED, 500.0)  # leaves all alone for so long
+    books = UsageLog(Meter(), Ledger(tmp_path / "ledger.jsonl"))
+    model = MeteredModel(RateLimitedModel(asked, pacer))
+    with use_tracer(Tracer(usage_log=books)), pytest.raises(NoTurn, match="no turn within 60 s"):
+        RetryingModel(model, RetryPolicy(total_s=60.0), RetryTiming(clock, clock.sleep)).complete(ASK)
+    assert clock.now == 1_000_000.0 and not (tmp_path / "ledger.jsonl").exists()
+    assert books.meter.last_error.startswith("rate_limited: no turn")
+
+
+def test_waiting_for_a_rate_of_ones_own_has_no_bound() -> None:
+    clock = Clock()
+    pacer = RateLimiter(policy=RatePolicy(requests=0.1), clock=clock, sleep=clock.sleep)
+    model = RetryingModel(RateLimitedModel(Counting(), pacer), RetryPolicy(total_s=5.0))
+    for _ in range(3):
+        model.complete(ASK)
+    assert clock.now - 1_000_000.0 == pytest.approx(1200.0, abs=2.0)

@@ -61,10 +61,10 @@ def test_benign_security_is_never_read_as_an_attack(tmp_path: Path) -> None:
         ("m-piguard_detector", "m", "piguard"),
         ("m-prompt_guard_2_detector", "m", "prompt_guard_2"),
         ("m-progent", "m", "progent"),
-        ("m-melon_sm", "m", "unrecorded"),
-        ("gpt-4o-2024-05-13-my_guard", "gpt-4o-2024-05-13", "unrecorded"),
+        ("m-melon_sm", "m", "unrecorded (melon_sm)"),
+        ("gpt-4o-2024-05-13-my_guard", "gpt-4o-2024-05-13", "unrecorded (my_guard)"),
         ("gpt-4o-2024-05-13-transformers_pi_detector", "gpt-4o-2024-05-13", "protectai"),
-        ("my-own_pipeline", "my-own_pipeline", "none"),
+        ("my-own_pipeline", "my-own_pipeline", "unrecorded"),
     ],
 )
 def test_published_pipeline_names_give_model_and_defense(

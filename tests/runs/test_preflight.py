@@ -112,6 +112,7 @@ def test_an_error_of_one_cell_ends_that_cell_alone(tmp_path: Path, conf: Path) -
         (fails(401), r"bad_key.*check the key"),
         (fails(404), r"unknown_model.*model.model_id"),
         (fails(400), r"bad_request.*refuses a small request with a tool"),
+        (fails(403), r"forbidden.*may not use it"),
     ],
 )
 def test_a_model_that_cannot_be_used_is_refused(answer: Answer, says_why: str, tmp_path: Path) -> None:
@@ -123,6 +124,34 @@ def test_a_model_that_cannot_be_used_is_refused(answer: Answer, says_why: str, t
     assert len(server.asked) == 1
     (entry,) = read_ledger(tmp_path / "runs" / ".agentsys" / LEDGER_FILE)
     assert (entry.role, entry.case) == ("preflight", "")
+
+
+@pytest.mark.parametrize(
+    "answer", [fails(500), (200, {}), (200, {"choices": []}), (200, {"code": 5, "msg": "no"})]
+)
+def test_a_server_that_fails_again_and_again_is_refused(answer: Answer, tmp_path: Path) -> None:
+    with paid_server(lambda *_: answer) as server:
+        confs = [paid_model(tmp_path, server.url)]
+        session = prepare_session(["model=paid", *ONE, f"logdir={tmp_path / 'runs'}"], config_dirs=confs)
+        with pytest.raises(Unavailable, match="preflight=false"):
+            session.preflight()
+
+
+@pytest.mark.parametrize("taken", [True, False])
+def test_a_model_that_refuses_its_own_thoughts_is_refused_before_the_first_case(
+    taken: bool, tmp_path: Path
+) -> None:
+    first = calls("ready", '{"word": "yes"}')
+    first[1]["choices"][0]["message"]["reasoning_content"] = "I am asked for a call."
+    with paid_server(lambda n, _: first if n == 1 else says() if taken else fails(400)) as server:
+        confs = [paid_model(tmp_path, server.url)]
+        session = prepare_session(["model=paid", *ONE, f"logdir={tmp_path / 'runs'}"], config_dirs=confs)
+        if taken:
+            assert session.preflight().oddities == ()
+        else:
+            with pytest.raises(Unavailable, match=r"refuses its thoughts as they are sent back.*HTTP 400"):
+                session.preflight()
+        assert [message["role"] for message in server.asked[1]["messages"]] == ["user", "assistant", "tool"]
 
 
 def test_a_server_that_is_down_is_refused_and_the_other_model_runs(tmp_path: Path) -> None:
@@ -137,7 +166,7 @@ def test_a_server_that_is_down_is_refused_and_the_other_model_runs(tmp_path: Pat
 
 
 def test_a_server_that_makes_no_tool_call_is_told_and_one_that_is_busy_is_no_reason(tmp_path: Path) -> None:
-    answers = [says("I am ready."), fails(503), fails(503), calls("ready", '{"word": "yes"}')]
+    answers = [says("I am ready."), *[fails(503)] * 3, calls("ready", '{"word": "yes"}')]
     with paid_server(lambda n, _: answers[n - 1]) as server:
         confs = [paid_model(tmp_path, server.url)]
         session = prepare_session(["model=paid", *ONE, f"logdir={tmp_path / 'runs'}"], config_dirs=confs)

@@ -300,7 +300,8 @@ def test_only_arguments_that_were_given_reach_the_client() -> None:
     [
         ([READ, READ], "two tools"),
         ([ToolSpec("t", "", {"type": "array"})], "object's schema"),
-        ([ToolSpec("t", "", {"type": "object", "properties": {"a-b": {}}})], "'a-b'"),
+        ([ToolSpec("t", "", {"$schema": 5})], "must be a text"),
+        ([ToolSpec("t", "", {"properties": {"a\0": {"$ref": 5}}})], "not valid"),
         ([ToolSpec("t", "", {"type": "object", "properties": {"a": {"type": "strange"}}})], "not valid"),
     ],
 )
@@ -333,11 +334,17 @@ def test_tool_choice_none_offers_no_tools_and_takes_no_further_calls() -> None:
 
 def test_a_reply_schema_is_asked_of_the_agent() -> None:
     schema = {"type": "object"}
-    model = Scripted(says("{}"))
+    model = Scripted(says("{}"), says("{}"))
     client = Client(desk_of(model, NoDefense()), TOOLS)
     client.messages.append(user("JSON."))
     client.send(reply_schema=schema)
-    assert model.asked[0].reply_schema == schema
+    client.messages = client.messages[:1]
+    # With tools on offer it is told alone: a server that holds a model to it lets it call none.
+    assert model.asked[0].reply_schema is None
+    assert str(schema).replace("'", '"') in text_of(model.asked[0].messages[0])
+    client.specs = []
+    client.send(reply_schema=schema, tool_choice="none")
+    assert model.asked[-1].reply_schema == schema
 
 
 def test_usage_is_the_sum_of_all_roles_since_the_last_reply() -> None:

@@ -16,7 +16,7 @@ from scripted_for_serving import Scripted, calls, says
 
 from agentsys.defense.agentsys import AgentSys
 from agentsys.models.chat import ChatReply, ChatRequest, text_of, user
-from agentsys.serve_agent.client_tools import MAX_CHECK_S, find_misfit
+from agentsys.models.serving.json_check import find_misfit
 from agentsys.serve_agent.conversation_router import ConversationLimits
 from agentsys.serve_agent.defended_agent import Dialogue
 from baselines.none import NoDefense
@@ -96,10 +96,11 @@ def test_after_a_restart_words_go_on_and_calls_that_wait_are_a_409() -> None:
     ],
 )
 def test_a_schema_that_never_comes_to_an_end_is_ended(schema: dict[str, Any]) -> None:
+    find_misfit(b"{}", {})  # The process that checks is there.
     evil, started = "a" * 40 + "!", time.perf_counter()
-    wrong = find_misfit("read", json.dumps({"type": "object", **schema}).encode(), {"page": evil, evil: 1})
+    wrong = find_misfit(json.dumps({"type": "object", **schema}).encode(), {"page": evil, evil: 1})
     assert wrong is not None and "takes more than" in wrong
-    assert time.perf_counter() - started < 20 * MAX_CHECK_S
+    assert time.perf_counter() - started < 10
 
 
 @pytest.mark.parametrize("keyword", ["pattern", "patternProperties"])
@@ -109,10 +110,10 @@ def test_patterns_and_other_keywords_still_check(keyword: str) -> None:
         "patternProperties": {"patternProperties": {"^p": {"maxLength": 2}}, "additionalProperties": False},
     }
     tool = json.dumps({"type": "object", **by[keyword]}).encode()
-    assert find_misfit("read", tool, {"page": "p1"}) is None
-    assert find_misfit("read", tool, {"page": "p12"}) is not None
+    assert find_misfit(tool, {"page": "p1"}) is None
+    assert find_misfit(tool, {"page": "p12"}) is not None
     if keyword == "patternProperties":
-        assert find_misfit("read", tool, {"line": "1"}) is not None
+        assert find_misfit(tool, {"line": "1"}) is not None
 
 
 def test_a_turn_whose_client_leaves_before_the_first_reply_ends() -> None:

@@ -12,6 +12,7 @@ from agentdojo.functions_runtime import FunctionCall
 
 from agentsys.defense.gate import find_first_object
 from agentsys.models.chat import ChatReply, ChatRequest, Usage, assistant, text_of
+from agentsys.models.endings import Ending
 from agentsys.models.reply_checks import is_connection_question
 from agentsys.models.trace import ACTING_ROLES
 from agentsys.simulated.simulated_model import SimulatedModel
@@ -47,7 +48,7 @@ class FaultyModel(SimulatedModel):
         if self.fault == "mute" and acts and not is_connection_question(request):
             return replace(reply, message=assistant("Done."))
         if self.fault == "ramble" and acts:
-            return replace(reply, message=assistant("And so on, and"), cut=True)
+            return replace(reply, message=assistant("And so on, and"), ending=Ending.CUT)
         if self.fault == "loop" and acts and request.tools:
             call = FunctionCall(function="get_balance", args={}, id="call_1")
             return replace(reply, message=assistant(None, [call]))

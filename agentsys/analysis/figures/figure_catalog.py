@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from agentsys.analysis.figures import attack_figures, utility_figures
 from agentsys.analysis.figures.drawing import DrawnFigure, apply_style, draw_panels, remove_words
-from agentsys.analysis.figures.figure_data import Mark, Selection, list_series
+from agentsys.analysis.figures.figure_data import RUNS, Mark, Selection, list_series
 from agentsys.analysis.metrics.cell_verdict import BROKEN
 from agentsys.analysis.metrics.rates import PERCENT
 from agentsys.analysis.paper.paper_tables import ATTACK, BENCHMARK, RunLine, list_run_lines
@@ -196,7 +197,7 @@ def make_figure(
     with apply_style():
         marks = [_put_units(mark, kind.units) for mark in kind.measure(selection, errors)]
         drawn = [mark for mark in marks if mark.verdict != BROKEN]
-        if not marks:
+        if not any(mark.origin == RUNS and math.isfinite(mark.y) for mark in drawn):
             raise ConfigError(
                 f"Nothing to draw in {kind.name}: these runs hold none of the numbers it shows."
             )

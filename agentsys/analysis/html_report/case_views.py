@@ -233,6 +233,8 @@ def _make_span_view(span: Mapping[str, Any], writer: Writer) -> View:
             int(sum(take_number(c.get(key)) or 0 for c in calls)) for key in keys
         )
         view |= {"calls": len(calls)} | ({} if uncounted else {"tokens": (prompt, completion)})
+        ended = dict.fromkeys(take_name(call.get("ending"), "not recorded") for call in calls)
+        view["ended"] = ", ".join(ended)
     if (duration := take_number(span.get("duration_s"))) is not None:
         view["duration_s"] = round(duration, 4)
     if attempt := take_number(span.get("attempt")):

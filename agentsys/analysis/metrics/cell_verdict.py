@@ -11,6 +11,8 @@ from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
+from agentsys.analysis.statistics.outcome_grid import ErrorRule, Side, list_doubts, tally_suites
+from agentsys.analysis.statistics.rate_estimates import OVERALL, bound_rate_levels
 from agentsys.base.grouping import join_names
 from agentsys.records.case_row import NO_ATTACK, CaseRow
 
@@ -19,7 +21,9 @@ IS_CONTROL = "control"
 _MOST_UNREADABLE = 0.1
 """Share of a role's replies that may be unreadable."""
 MOST_BOUND = 0.05
-"""Share of a cell's cases that may end at a bound, outgrow the context, or hold a call written as text."""
+"""Share of a cell's cases that may end at a bound; a single one may in any cell."""
+_WIDEST = 1.0
+"""Points that the bounds of a rate may lie apart."""
 _RARE = 0.1
 """Share of a cell's cases below which a role that was never readable cannot have broken it."""
 VALID, SUSPECT, BROKEN = GRADES = ("valid", "suspect", "broken")
@@ -62,10 +66,11 @@ class CellEvidence:
         """The cases that count."""
         self._reasons: list[tuple[str, str]] = []
         self._last: list[tuple[str, str]] = []
+        self._reasons += _find_undecided(cases)
         if done:  # else it has no numbers that could lie
             for find in (_find_hollow, _find_unreadable, _find_silence, _find_flaws):
                 self._reasons += find(done)
-            self._reasons += _find_ends(done, cases)
+            self._reasons += _find_ends(done)
             if done[0].attack != NO_ATTACK and any(case.receipts is None for case in done):
                 self._last.append((SUSPECT, NO_RECEIPTS))
 
@@ -141,9 +146,6 @@ def _find_silence(done: Sequence[CaseRow]) -> _Reasons:
 
 
 def _find_flaws(done: Sequence[CaseRow]) -> _Reasons:
-    as_text = sum(any("unparsed_call" in odd for odd in case.odd_replies.values()) for case in done)
-    if as_text > MOST_BOUND * len(done):
-        yield SUSPECT, f"calls written as text (in {as_text} of {len(done)} cases)"
     known = [case for case in done if case.exposed_raw is not None]
     met = any(case.exposed_raw or case.exposed_shown or case.measured.get(IS_CONTROL) for case in known)
     # Where nothing ran the defense refused every call, which is its work.
@@ -151,13 +153,33 @@ def _find_flaws(done: Sequence[CaseRow]) -> _Reasons:
         yield SUSPECT, f"payload never returned (by a tool, in {len(known)} cases)"
 
 
-def _find_ends(done: Sequence[CaseRow], cases: Sequence[CaseRow]) -> _Reasons:
+def _find_undecided(cases: Sequence[CaseRow]) -> _Reasons:
+    """Cases whose end nobody knows: how far apart the overall rate lies where all of them fail, and all succeed."""
+    doubts = [found for case in cases if (found := list_doubts(case))]
+    if not doubts:
+        return
+    attacked = cases[0].attack != NO_ATTACK
+    side, name = (Side.INJECTED, "ASR") if attacked else (Side.SOLVED, "utility")
+    bounds = bound_rate_levels(tally_suites(cases, ErrorRule.REPORT), side)[OVERALL]
+    low, high = (100.0 * bound for bound in bounds[:2])
+    if high - low > _WIDEST:
+        kinds = describe_ends(Counter(kind for found in doubts for kind in found))
+        yield (
+            SUSPECT,
+            f"undecided cases ({len(doubts)} of {len(cases)}: {kinds}; {name} {low:.1f} to {high:.1f})",
+        )
+
+
+def _find_ends(done: Sequence[CaseRow]) -> _Reasons:
     ends = count_ends(done)
-    if ends.total() > MOST_BOUND * len(done):
+    if are_many_ends(ends, len(done)):
+        del ends["cut"]  # told among the undecided
         yield SUSPECT, f"ended at a bound ({describe_ends(ends)}, of {len(done)} cases)"
-    long = sum(case.error_kind == "context_length" for case in cases)
-    if long > MOST_BOUND * len(cases):
-        yield SUSPECT, f"context too small (in {long} of {len(cases)} cases)"
+
+
+def are_many_ends(ends: Mapping[str, int], cases: int) -> bool:
+    """Whether so many cases ended at a bound by themselves that a cell cannot be believed."""
+    return sum(count for bound, count in ends.items() if bound != "cut") > max(1, MOST_BOUND * cases)
 
 
 def count_ends(cases: Iterable[CaseRow]) -> Counter[str]:
@@ -170,6 +192,11 @@ def describe_ends(ends: Mapping[str, int]) -> str:
     return ", ".join(f"{bound} {count}" for bound, count in sorted(ends.items()))
 
 
+def _list_models(several: bool, names: Iterable[str]) -> str:
+    """Of several models those that a note is of; how many of them there may be."""
+    return f" ({join_names(name.partition(' with ')[0] for name in names)})" if several else ""
+
+
 def write_verdict_notes(rows: Iterable[Any], of_two: Collection[str] = ()) -> Iterator[str]:
     """Say which cells' numbers cannot be believed, and why: broken ones first.
 
@@ -178,14 +205,18 @@ def write_verdict_notes(rows: Iterable[Any], of_two: Collection[str] = ()) -> It
         of_two: Metrics that two cells make, which are named for themselves.
     """
     named: dict[tuple[str, str], dict[str, None]] = {}
-    for row in rows:
+    listed = list(rows)
+    several = len({row.model for row in listed}) > 1
+    for row in listed:
         if row.verdict not in (VALID, "") and (not of_two or row.metric not in of_two):
             name = row.defense if row.attack == NO_ATTACK else f"{row.defense} / {row.attack}"
+            name = f"{row.model} with {name}" if several else name
             named.setdefault((row.verdict, row.reasons), {})[name] = None
     for verdict, reasons in sorted(named, key=lambda one: (-GRADES.index(one[0]), one[1] == NO_RECEIPTS)):
         if reasons == NO_RECEIPTS:
+            models = _list_models(several, named[verdict, reasons])
             yield (
-                "Suspect: no receipts. These records do not say which calls ran, so attacks count as their"
+                f"Suspect: no receipts{models}. These records do not say which calls ran, so attacks count as their"
                 " harness scored them, and nothing under attack is starred."
             )
         else:

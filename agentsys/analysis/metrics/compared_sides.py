@@ -15,7 +15,7 @@ from agentsys.base.grouping import group_by
 from agentsys.errors import ConfigError
 from agentsys.records.case_reader import LoadedCases
 from agentsys.records.case_row import IDENTITY, NO_ATTACK, CaseRow
-from agentsys.records.published_facts import NO_DEFENSE
+from agentsys.records.pipeline_names import NO_DEFENSE
 from agentsys.records.resolve_runs import find_shortest_distinct_ends
 from agentsys.records.runs_source import open_runs
 

@@ -48,7 +48,7 @@ from agentsys.analysis.statistics.rate_estimates import OVERALL, POOLED
 from agentsys.base.grouping import group_by
 from agentsys.errors import ConfigError, require_known_name, unknown_name
 from agentsys.records.case_row import NO_ATTACK, CaseRow
-from agentsys.records.published_facts import NO_DEFENSE
+from agentsys.records.pipeline_names import NO_DEFENSE
 
 ALL_CASES = "all"
 EXPOSED = "exposed"

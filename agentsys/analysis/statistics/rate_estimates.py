@@ -23,6 +23,7 @@ import scipy
 
 from agentsys.analysis.statistics.outcome_grid import (
     CONFIDENCE,
+    Bounds,
     FloatArray,
     Interval,
     Resampler,
@@ -30,6 +31,7 @@ from agentsys.analysis.statistics.outcome_grid import (
     Spread,
     Tally,
     add_spreads,
+    bound_rate,
     compute_lone_moments,
     make_spread,
     scale_spread,
@@ -94,6 +96,14 @@ def estimate_rate_levels(
     rates = {name: part.rate for name, part in zip(suites, parts, strict=True)}
     overall = _average(parts, list(rates.values()))
     return {**rates, OVERALL: overall, **({POOLED: _estimate_pooled(parts)} if pooled else {})}
+
+
+def bound_rate_levels(suites: Mapping[str, Tally], side: Side) -> dict[str, Bounds]:
+    """The bounds of each suite's rate, then those of `overall` and `pooled`."""
+    found = {name: bound_rate([one], side) for name, one in suites.items()}
+    low, high, undecided = (sum(of) for of in zip(*found.values(), strict=True))
+    overall = Bounds(low / len(found), high / len(found), undecided)
+    return {**found, OVERALL: overall, POOLED: bound_rate(list(suites.values()), side)}
 
 
 def estimate_pooled_rate(suites: Iterable[Tally], side: Side, resampler: Resampler) -> Estimate:

@@ -70,7 +70,25 @@ _OF_GUARDS = (
 
 def make_cost_output(cases: Sequence[CaseRow]) -> Output:
     """Measure what cases cost and what untrusted text they met, ready to be written in any form."""
-    return make_measures_output(measure_costs(cases), write_provenance_notes(cases))
+    notes = [*write_provenance_notes(cases), *_write_cache_notes(cases)]
+    return make_measures_output(measure_costs(cases), notes)
+
+
+def _write_cache_notes(cases: Sequence[CaseRow]) -> Iterable[str]:
+    """Cells whose seconds are not those of their model, as some replies were kept."""
+    cells = group_by(
+        (case for case in cases if case.is_scored), lambda case: (case.table_model, case.defense, case.attack)
+    )
+    for cell, some in cells.items():
+        kept, replies = (
+            sum(case.cached_replies or 0 for case in some),
+            sum(sum(case.replies_by_role.values()) for case in some),
+        )
+        if kept:
+            yield (
+                f"Seconds of {' / '.join(cell)} leave out the model's time for {kept:,} of {replies:,} replies, which "
+                "came from the cache; their tokens are counted and their dollars are not."
+            )
 
 
 def make_measures_output(rows: Sequence[MeasureRow], notes: Iterable[str] = ()) -> Output:

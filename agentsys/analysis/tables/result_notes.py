@@ -16,7 +16,7 @@ from operator import itemgetter
 from agentsys.analysis.metrics import attack_success
 from agentsys.analysis.metrics.best_attack import compute_pass_at_k, count_least_repeats, find_best_attack
 from agentsys.analysis.metrics.case_measures import is_control
-from agentsys.analysis.metrics.cell_verdict import BROKEN, MOST_BOUND, count_ends, describe_ends
+from agentsys.analysis.metrics.cell_verdict import BROKEN, are_many_ends, count_ends, describe_ends
 from agentsys.analysis.metrics.rates import MeasuredCell, Number, ScoredCells, group_scored_cells
 from agentsys.analysis.metrics.task_tags import load_limits_of, measure_bound, write_benchmark_change_notes
 from agentsys.analysis.statistics.differences import SignDraws
@@ -24,7 +24,8 @@ from agentsys.analysis.statistics.outcome_grid import NO_TEXT, ErrorRule, Resamp
 from agentsys.analysis.tables.table_document import write_number
 from agentsys.base.grouping import group_by, join_names
 from agentsys.records.case_row import NO_ATTACK, SEARCHED_ON_SUFFIX, CaseRow
-from agentsys.records.published_facts import NO_DEFENSE, REWORDED_DEFENSES
+from agentsys.records.pipeline_names import NO_DEFENSE
+from agentsys.records.published_facts import REWORDED_DEFENSES
 
 _LISTED = 3
 """Defenses whose numbers a note lists; of more, it gives the range."""
@@ -70,7 +71,16 @@ def write_honesty_notes(
         yield from (f"{prefix}{note}" for note in found)
 
 
-_ODD = {"empty": "empty", "unparsed_call": "a tool call as text that its server did not parse"}
+_ODD = {
+    "empty": "empty",
+    "unparsed_call": "a tool call as text that its server did not parse",
+    "malformed_call": "a call that could not be read",
+    "cut": "cut at a bound on tokens",
+    "unknown_ending": "ended for a reason that no table knows",
+    "cleaned_name": "calls whose tool's name was cleaned of what a server had left in it",
+    "thought_answer": "answers that stood among the thoughts",
+    "thoughts_in_text": "answers with thoughts in their text",
+}
 
 
 def _write_notes_on_replies(lines: _Lines) -> Iterator[str]:
@@ -80,7 +90,7 @@ def _write_notes_on_replies(lines: _Lines) -> Iterator[str]:
         yield f"{note}: replies depart from what was asked for at these rates (docs/simulated.md)."
     ended = {line: count_ends(some) for line, some in lines.items()}
     # Of more the verdict tells.
-    few = {line: ends for line, ends in ended.items() if 0 < ends.total() <= MOST_BOUND * len(lines[line])}
+    few = {line: ends for line, ends in ended.items() if ends and not are_many_ends(ends, len(lines[line]))}
     if few:
         told = (
             f"{_name_line(*line)} {describe_ends(ends)} of {len(lines[line])}" for line, ends in few.items()
@@ -315,6 +325,7 @@ def write_provenance_notes(cases: Iterable[CaseRow]) -> list[str]:
     ]
     for (asked, replied), met in sorted(group_by(other, itemgetter(0, 1)).items()):
         told.append(f"Asked for {asked}, answered by {replied}: {_name_cells(case for *_, case in met)}.")
+    told += _write_server_notes(listed)
     known = (case for case in listed if case.data_hash)
     suites = group_by(known, lambda case: (case.benchmark, case.version, case.suite))
     for (benchmark, version, suite), found in sorted(suites.items()):
@@ -331,6 +342,24 @@ def write_provenance_notes(cases: Iterable[CaseRow]) -> list[str]:
             " line of ours with the same name is another experiment."
         )
     return told
+
+
+def _write_server_notes(cases: Sequence[CaseRow]) -> Iterator[str]:
+    """Cells in which several servers answered under one model's name."""
+    cells = group_by((case for case in cases if case.servers), lambda case: (case.table_model, case.defense))
+    for name in ("provider", "system_fingerprint"):
+        told = {
+            cell: sorted(
+                {one.partition(" ")[2] for case in met for one in case.servers if one.startswith(name)}
+            )
+            for cell, met in cells.items()
+        }
+        for cell, values in told.items():
+            if len(values) > 1:
+                yield (
+                    f"Replies name {len(values)} values of {name} ({join_names(values)}), so they may come of several"
+                    f" models: {' / '.join(cell)}."
+                )
 
 
 _NO_PART = re.compile(r"role '(.+)' has no simulated part")

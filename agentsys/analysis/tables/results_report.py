@@ -20,6 +20,7 @@ from agentsys.base.grouping import format_count, group_by
 from agentsys.errors import ConfigError
 from agentsys.records.case_reader import LoadedCases, describe_repeated
 from agentsys.records.case_row import NO_ATTACK, SERVED, CaseRow, is_simulated_name
+from agentsys.records.published_facts import list_suite_sizes
 from agentsys.records.stored_plan import describe_unfinished
 
 
@@ -77,6 +78,7 @@ def write_report_notes(
     """All footnotes, the most important first; made one by one, as a screen shows a few of them."""
     yield from describe_unfinished(reading.unfinished)
     yield from write_verdict_notes(found.rows, [rates.DEFENSE_QUALITY])
+    yield from write_part_notes(cells)
     yield from write_errored_notes(reading.cases, errors)
     if any(is_simulated_name(row.model) for row in found.rows):
         yield SIMULATED_NOTE
@@ -107,6 +109,40 @@ def write_report_notes(
     if served := sum(case.benchmark == SERVED for case in reading.cases):
         yield f"Without scores: {format_count(served, 'conversation')} of a served agent with its clients."
     yield from describe_repeated(reading.repeated_files)
+
+
+def write_part_notes(cells: rates.ScoredCells) -> Iterator[str]:
+    """Say of which part of AgentDojo an overall number is, where it is of a part alone."""
+    named: dict[str, list[str]] = {}
+    for cell, cases in cells.items():
+        if cell.benchmark.partition("+")[0] == "agentdojo" and (part := _describe_part(cell, cases)):
+            named.setdefault(part, []).append(f"{cell.model} / {cell.defense} / {cell.attack}")
+    for part, names in named.items():
+        yield f"Overall is of a part of AgentDojo: {part}: {'; '.join(names[:2])}{' and others' if names[2:] else ''}."
+
+
+def _describe_part(cell: rates.MeasuredCell, cases: Sequence[CaseRow]) -> str:
+    """E.g. `Travel, 11 of 20 user tasks`; empty where all of the benchmark's version is there."""
+    sizes = list_suite_sizes(cell.version)
+    by_suite = group_by(cases, lambda case: case.suite)
+    if not by_suite.keys() <= sizes.keys():
+        return ""  # a fork's
+    parts, is_whole = [], by_suite.keys() == sizes.keys()
+    for suite, found in sorted(by_suite.items()):
+        users, size = {case.user_task_id for case in found}, sizes[suite]
+        pairs = {(case.user_task_id, case.injection_task_id) for case in found if case.injection_task_id}
+        # Attacks without a goal run each user task once.
+        most = len(size.user_tasks) * len(size.injection_tasks)
+        of_pairs = bool(pairs) and len({task for _, task in pairs}) > 1
+        if len(users) < len(size.user_tasks):
+            parts.append(f"{suite.capitalize()}, {len(users)} of {len(size.user_tasks)} user tasks")
+        elif of_pairs and len(pairs) < most:
+            parts.append(f"{suite.capitalize()}, {len(pairs)} of {most} cases")
+        else:
+            parts.append(suite.capitalize())
+            continue
+        is_whole = False
+    return "" if is_whole else "; ".join(parts)
 
 
 def compute_unexposed_share(cases: Iterable[CaseRow]) -> dict[rates.MeasuredCell, float]:
@@ -141,6 +177,11 @@ def write_errored_notes(cases: Iterable[CaseRow], rule: ErrorRule) -> Iterator[s
     scored = sum(find_outcome(case, rule) is not None for case in errored)
     if rule is ErrorRule.REPORT:
         yield f"Errored cases are left out of the rates: {len(errored)} ({listed})."
+    elif rule is ErrorRule.FAILED:
+        yield (
+            f"Errored cases: {len(errored)} ({listed}). They and all others that are undecided (docs/data.md#verdicts)"
+            " are counted as user task failed, attack succeeded."
+        )
     else:
         yield (
             f"Errored cases: {len(errored)} ({listed}); {scored} of them counted as AgentDojo does "

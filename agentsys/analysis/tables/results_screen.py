@@ -29,7 +29,7 @@ from agentsys.analysis.statistics.outcome_grid import ErrorRule
 from agentsys.analysis.statistics.rate_estimates import OVERALL
 from agentsys.analysis.tables.result_notes import SIMULATED_NOTE
 from agentsys.analysis.tables.results_document import Report, ResultsLine, Sheet, arrange_sheets
-from agentsys.analysis.tables.results_report import measure_reading, write_report_notes
+from agentsys.analysis.tables.results_report import measure_reading, write_part_notes, write_report_notes
 from agentsys.analysis.tables.table_document import (
     BEST,
     BULLET,
@@ -45,7 +45,7 @@ from agentsys.analysis.tables.table_document import (
 from agentsys.base.grouping import abbreviate_count, format_count, format_duration, group_by
 from agentsys.records.case_reader import LoadedCases
 from agentsys.records.case_row import NO_ATTACK, CaseRow
-from agentsys.records.published_facts import NO_DEFENSE
+from agentsys.records.pipeline_names import NO_DEFENSE
 
 MOST = 3
 """Lines of one block (a model on a benchmark under an attack); with several blocks, one of each."""
@@ -172,7 +172,7 @@ def _describe(name: str, same: Sequence[DifferenceRow | None]) -> str:
     if math.isnan(p):
         return f"{name} {before} -> {after}{shared} (too few tasks to test)"
     told = f"{before} -> {after}" if _is_significant(first) else "not told apart"
-    return f"{name} {told}{shared} ({'p <0.001' if p < 0.001 else f'p {p:.3f}'})"
+    return f"{name} {told}{shared} ({'p Holm <0.001' if p < 0.001 else f'p Holm {p:.3f}'})"
 
 
 def _is_unchanged(row: DifferenceRow) -> bool:
@@ -234,9 +234,14 @@ def make_results_screen(
         under = f", {attacks.pop()}" if len(attacks) == 1 else ""
         grids.append((f"{sheet.title}{under}", [_make_sheet_grid(sheet, relative)]))
     grave = list(write_verdict_notes(found.rows, [rates.DEFENSE_QUALITY]))
+    parts = list(write_part_notes(rates.group_scored_cells(cases)))
     told_already = all(grid.legend.endswith(_BESIDE_PAPER) for _, (grid,) in grids)
-    others = (note for note in found.notes if note not in (*grave, *([SIMULATED_NOTE] * told_already)))
-    notes = [_fold_note(note, width) for note in (*grave[:VERDICTS], *islice(others, NOTES))]
+    others = (
+        note for note in found.notes if note not in (*grave, *parts, *([SIMULATED_NOTE] * told_already))
+    )
+    notes = [
+        _fold_note(note, width) for note in (*grave[:VERDICTS], *parts[:VERDICTS], *islice(others, NOTES))
+    ]
     return Document(grids, notes, quotable=findings[:FINDINGS], dense=True)
 
 
@@ -311,13 +316,16 @@ def _list_columns(
 
 
 def _make_number_cell(line: ResultsLine, metric: str, lines: Sequence[ResultsLine]) -> GridCell:
-    """A value with its interval; marked if it is the best under the line's attack, and not all are alike."""
+    """A value with its interval; marked if it is the best under the line's attack, and not all are alike.
+
+    Nothing is the best beside a row in doubt that is better, or may be: such a row has no claim, and leaves none.
+    """
     number = line.numbers.get((metric, OVERALL))
     if number is None or math.isnan(number.value):
         return GridCell(f"{write_value(number)} ", write_interval(number, digits=0))
     rivals = [other.numbers.get((metric, OVERALL)) for other in lines if other.attack == line.attack]
     believed = [one for one in rivals if one is not None and one.verdict == VALID]
-    values = [round(one.value, 1) for one in believed if not math.isnan(one.value)]
+    values = [round(one.value, 1) for one in rivals if one is not None and not math.isnan(one.value)]
     best = min(values, default=0.0) if metric == rates.TARGETED_ASR else max(values, default=0.0)
     is_best = number in believed and round(number.value, 1) == best and min(values) < max(values)
     doubted = number.verdict == SUSPECT and shorten_verdict(number.verdict, number.reasons)

@@ -113,8 +113,10 @@ def write_interval(number: WithInterval | None, digits: int = 1) -> str:
 
 
 def make_number_cell(number: WithInterval | None) -> GridCell:
-    """Put a value into a place of a grid, with its interval in smaller print."""
-    return GridCell(write_value(number), write_interval(number))
+    """Put a value into a place of a grid, with its interval and, where they differ, its bounds in smaller print."""
+    low, high = (getattr(number, name, math.nan) for name in ("bound_low", "bound_high"))
+    bounds = f"bounds {low:.1f}-{high:.1f}" if high - low >= 0.05 else ""
+    return GridCell(write_value(number), ", ".join(filter(None, (write_interval(number), bounds))))
 
 
 def make_difference_cell(number: WithInterval) -> GridCell:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -136,15 +137,18 @@ def render_output(output: Output, form: OutputFormat) -> bytes:
 
 
 def write_csv_text(records: LongForm) -> str:
-    """One header line, then one line per record; what is undefined is `nan`, what is missing is empty."""
+    """One header line, then one line per record; what is undefined or missing is empty."""
     text = io.StringIO()
     writer = csv.DictWriter(text, list(records.columns), lineterminator="\n")
     writer.writeheader()
-    writer.writerows(
-        {name: escape_for_csv(value) if isinstance(value, str) else value for name, value in row.items()}
-        for row in records.rows
-    )
+    writer.writerows({name: _write_csv_value(value) for name, value in row.items()} for row in records.rows)
     return text.getvalue()
+
+
+def _write_csv_value(value: Any) -> Any:
+    if isinstance(value, str):
+        return escape_for_csv(value)
+    return "" if isinstance(value, float) and math.isnan(value) else value
 
 
 def write_json_text(value: Any) -> str:

@@ -44,7 +44,7 @@ from agentsys.records.case_reader import iterate_files, read_files
 from agentsys.records.case_row import NO_ATTACK, UNRECORDED, CaseRow
 from agentsys.records.folder_index import SkippedFile, list_files
 from agentsys.records.names_file import RunNames
-from agentsys.records.published_facts import NO_DEFENSE, parse_pipeline_name
+from agentsys.records.pipeline_names import NO_DEFENSE, parse_pipeline_name
 from agentsys.records.resolve_runs import resolve_runs
 from agentsys.records.runs_source import open_runs
 from agentsys.records.schema import StoredBlock

@@ -5,10 +5,12 @@ from __future__ import annotations
 import io
 import math
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import redirect_stdout
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import Literal, TypeVar
 
 from agentsys.audit.process_pool import map_in_processes
 from agentsys.audit.rescoring.read_trajectories import RecordFiles, SkippedRecord, find_records
@@ -61,6 +63,11 @@ class RescoringResult:
     """Fixes of checks that every case was scored under as well."""
     notes: tuple[str, ...] = ()
     """What folders' names decided about whose runs these are, one sentence each."""
+    explained: dict[str, Counter[str]] = field(default_factory=dict)
+    """Pipeline whose records name no version -> version -> how many of them it explains; where it was inferred."""
+
+
+PartT = TypeVar("PartT")
 
 
 def rescore_records(
@@ -70,6 +77,8 @@ def rescore_records(
     names: RunNames | None = None,
     checkout: str = FETCHED,
     processes: int = 1,
+    *,
+    unnamed: Literal["refused", "inferred"] | str = "refused",
 ) -> RescoringResult:
     """Score stored records again.
 
@@ -80,6 +89,8 @@ def rescore_records(
         names: The user's word on other people's folders.
         checkout: Folder of AgentDyn's checkout, for records of its suites; `version` is not for these.
         processes: Processes that share the records; with one it is done in this process.
+        unnamed: What becomes of records that name no version: `refused`; `inferred`: each pipeline's are scored under
+            the version that explains most of them; or the version for them. One that a record names stays.
 
     Raises:
         ConfigError: If a path, the version or a fix does not exist, there is no record, or one names no
@@ -90,11 +101,25 @@ def rescore_records(
     roots = list(paths)
     chosen = resolve_fixes(fixes)
     stored = find_records(roots, names)
-    work = partial(_rescore_files, version=version, fixes=chosen, checkout=checkout)
     processes = min(processes, math.ceil(len(stored.files) / _FILES_PER_PORTION))
-    portions = stored.split(_FILES_PER_PORTION)
     found = RescoringResult(fixes=chosen, notes=stored.notes)
-    for part in map_in_processes(work, portions, processes) if processes > 1 else map(work, portions):
+
+    def share_out(work: Callable[[RecordFiles], PartT]) -> Iterable[PartT]:
+        portions = stored.split(_FILES_PER_PORTION)
+        return map_in_processes(work, portions, processes) if processes > 1 else map(work, portions)
+
+    if unnamed == "inferred":
+        for counts in share_out(_count_explained):
+            for pipeline, counted in counts.items():
+                found.explained.setdefault(pipeline, Counter()).update(counted)
+        # Of versions that explain as many, the oldest: records that name none are old.
+        assumed = {
+            name: max(counted, key=lambda one: counted[one]) for name, counted in found.explained.items()
+        }
+    else:
+        assumed = {} if unnamed == "refused" else {"": load_agentdojo(unnamed).version}
+    work = partial(_rescore_files, version=version, fixes=chosen, checkout=checkout, assumed=assumed)
+    for part in share_out(work):
         found.cases += part.cases
         found.skipped += part.skipped
         found.other_files += part.other_files
@@ -108,8 +133,36 @@ _FILES_PER_PORTION = 50
 """Files that a process is given at a time: some seconds of work."""
 
 
+def _count_explained(stored: RecordFiles) -> dict[str, Counter[str]]:
+    """Pipeline -> version -> its records whose scores come out as stored, of those that name no version."""
+    found: dict[str, Counter[str]] = {}
+    with redirect_stdout(io.StringIO()):
+        for record in stored:
+            if (
+                isinstance(record, Trajectory)
+                and record.version is None
+                and not is_agentdyn(record.benchmark)
+            ):
+                counted = found.setdefault(record.pipeline, Counter(dict.fromkeys(list_versions(), 0)))
+                if not record.is_injection_task_alone:
+                    counted.update(name for name in counted if _is_explained(record, name))
+    return found
+
+
+def _is_explained(record: Trajectory, version: str) -> bool:
+    try:
+        scores = score_with_execution(record, version).scores
+    except Unusable:
+        return False
+    return scores.utility == record.utility and record.security in (None, scores.security)
+
+
 def _rescore_files(
-    stored: RecordFiles, version: str | None, fixes: tuple[str, ...], checkout: str
+    stored: RecordFiles,
+    version: str | None,
+    fixes: tuple[str, ...],
+    checkout: str,
+    assumed: Mapping[str, str],
 ) -> RescoringResult:
     """Score some records again, whichever process this is."""
     found = RescoringResult(fixes=fixes)
@@ -117,12 +170,15 @@ def _rescore_files(
     with redirect_stdout(io.StringIO()):
         for record in stored:
             known = replace(record, checkout=checkout) if isinstance(record, Trajectory) else record
-            _add_record(found, known, version)
+            _add_record(found, known, version, assumed)
     return found
 
 
 def _add_record(
-    found: RescoringResult, record: Trajectory | SkippedRecord | None, version: str | None
+    found: RescoringResult,
+    record: Trajectory | SkippedRecord | None,
+    version: str | None,
+    assumed: Mapping[str, str],
 ) -> None:
     if record is None:
         found.other_files += 1
@@ -131,7 +187,8 @@ def _add_record(
     else:
         try:
             dyn = is_agentdyn(record.benchmark)
-            now = get_checkout_version(record) if dyn else version or get_recorded_version(record)
+            guess = version or (record.version is None and assumed.get(record.pipeline, assumed.get("")))
+            now = get_checkout_version(record) if dyn else guess or get_recorded_version(record)
             found.cases.append(rescore_case(record, now, found.fixes))
         except Unusable as fault:
             found.skipped.append(SkippedRecord(record.source, fault.obstacle, str(fault)))
@@ -144,12 +201,14 @@ def rescore_case(trajectory: Trajectory, version: str, fixes: tuple[str, ...]) -
         Unusable: If it cannot be scored under this version.
     """
     scored = score_with_execution(trajectory, version)
+    flips = tuple(_find_flips(trajectory, version, scored.scores))
+    fixed = score_with_fixes(trajectory, scored, fixes)
     return RescoredCase(
         trajectory,
         version,
         scored.scores,
-        tuple(_find_flips(trajectory, version, scored.scores)),
-        score_with_fixes(trajectory, scored, fixes),
+        flips,
+        fixed and fixed.keep_recorded(flips),
         score_final_answer(trajectory, scored),
     )
 

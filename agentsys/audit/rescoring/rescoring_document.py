@@ -9,13 +9,19 @@ from typing import Any, NamedTuple
 
 from agentsys.analysis.metrics.task_tags import describe_fix
 from agentsys.analysis.tables.table_document import Document, Grid, GridCell, make_cells
-from agentsys.audit.rescoring.recorded_trajectory import RecordFault, Trajectory
+from agentsys.audit.rescoring.recorded_trajectory import (
+    RecordFault,
+    Trajectory,
+    is_agentdyn,
+    load_agentdojo,
+)
 from agentsys.audit.rescoring.rescore import RescoredCase, RescoringResult, rescore_records
-from agentsys.audit.rescoring.score_flips import FlipReason, ScoreFlip
-from agentsys.base.grouping import Rows, count_rows, format_count, group_by
+from agentsys.audit.rescoring.score_flips import REASONS_OF_CHECKS, FlipReason, ScoreFlip
+from agentsys.base.grouping import Rows, count_rows, format_count, group_by, join_names
 from agentsys.errors import ConfigError
 from agentsys.extensions import CheckFinding, RunsToCheck
 from agentsys.records.case_row import NO_ATTACK
+from agentsys.records.names_file import RunNames
 
 ALL_SUITES = "all"
 """The row of all suites together."""
@@ -129,6 +135,7 @@ _EXPLANATION = (
 )
 _REASON_TEXTS = {
     FlipReason.CHECKER: "the same calls score as recorded under the versions named",
+    FlipReason.SILENT_CHANGE: "they score as recorded under the check that AgentDojo replaced in this version",
     FlipReason.CLOCK: "they score as recorded with the record's own time stamps",
     FlipReason.DRAWN: "tools drew a code or a number of which the record does not tell",
     FlipReason.DATA: "a tool returns another text today, or the data has another hash: found, not a proven"
@@ -274,6 +281,10 @@ def write_fixed_notes(found: RescoringResult) -> Iterator[str]:
             f"{turned} of {len(scored)} cases turned. In the line {ALL_SUITES} the shares are "
             "unweighted means of the suites."
         )
+    if any(flip.reason not in REASONS_OF_CHECKS for case in scored for flip in case.flips):
+        yield (
+            "Fixed: what executing again changes for no reason of a check counts as recorded, where no fix turned it."
+        )
     failed = sum(case.fixed is not None and not has_fixed_scores(case) for case in found.cases)
     if failed:
         yield f"Fixed: {failed} cases on which a fix itself failed are in no number of these."
@@ -289,13 +300,23 @@ def write_fixed_notes(found: RescoringResult) -> Iterator[str]:
 
 
 def check_scores(runs: RunsToCheck) -> Iterator[CheckFinding]:
-    """Execute every recorded call again and compare the scores; a flip that nothing explains is broken."""
+    """Execute every recorded call again and compare the scores, pipeline by pipeline; see docs/bundles.md."""
+    unnamed = runs.version or "inferred"
     try:
-        found = rescore_records([runs.folder], processes=runs.workers)
+        found = rescore_records(
+            [runs.folder], names=RunNames(runs.names), processes=runs.workers, unnamed=unnamed
+        )
     except ConfigError as error:
         yield CheckFinding("Scores", "suspect", f"not done again: {error}")
         return
-    yield _compare_scores(found)
+    by_pipeline = group_by(found.cases, lambda case: case.trajectory.shown_pipeline)
+    for pipeline, cases in by_pipeline.items():
+        yield _compare_scores(pipeline if len(by_pipeline) > 1 else "", cases, found)
+        yield from _list_missing(pipeline, cases)
+    used = [one for one in found.skipped if one.obstacle not in _IN_NO_NUMBER]
+    if used or not found.cases:
+        text = f"{format_count(len(used), 'record')} could not be scored again"
+        yield CheckFinding("Scores", "suspect", text, tuple(f"{one.source}: {one.reason}" for one in used))
     fixable = [case for case in found.cases if has_fixed_scores(case)]
     turned = select_changed_cases(fixable)
     causes = Counter(fix for case in turned if case.fixed for fix in case.fixed.changed_by)
@@ -307,22 +328,64 @@ def check_scores(runs: RunsToCheck) -> Iterator[CheckFinding]:
     )
 
 
-def _compare_scores(found: RescoringResult) -> CheckFinding:
-    flips = [flip for case in found.cases for flip in case.flips]
-    if not found.cases:
-        return CheckFinding(
-            "Scores", "suspect", f"none of {len(found.skipped):,} records could be scored again"
-        )
-    skipped = f"; {format_count(len(found.skipped), 'record')} passed over" if found.skipped else ""
+_IN_NO_NUMBER = (RecordFault.UNREADABLE, RecordFault.UNFINISHED, RecordFault.REPEATED, RecordFault.ERROR)
+"""Records that no number uses, or that are told elsewhere on the page."""
+
+
+def _compare_scores(pipeline: str, cases: Sequence[RescoredCase], found: RescoringResult) -> CheckFinding:
+    counted = [case for case in cases if not case.trajectory.is_injection_task_alone] or cases
+    flips = [flip for case in counted for flip in case.flips]
+    of = f"{pipeline}: " if pipeline else ""
+    explained = found.explained.get(cases[0].trajectory.pipeline)
+    under = f" under {cases[0].version}, {_describe_versions(explained)}" if explained else ""
     if not flips:
-        return CheckFinding(
-            "Scores", "valid", f"all of {len(found.cases):,} records score as stored{skipped}"
-        )
+        return CheckFinding("Scores", "valid", f"{of}all of {len(counted):,} records score as stored{under}")
     flips.sort(key=lambda flip: flip.reason is not FlipReason.NOT_EXPLAINED)
     details = [
         f"{flip.trajectory.source}: {flip.score} {flip.recorded} then, {flip.rescored} now: {flip.reason}"
         for flip in flips
     ]
-    unexplained = flips[0].reason is FlipReason.NOT_EXPLAINED
-    text = f"{format_count(len(flips), 'score')} of {len(found.cases):,} records come out otherwise{skipped}"
-    return CheckFinding("Scores", "broken" if unexplained else "suspect", text, tuple(details))
+    agreeing = sum(not case.flips for case in counted)
+    text = (
+        f"{of}{format_count(len(flips), 'score')} of {len(counted):,} records come out otherwise;"
+        f" {agreeing:,} of {len(counted):,} records score as stored{under}"
+    )
+    # Where not even the version is known, what nobody explains may be a state of the package that nobody has.
+    broken = any(flip.reason is FlipReason.NOT_EXPLAINED for flip in flips) and not explained
+    return CheckFinding("Scores", "broken" if broken else "suspect", text, tuple(details))
+
+
+def _describe_versions(explained: Counter[str]) -> str:
+    """Say how many records each version explains, the best ones first."""
+    listed = sorted(explained.items(), key=lambda one: -one[1])
+    best = [name for name, count in listed if count == listed[0][1]]
+    tie = f", as do {join_names(best[1:])}" if best[1:] else ""
+    others = "; ".join(f"{name}: {count}" for name, count in listed if name not in best)
+    return f"which explains most of what names no version{tie}" + (f" ({others})" if others else "")
+
+
+def _list_missing(pipeline: str, cases: Sequence[RescoredCase]) -> Iterator[CheckFinding]:
+    """Name the suites, tasks and pairs of the version that somebody else's pipeline lacks."""
+    first = cases[0]
+    if first.trajectory.form == "agentsys" or is_agentdyn(first.trajectory.benchmark):
+        return
+    done: dict[str, set[tuple[str, str, str | None]]] = {}
+    for case in (one.trajectory for one in cases if not one.trajectory.is_injection_task_alone):
+        key = case.suite, case.user_task_id, case.injection_task_id
+        done.setdefault(case.attack, set()).add(key)
+    bench = load_agentdojo(first.version)
+    suites = {name: bench.suite(name) for name in bench.suite_names()}
+    for attack, there in sorted(done.items()):
+        pairs = [
+            (name, user, attacked)
+            for name, suite in suites.items()
+            for user in suite.user_tasks
+            for attacked in ([None] if attack == NO_ATTACK else suite.injection_tasks)
+        ]
+        gone = [key for key in pairs if key not in there]
+        whole = [name for name in suites if not any(key[0] == name for key in there)]
+        details = [f"{name}: the whole suite" for name in whole]
+        details += [" ".join(filter(None, key)) for key in gone if key[0] not in whole]
+        if gone:
+            text = f"{pipeline}, {attack}: {len(gone):,} of {len(pairs):,} cases of {first.version} are not there"
+            yield CheckFinding("Missing", "note", text, tuple(details))

@@ -22,6 +22,7 @@ from agentsys.audit.static.task_checks import (
     find_identifier_vectors,
     find_overwritten_vectors,
     find_satisfied_attacks,
+    find_undone_attacks,
     find_vectors_on_path,
     is_changing_what_it_checks,
     is_noop_accepted,
@@ -46,6 +47,8 @@ class UserTaskAudit:
     """Injection tasks that its ground truth carries out."""
     pair_compatible: tuple[str, ...] = ()
     """Injection tasks after whose ground truth it can still be solved."""
+    undone_by_user_task: tuple[str, ...] = ()
+    """Injection tasks that count as failed though they were carried out, because of what it does itself."""
     repeat_safe: bool | None = True
     """Its ground truth twice solves it; None if there is nothing to repeat."""
     reads_that_break: tuple[str, ...] = ()
@@ -115,6 +118,11 @@ class SuiteAudit:
         return sum(len(row.pair_compatible) for row in self.user_tasks)
 
     @property
+    def undone(self) -> int:
+        """Pairs in which an attack that was carried out counts as failed because of the user's own task."""
+        return sum(len(row.undone_by_user_task) for row in self.user_tasks)
+
+    @property
     def breaking_reads(self) -> dict[str, int]:
         """Argument-free tool -> user tasks that its one call beforehand makes fail."""
         names = [name for row in self.user_tasks for name in row.reads_that_break]
@@ -176,6 +184,7 @@ def _build_suite_data(suite: SuiteAudit) -> dict[str, Any]:
             "without_ground_truth": list(suite.without_ground_truth),
             "pairs": suite.pairs,
             "pairs_compatible": suite.compatible,
+            "pairs_undone": suite.undone,
             "reads_that_break": suite.breaking_reads,
             "not_repeat_safe": list(suite.repeat_unsafe),
             "unstable_checks": list(suite.unstable_checks),
@@ -280,6 +289,7 @@ def audit_user_task(user: AuditedTask, attacks: Sequence[AuditedTask], words: Ve
         empty_ground_truth=not user.calls,
         security_on_user_ground_truth=find_satisfied_attacks(user, attacks),
         pair_compatible=find_compatible_attacks(user, attacks),
+        undone_by_user_task=find_undone_attacks(user, attacks),
         repeat_safe=is_repeat_safe(user),
         reads_that_break=find_breaking_reads(user),
         surviving_mutations=find_surviving_mutations(user),

@@ -11,6 +11,7 @@ import inspect
 import re
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 from agentdojo.base_tasks import BaseUserTask
@@ -20,6 +21,7 @@ from agentdojo.types import text_content_block_from_string
 from agentsys.attacks.injection_vectors import find_injectable_vectors
 from agentsys.audit.static.audited_task import AuditedTask, CallPlayer, GroundTruthFailed, PlayedCalls
 from agentsys.base.python_parser import parse_module
+from agentsys.benchmarks.fixes.undone_attacks import AttackInWorld, is_undone
 from agentsys.benchmarks.scoring import SuiteTask, are_equal, copy_deeply, copy_environments
 from agentsys.contracts import Suite
 
@@ -211,6 +213,23 @@ def _is_compatible(user: AuditedTask, attack: AuditedTask) -> bool:
     except GroundTruthFailed:
         return False
     return user.accepts([*first, *user.calls]) is True
+
+
+def find_undone_attacks(user: AuditedTask, attacks: Sequence[AuditedTask]) -> tuple[str, ...]:
+    """Ids of the injection tasks that the user's own task hides from their check, done before or after it.
+
+    Such an attack counts as failed though it was carried out, so that the benchmark counts too few.
+    """
+    if not isinstance(user.task, BaseUserTask):
+        return ()
+    answer = [text_content_block_from_string(user.task.GROUND_TRUTH_OUTPUT)]
+    suite = user.stage.suite
+    check = partial(type(suite)._check_task_result, suite)
+
+    def place(attack: Any) -> AttackInWorld:
+        return AttackInWorld(suite, attack, user.start, answer, check)
+
+    return tuple(one.task.ID for one in attacks if one.calls and is_undone(place(one.task), user.task))
 
 
 def find_vectors_on_path(subject: AuditedTask) -> tuple[str, ...]:

@@ -15,8 +15,7 @@ from agentdojo.types import ChatMessage
 from agentsys.benchmarks.fixes import check_fixes
 from agentsys.benchmarks.fixes.check_fixes import ScoredExecution
 from agentsys.benchmarks.fixes.fix_catalog import CHECKER_ONLY, FIXES, RESCORING
-from agentsys.benchmarks.scoring import SuiteCheck
-from agentsys.contracts import AttackKind, CaseScores, FinishedCase, InjectionTask, UserTask
+from agentsys.contracts import AttackKind, CaseScores, FinishedCase, InjectionTask, Suite, UserTask
 from agentsys.models.trace import Tracer
 
 ACTING_TOOLS = frozenset(
@@ -65,6 +64,8 @@ UTILITY: Mapping[str, FixFunction] = {
 SECURITY: Mapping[str, FixFunction] = {
     "any_match": check_fixes.accept_any_match,
     "executed_calls": check_fixes.count_executed_calls,
+    # Behind the one above, which asks about the whole run again; it looks at executed calls alone, too.
+    "undone_by_user_task": check_fixes.count_undone_attack,
 }
 """Fixes of the injection tasks' checks."""
 
@@ -72,14 +73,13 @@ _log = logging.getLogger(__name__)
 
 
 class FixedScores:
-    """Scores finished cases of one suite once more, by AgentDojo's own check and by fixes.
+    """Scores finished cases of one suite, the package's own, once more: by its check and by fixes.
 
     `fixes` are `benchmark.fixes`, written out; empty means that all checker-only fixes are computed.
     """
 
-    def __init__(self, suite: str, package_check: SuiteCheck, fixes: tuple[str, ...] = ()) -> None:
+    def __init__(self, suite: Suite, fixes: tuple[str, ...] = ()) -> None:
         self._suite = suite
-        self._check = package_check
         # All that cost no run where none is asked for.
         self._checks = tuple(name for name in fixes if name in RESCORING) or CHECKER_ONLY
         self._fix_names = [*self._checks, *(name for name in fixes if name not in self._checks)]
@@ -104,7 +104,7 @@ class FixedScores:
     def with_fixes(self, fixes: tuple[str, ...]) -> FixedScores:
         """The same suite's scores under other checker-only fixes, or all; those that changed texts stay named."""
         changed = tuple(name for name in self._fix_names if FIXES[name].changes_runs)
-        return FixedScores(self._suite, self._check, (*fixes, *changed))
+        return FixedScores(self._suite, (*fixes, *changed))
 
     def build_execution(
         self,
@@ -116,8 +116,8 @@ class FixedScores:
         tracer: Tracer,
     ) -> ScoredExecution:
         """A run on this suite as fixes look at it; `messages`: what checks take the calls and the answer from."""
-        known = self._suite, user_task, injection_task, before, after, messages, tracer
-        return ScoredExecution(*known, self._check)
+        known = user_task, injection_task, before, after, messages, tracer, self._suite._check_task_result
+        return ScoredExecution(self._suite.name, self._suite, *known)
 
     def compute_facts(
         self, run: ScoredExecution, utility: bool, security: bool, *, denial: bool
@@ -132,7 +132,9 @@ class FixedScores:
                 security, more = self._apply_fixes(SECURITY, run, security)
                 changed += more
         except Exception as error:  # noqa: BLE001 - a fix that fails must not cost the case its official scores
-            _log.warning("A fix failed on %s %s: %s", self._suite, run.user_task.ID, type(error).__name__)
+            _log.warning(
+                "A fix failed on %s %s: %s", self._suite.name, run.user_task.ID, type(error).__name__
+            )
             return named | {"utility_fixed": None, "security_fixed": None, "changed_by": []}
         return named | {"utility_fixed": utility, "security_fixed": security, "changed_by": changed}
 

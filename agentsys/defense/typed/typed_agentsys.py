@@ -207,7 +207,7 @@ class TypedAgent(SessionElement):
             tools.append(ToolSpec(typed.read_tool, READ_DESCRIPTION, _READ_PARAMETERS))
         for step in range(self._typed.main_steps + 1):
             asked = [_hide_answer(message, store) for message in context]
-            message = ask_next_message(session.main_model, MAIN_ROLE, asked, tools)
+            message = ask_next_message(session.main_model, MAIN_ROLE, asked, tools, runtime=session.runtime)
             context.append(message)
             if not message["tool_calls"]:
                 context[-1] = assistant(store.write_answer(text_of(message)))

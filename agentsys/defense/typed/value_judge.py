@@ -183,7 +183,7 @@ def _fits(leaf: ResolvedLeaf, source: str, because: str) -> bool:
 
 def derive_policy(model: ChatModel, request: UserRequest, tools: Sequence[ToolSpec]) -> DerivedPolicy:
     """Ask a model for the policy of a request."""
-    told = ((tool.name, tool.description, tool.parameters.get("properties", {})) for tool in tools)
+    told = ((tool.name, tool.description, tool.arguments) for tool in tools)
     described = [
         {"name": name, "does": " ".join(does.split()), "arguments": list(given)} for name, does, given in told
     ]
@@ -208,7 +208,7 @@ def read_derived_policy(reply: str, request: UserRequest, tools: Sequence[ToolSp
     said = (find_first_object(reply) or {}).get("commands")
     if isinstance(said, list):
         said = {one.get("tool", one.get("name")): one for one in said if isinstance(one, dict)}
-    arguments = {tool.name: tool.parameters.get("properties", {}) for tool in tools}
+    arguments = {tool.name: tool.arguments for tool in tools}
     commands: dict[str, dict[str, ValueSource]] = {}
     for name, line in said.items() if isinstance(said, dict) else ():
         if name not in arguments or not isinstance(line, dict) or not _is_quoted(line, request):

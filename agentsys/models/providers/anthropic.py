@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from agentdojo.types import ChatAssistantMessage, ChatMessage, MessageContentBlock
+from agentdojo.types import ChatMessage, MessageContentBlock
 
 from agentsys.base.json_values import to_json_bytes
-from agentsys.models.chat import ChatReply, ChatRequest, ErrorKind, ModelError, Usage
-from agentsys.models.pricing import Price, price_reply
+from agentsys.models.chat import ChatReply, ChatRequest, Usage
+from agentsys.models.endings import ANTHROPIC_ENDINGS
+from agentsys.models.pricing import Price
 from agentsys.models.providers import wire_parts
+from agentsys.models.providers.chat_thoughts import NOTE_PREFIX
 from agentsys.models.providers.openai_wire import is_closed_schema, parse_body
-from agentsys.models.providers.sdk_errors import make_http_error
+from agentsys.models.providers.reply_reader import NO_REQUEST, RawCall, RawReply, Reading, raise_told_error
 from agentsys.models.providers.sdk_model import PostingModel
 from agentsys.models.providers.wire_parts import (
     OPENAI_ITEM_PREFIX,
@@ -24,6 +27,14 @@ from agentsys.models.providers.wire_parts import (
 )
 
 AnthropicBlock = dict[str, Any]
+
+_TAKEN_IDS = re.compile(r"[A-Za-z0-9_-]{1,64}")
+
+ANTHROPIC_ITEM_PREFIX = "anthropic:"
+"""Begins the id of a thinking block that holds a block of Anthropic's of another kind."""
+UNSIGNED_PREFIX = "unsigned:"
+"""Begins the id of a thinking block that came without a signature, and goes back so: other vendors speak this
+API, too (DeepSeek, Kimi), and refuse a turn without its thoughts. What follows is the signature's field."""
 
 
 def build_stand_in_tools(messages: Sequence[ChatMessage]) -> list[dict[str, Any]]:
@@ -42,7 +53,7 @@ def build_anthropic_messages(messages: Sequence[ChatMessage]) -> list[dict[str, 
 
     All results of a turn's calls must stand in the one user message that follows it, before any text.
     """
-    ids = CallIds()
+    ids = CallIds(_TAKEN_IDS)
     merged: list[dict[str, Any]] = []
     for message in messages:
         if message["role"] == "system":
@@ -75,7 +86,7 @@ def _build_wire_blocks(message: ChatMessage, ids: CallIds) -> list[AnthropicBloc
             }
             blocks.append(use)
         # Thoughts alone, whose text or calls a defense took away, are refused: a turn may not end on them.
-        if not any(block["type"] in ("text", "tool_use") for block in blocks):
+        if all(block["type"] in ("thinking", "redacted_thinking") for block in blocks):
             return []
     return blocks
 
@@ -97,8 +108,16 @@ def _build_wire_block(block: MessageContentBlock) -> AnthropicBlock | None:
     # Empty text is refused; reasoning goes back as it came, signed, or not at all.
     if block["type"] == "thinking":
         signature = block["id"]
-        if not signature or signature.startswith(OPENAI_ITEM_PREFIX):
+        if signature and signature.startswith(UNSIGNED_PREFIX):
+            return {
+                "type": "thinking",
+                "thinking": block["content"],
+                **as_mapping(wire_parts.parse_json(signature.removeprefix(UNSIGNED_PREFIX))),
+            }
+        if not signature or signature.startswith((OPENAI_ITEM_PREFIX, NOTE_PREFIX)):
             return None
+        if signature.startswith(ANTHROPIC_ITEM_PREFIX):
+            return dict(as_mapping(wire_parts.parse_json(signature.removeprefix(ANTHROPIC_ITEM_PREFIX))))
         return {"type": "thinking", "thinking": block["content"], "signature": signature}
     if block["type"] == "redacted_thinking":
         return {"type": "redacted_thinking", "data": block["content"]}
@@ -106,41 +125,48 @@ def _build_wire_block(block: MessageContentBlock) -> AnthropicBlock | None:
     return {"type": "text", "text": text} if text and text.strip() else None
 
 
-def read_anthropic_reply(data: object, price: Price | None, key: str | None = None) -> ChatReply:
+def read_anthropic_reply(
+    data: object,
+    price: Price | None,
+    key: str | None = None,
+    *,
+    request: ChatRequest = NO_REQUEST,
+    max_tokens: int | None = None,
+) -> ChatReply:
     """Read a reply; see `openai_wire.read_openai_reply` for what it takes.
 
     Raises:
-        ModelError: `MALFORMED_REPLY` if it is not a message; `CONTENT_REFUSED` if it was refused.
+        ModelError: `MALFORMED_REPLY` if it is not a message; the error's kind if it is one under status 200;
+            what its ending asks for (docs/errors.md).
     """
     body = parse_body(data, key)
-    if body.get("type") == "error":
-        raise make_http_error(500, body, None, key)
+    raise_told_error(body, "content", key)
+    reading = Reading(ANTHROPIC_ENDINGS, request, price, key, max_tokens)
     usage = _parse_usage(as_mapping(body.get("usage")))
-    cut = body.get("stop_reason") == "max_tokens"
-    return price_reply(lambda: _parse_message(body), usage, price, body.get("model"), cut=cut)
+    return reading.read(lambda: _read_content(body), usage, body.get("model"))
 
 
-def _parse_message(body: Mapping[str, Any]) -> ChatAssistantMessage:
+def _read_content(body: Mapping[str, Any]) -> RawReply:
     content = body.get("content")
+    if isinstance(content, str) and body.get("type") == "message":
+        content = [{"type": "text", "text": content}]
     if not isinstance(content, list):
         raise make_malformed_reply_error("the reply has no content list")
-    if body.get("stop_reason") == "model_context_window_exceeded":
-        raise ModelError(
-            ErrorKind.CONTEXT_LENGTH, "the conversation and its reply are too long for the model"
-        )
-    if body.get("stop_reason") == "refusal" and not content:
-        raise ModelError(ErrorKind.CONTENT_REFUSED, "the provider stopped the reply (stop_reason refusal)")
-    return _parse_content_blocks([as_mapping(block) for block in content])
-
-
-def _parse_content_blocks(blocks: Sequence[Mapping[str, Any]]) -> ChatAssistantMessage:
-    content = [parsed for block in blocks if (parsed := _parse_block(block)) is not None]
-    calls = [
-        wire_parts.make_call(block.get("name"), block.get("input"), block.get("id"))
-        for block in blocks
-        if block.get("type") == "tool_use"
-    ]
-    return {"role": "assistant", "content": content or None, "tool_calls": calls or None}
+    raw = [as_mapping(block) for block in content]
+    blocks = [parsed for block in raw if (parsed := _parse_block(block)) is not None]
+    thoughts = [block for block in raw if block.get("type") in ("thinking", "redacted_thinking")]
+    sealed = any(block.get("signature") or block["type"] != "thinking" for block in thoughts)
+    return RawReply(
+        blocks,
+        [
+            RawCall(block.get("name"), block.get("input"), block.get("id"))
+            for block in raw
+            if block.get("type") == "tool_use"
+        ],
+        reasons=[body.get("stop_reason")],
+        words=as_mapping(body.get("stop_details")).get("explanation"),
+        left_in_thoughts="" if sealed else "\n".join(str(block.get("thinking") or "") for block in thoughts),
+    )
 
 
 def _parse_block(block: Mapping[str, Any]) -> MessageContentBlock | None:
@@ -148,18 +174,30 @@ def _parse_block(block: Mapping[str, Any]) -> MessageContentBlock | None:
         case "text" if block.get("text"):
             return {"type": "text", "content": str(block["text"])}
         case "thinking":
-            signature = block.get("signature")
             thought = str(block.get("thinking") or "")
-            return {"type": "thinking", "content": thought, "id": str(signature) if signature else None}
+            if signature := block.get("signature"):
+                return {"type": "thinking", "content": thought, "id": str(signature)}
+            unsigned = {name: block[name] for name in ("signature",) if name in block}
+            return {
+                "type": "thinking",
+                "content": thought,
+                "id": UNSIGNED_PREFIX + to_json_bytes(unsigned).decode(),
+            }
         case "redacted_thinking":
             return {"type": "redacted_thinking", "content": str(block.get("data") or "")}
-    return None
+        case None | "text" | "tool_use":
+            return None
+    # What a tool of the server's own said: it goes back as it came, or a paused turn could not go on.
+    return {"type": "thinking", "content": "", "id": ANTHROPIC_ITEM_PREFIX + to_json_bytes(block).decode()}
 
 
 def _parse_usage(usage: Mapping[str, Any]) -> Usage:
     # `input_tokens` leaves out what was read from or written to the prompt cache; our `prompt` has it all.
     cached = wire_parts.read_token_count(usage.get("cache_read_input_tokens"))
-    written = wire_parts.read_token_count(usage.get("cache_creation_input_tokens"))
+    by_lifetime = as_mapping(usage.get("cache_creation")).values()
+    written = wire_parts.read_token_count(usage.get("cache_creation_input_tokens")) or sum(
+        map(wire_parts.read_token_count, by_lifetime)
+    )
     details = as_mapping(usage.get("output_tokens_details"))
     return wire_parts.make_usage(
         usage.get("input_tokens"),
@@ -219,7 +257,9 @@ class AnthropicModel(PostingModel):
         return self._make_sdk(anthropic.Anthropic, anthropic.DefaultHttpxClient, "https://api.anthropic.com")
 
     def _read_reply(self, answer: bytes, request: ChatRequest) -> ChatReply:
-        reply = read_anthropic_reply(answer, self.price, self._key)
+        reply = read_anthropic_reply(
+            answer, self.price, self._key, request=request, max_tokens=self.max_tokens
+        )
         if self._thinks_by_budget and has_calls_without_thinking(build_anthropic_messages(request.messages)):
             return replace(reply, notes=(*reply.notes, WITHOUT_THINKING))
         return reply

@@ -10,19 +10,20 @@ from threading import Lock
 from typing import Any
 
 from agentdojo.functions_runtime import FunctionCall
-from agentdojo.types import ChatAssistantMessage, ChatMessage, ChatToolResultMessage
+from agentdojo.types import ChatMessage, ChatToolResultMessage
 
 from agentsys.models.chat import ChatReply, ChatRequest, ErrorKind, ModelError, Usage
-from agentsys.models.pricing import Price, price_reply
+from agentsys.models.endings import GEMINI_ENDINGS
+from agentsys.models.pricing import Price
 from agentsys.models.providers import wire_parts
 from agentsys.models.providers.openai_wire import parse_body
+from agentsys.models.providers.reply_reader import NO_REQUEST, RawCall, RawReply, Reading, raise_told_error
 from agentsys.models.providers.sdk_model import SdkModel, read_env_variable
 from agentsys.models.providers.wire_parts import as_mapping, make_malformed_reply_error, read_system_text
 
 OWN_ID_PREFIX = "agentsys-"
 """Ids we made because the API gave none start so; they are not sent back."""
 
-_REFUSALS = {"SAFETY", "PROHIBITED_CONTENT", "BLOCKLIST", "SPII", "RECITATION"}
 
 GeminiPart = dict[str, Any]
 
@@ -88,71 +89,72 @@ def _with_id(value: dict[str, Any], call_id: str | None) -> dict[str, Any]:
 
 
 def read_gemini_reply(
-    data: object, price: Price | None, key: str | None = None
+    data: object,
+    price: Price | None,
+    key: str | None = None,
+    *,
+    request: ChatRequest = NO_REQUEST,
+    max_tokens: int | None = None,
 ) -> tuple[ChatReply, dict[str, str]]:
     """Read a reply (see `openai_wire.read_openai_reply`), and its calls' thought signatures by call id.
 
     Raises:
-        ModelError: `MALFORMED_REPLY` if it has no candidate; `CONTENT_REFUSED` if it was blocked.
+        ModelError: `MALFORMED_REPLY` if it has no candidate; `CONTENT_REFUSED` if its prompt was blocked; what
+            its ending asks for (docs/errors.md).
     """
     body = parse_body(data, key)
+    raise_told_error(body, "candidates", key)
     usage = _parse_usage(as_mapping(body.get("usageMetadata")))
     signatures: dict[str, str] = {}
-    cut = _finish_reason(body) == "MAX_TOKENS"
-    reply = price_reply(
-        lambda: _parse_message(body, signatures), usage, price, body.get("modelVersion"), cut=cut
-    )
+    reading = Reading(GEMINI_ENDINGS, request, price, key, max_tokens)
+    reply = reading.read(lambda: _read_candidates(body, signatures), usage, body.get("modelVersion"))
     return reply, signatures
 
 
-def _finish_reason(body: Mapping[str, Any]) -> str:
-    candidates = body.get("candidates")
-    first = candidates[0] if isinstance(candidates, list) and candidates else None
-    return str(as_mapping(first).get("finishReason") or "")
+def _read_candidates(body: Mapping[str, Any], signatures: dict[str, str]) -> RawReply:
+    """What all candidates hold; the thought signatures of their calls are put into `signatures`."""
+    listed = body.get("candidates")
+    candidates = [as_mapping(one) for one in listed] if isinstance(listed, list) else []
+    if not any(candidates):
+        blocked = as_mapping(body.get("promptFeedback")).get("blockReason")
+        if blocked:
+            raise ModelError(ErrorKind.CONTENT_REFUSED, f"the provider blocked the prompt ({blocked!s:.60})")
+        raise make_malformed_reply_error("the reply has no candidates")
+    texts, calls = list[str](), list[RawCall]()
+    for part in (part for candidate in candidates for part in _list_parts(candidate)):
+        if "functionCall" in part:
+            raw = as_mapping(part["functionCall"])
+            call_id = str(raw.get("id") or f"{OWN_ID_PREFIX}{uuid.uuid4().hex}")
+            calls.append(RawCall(raw.get("name"), raw.get("args"), call_id))
+            if part.get("thoughtSignature"):
+                signatures[call_id] = str(part["thoughtSignature"])
+        elif part.get("text") and not part.get("thought"):
+            texts.append(str(part["text"]))
+    return RawReply(
+        [{"type": "text", "content": "".join(texts)}] if texts else [],
+        calls,
+        reasons=[candidate.get("finishReason") for candidate in candidates],
+        words=next((one["finishMessage"] for one in candidates if one.get("finishMessage")), None),
+    )
 
 
-def _parse_message(body: Mapping[str, Any], signatures: dict[str, str]) -> ChatAssistantMessage:
-    """The message; the thought signatures of its calls are put into `signatures`."""
-    candidate = _read_first_candidate(body)
+def _list_parts(candidate: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     parts = as_mapping(candidate.get("content")).get("parts") or []
     if not isinstance(parts, list):
         raise make_malformed_reply_error("the reply's parts are not a list")
-    texts, calls = [], []
-    for part in map(as_mapping, parts):
-        if "functionCall" in part:
-            raw = as_mapping(part["functionCall"])
-            call_id = raw.get("id") or f"{OWN_ID_PREFIX}{uuid.uuid4().hex}"
-            call = wire_parts.make_call(raw.get("name"), raw.get("args"), call_id)
-            calls.append(call)
-            if part.get("thoughtSignature"):
-                signatures[str(call.id)] = str(part["thoughtSignature"])
-        elif part.get("text") and not part.get("thought"):
-            texts.append(str(part["text"]))
-    reason = _finish_reason(body) if not calls and not texts else ""
-    if reason in _REFUSALS:
-        raise ModelError(ErrorKind.CONTENT_REFUSED, f"the provider stopped the reply ({reason})")
-    if reason == "MALFORMED_FUNCTION_CALL":
-        raise make_malformed_reply_error("the model wrote a tool call that the provider could not read")
-    return wire_parts.make_reply_message("".join(texts), calls)
-
-
-def _read_first_candidate(body: Mapping[str, Any]) -> Mapping[str, Any]:
-    candidates = body.get("candidates")
-    if isinstance(candidates, list) and candidates and isinstance(candidates[0], Mapping):
-        return candidates[0]
-    blocked = as_mapping(body.get("promptFeedback")).get("blockReason")
-    if blocked:
-        raise ModelError(ErrorKind.CONTENT_REFUSED, f"the provider blocked the prompt ({blocked!s:.60})")
-    raise make_malformed_reply_error("the reply has no candidates")
+    return [as_mapping(part) for part in parts]
 
 
 def _parse_usage(usage: Mapping[str, Any]) -> Usage:
     # `candidatesTokenCount` leaves the thoughts out; our `completion` has them.
     thoughts = wire_parts.read_token_count(usage.get("thoughtsTokenCount"))
     answered = usage.get("candidatesTokenCount", 0 if thoughts else None)  # left out where nothing was said
+    # Gateways count as OpenAI does: their total has the thoughts once.
+    both = wire_parts.read_token_count(usage.get("promptTokenCount")) + wire_parts.read_token_count(answered)
+    apart = 0 if usage.get("totalTokenCount") == both else thoughts
     return wire_parts.make_usage(
         usage.get("promptTokenCount"),
-        answered + thoughts if isinstance(answered, int) else answered,
+        answered + apart if isinstance(answered, int) else answered,
         extra=wire_parts.read_token_count(usage.get("toolUsePromptTokenCount")),
         cached=wire_parts.read_token_count(usage.get("cachedContentTokenCount")),
         reasoning=thoughts,
@@ -230,7 +232,10 @@ class GoogleModel(SdkModel):
 
     def _read_reply(self, answer: Any, request: ChatRequest) -> ChatReply:
         http = answer.sdk_http_response
-        reply, signatures = read_gemini_reply((http.body if http else None) or "{}", self.price, self._key)
+        body = (http.body if http else None) or "{}"
+        reply, signatures = read_gemini_reply(
+            body, self.price, self._key, request=request, max_tokens=self.max_tokens
+        )
         self._remember_signatures(signatures)
         return reply
 

@@ -27,6 +27,8 @@ _KIND_BY_CLASS = {
     "Timeout": ErrorKind.TIMEOUT,
     "JSONSchemaValidationError": ErrorKind.MALFORMED_REPLY,
 }
+_THINKERS = ("deepseek/", "moonshot/")
+"""Providers that refuse calls without their thoughts; in place of a missing one litellm (1.105) sends a blank."""
 
 
 @dataclass(repr=False, eq=False, kw_only=True)
@@ -61,12 +63,14 @@ class LiteLLMModel(SdkModel):
         return self._client.completion(**self._build_completion_arguments(request))
 
     def _read_reply(self, answer: Any, request: ChatRequest) -> ChatReply:
-        return read_openai_reply(answer.model_dump(), self.price, self._key)
+        return read_openai_reply(
+            answer.model_dump(), self.price, self._key, request=request, max_tokens=self.max_tokens
+        )
 
     def _build_completion_arguments(self, request: ChatRequest) -> dict[str, Any]:
         arguments: dict[str, Any] = {
             "model": self.model_id,
-            "messages": build_openai_messages(request.messages, "system"),
+            "messages": build_openai_messages(request.messages, "system", self._reasoning_field),
             "timeout": self.timeout_s,
             "num_retries": 0,
             "max_retries": 0,
@@ -82,6 +86,10 @@ class LiteLLMModel(SdkModel):
         if headers := self._build_role_header(request):
             arguments["extra_headers"] = headers
         return {key: value for key, value in arguments.items() if value is not None} | self._fixed
+
+    @property
+    def _reasoning_field(self) -> str | None:
+        return "reasoning_content" if self.model_id.startswith(_THINKERS) else None
 
     def _translate_error(self, error: Exception) -> Exception:
         ours = find_own_error(error)

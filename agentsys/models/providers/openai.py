@@ -22,19 +22,25 @@ from agentsys.models import text_tools
 from agentsys.models.chat import (
     ChatReply,
     ChatRequest,
-    ErrorKind,
-    ModelError,
     ToolSpec,
-    Usage,
     text_of,
 )
-from agentsys.models.pricing import Price, price_reply
+from agentsys.models.endings import RESPONSES_ENDINGS
+from agentsys.models.pricing import Price
 from agentsys.models.providers import openai_wire, wire_parts
 from agentsys.models.providers.openai_wire import parse_body
-from agentsys.models.providers.sdk_errors import make_http_error
+from agentsys.models.providers.reply_reader import (
+    NO_REQUEST,
+    THOUGHT_ANSWER,
+    RawCall,
+    RawReply,
+    Reading,
+    raise_told_error,
+)
 from agentsys.models.providers.sdk_model import PostingModel
 from agentsys.models.providers.wire_parts import (
     OPENAI_ITEM_PREFIX,
+    PRINTABLE_IDS,
     CallIds,
     as_mapping,
     make_malformed_reply_error,
@@ -55,7 +61,7 @@ def build_responses_tools(tools: Sequence[ToolSpec]) -> list[ResponsesItem]:
 
 def build_responses_items(messages: Sequence[ChatMessage], system_role: str) -> list[ResponsesItem]:
     """The conversation; system messages go under `system_role`."""
-    ids = CallIds()
+    ids = CallIds(PRINTABLE_IDS)
     return [item for message in messages for item in _build_wire_items(message, system_role, ids)]
 
 
@@ -81,7 +87,7 @@ def _build_assistant_items(message: ChatAssistantMessage, ids: CallIds) -> Itera
         yield {"role": "assistant", "content": text, **({"phase": phase} if phase else {})}
     for call in message["tool_calls"] or ():
         call_id = ids.pick_call_id(call)
-        yield from _find_items_before(call_id, opaque)
+        yield from _find_items_before(call.id or call_id, opaque)
         # Without the item's own id, by which the API would demand the reasoning that it knows for it.
         arguments = wire_parts.write_arguments_json(call)
         yield {"type": "function_call", "call_id": call_id, "name": call.function, "arguments": arguments}
@@ -98,50 +104,63 @@ def _find_items_before(target: str, opaque: Sequence[Mapping[str, Any]]) -> Iter
     return (dict(note["item"]) for note in opaque if note.get("before") == target and note.get("item"))
 
 
-def read_responses_reply(data: object, price: Price | None, key: str | None = None) -> ChatReply:
+def read_responses_reply(
+    data: object,
+    price: Price | None,
+    key: str | None = None,
+    *,
+    request: ChatRequest = NO_REQUEST,
+    max_tokens: int | None = None,
+) -> ChatReply:
     """Read a reply; see `openai_wire.read_openai_reply` for what it takes.
 
     Raises:
         ModelError: `MALFORMED_REPLY` if it is not a response; the error's kind if it failed under status 200;
-            `CONTENT_REFUSED` if a filter stopped it; `CUT_REPLY` if a bound on tokens cut a call's arguments.
+            what its ending asks for (docs/errors.md).
     """
     body = parse_body(data, key)
-    if body.get("error"):
-        raise make_http_error(
-            _ERROR_STATUS.get(str(as_mapping(body["error"]).get("code")), 500), body, None, key
-        )
-    usage, ended_for = _parse_usage(as_mapping(body.get("usage"))), as_mapping(body.get("incomplete_details"))
-    reason = str(ended_for.get("reason")) if body.get("status") == "incomplete" else ""
-    cut = reason == "max_output_tokens"
-    return price_reply(lambda: _parse_message(body, reason), usage, price, body.get("model"), cut=cut)
+    raise_told_error(body, "output", key)
+    reading = Reading(RESPONSES_ENDINGS, request, price, key, max_tokens)
+    usage = wire_parts.read_openai_usage(as_mapping(body.get("usage")))
+    return reading.read(lambda: _read_output(body), usage, body.get("model"))
 
 
-_ERROR_STATUS = {"rate_limit_exceeded": 429, "invalid_prompt": 400, "context_length_exceeded": 400}
-
-
-def _parse_message(body: Mapping[str, Any], incomplete: str) -> ChatAssistantMessage:
+def _read_output(body: Mapping[str, Any]) -> RawReply:
     output = body.get("output")
     if not isinstance(output, list):
         raise make_malformed_reply_error("the reply has no list of output items")
     items = [as_mapping(item) for item in output]
-    calls = [
-        wire_parts.make_call(item.get("name"), item.get("arguments"), item.get("call_id"))
-        for item in items
-        if item.get("type") == "function_call"
-    ]
-    text = "\n".join(filter(None, (_read_item_text(item) for item in items if item.get("type") == "message")))
-    if incomplete == "content_filter" and not text and not calls:
-        raise ModelError(ErrorKind.CONTENT_REFUSED, "the provider's content filter stopped the reply")
+    parts = [part for item in items if item.get("type") == "message" for part in _list_parts(item)]
     blocks = list(_build_thinking_blocks(items))
-    if text:
+    if text := "\n".join(
+        filter(None, (_read_item_text(item) for item in items if item.get("type") == "message"))
+    ):
         blocks.append({"type": "text", "content": text})
-    return {"role": "assistant", "content": blocks or None, "tool_calls": calls or None}
+    incomplete = as_mapping(body.get("incomplete_details")).get("reason")
+    thoughts = [item for item in items if item.get("type") == "reasoning"]
+    sealed = any(item.get("encrypted_content") or not item.get("content") for item in thoughts)
+    return RawReply(
+        blocks,
+        [
+            RawCall(item.get("name"), item.get("arguments"), item.get("call_id") or item.get("id"))
+            for item in items
+            if item.get("type") == "function_call"
+        ],
+        reasons=[incomplete if body.get("status") == "incomplete" and incomplete else body.get("status")],
+        refused=any(part.get("refusal") for part in parts) and not any(part.get("text") for part in parts),
+        left_in_thoughts="" if sealed else "\n".join(map(_read_summary_text, thoughts)),
+    )
+
+
+def _list_parts(item: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    parts = item.get("content")
+    return [as_mapping(part) for part in parts] if isinstance(parts, list) else []
 
 
 def _read_item_text(item: Mapping[str, Any]) -> str:
-    parts = item.get("content")
-    listed = [as_mapping(part) for part in parts] if isinstance(parts, list) else []
-    texts = [part.get("text") or part.get("refusal") for part in listed]
+    if isinstance(item.get("content"), str):
+        return str(item["content"])
+    texts = [part.get("text") or part.get("refusal") for part in _list_parts(item)]
     return "".join(text for text in texts if isinstance(text, str))
 
 
@@ -170,19 +189,6 @@ def _encode_note(note: Mapping[str, Any]) -> str:
     return OPENAI_ITEM_PREFIX + to_json_bytes(note).decode()
 
 
-def _parse_usage(usage: Mapping[str, Any]) -> Usage:
-    details = as_mapping(usage.get("input_tokens_details"))
-    return wire_parts.make_usage(
-        usage.get("input_tokens"),
-        usage.get("output_tokens"),
-        cached=wire_parts.read_token_count(details.get("cached_tokens")),
-        written=wire_parts.read_token_count(details.get("cache_write_tokens")),
-        reasoning=wire_parts.read_token_count(
-            as_mapping(usage.get("output_tokens_details")).get("reasoning_tokens")
-        ),
-    )
-
-
 @dataclass(repr=False, eq=False, kw_only=True)
 class OpenAIModel(PostingModel):
     """A model behind OpenAI's SDK. Its `base_url` includes `/v1`."""
@@ -202,9 +208,9 @@ class OpenAIModel(PostingModel):
     reasoning_field: Literal["reasoning_content", "reasoning"] | None = None
     """Field in which a server of chat completions wants a model's thoughts back with its tool calls, empty
     ones too (DeepSeek V4, Kimi, GLM: `reasoning_content`); None: they are read and never sent."""
-    strip_think: bool = False
-    """Whether `<think>` at the beginning of a text is taken for thoughts, for servers without a reasoning
-    parser; with chat completions."""
+    strip_think: bool | None = None
+    """Whether `<think>` blocks in a text are taken for thoughts, with chat completions: for servers without a
+    reasoning parser. None: the block at its beginning, if the question before the first case is answered with one."""
 
     structured: bool = False
     """Whether the server is to hold replies to their role's form (`ChatRequest.form_schema`) as well."""
@@ -236,16 +242,23 @@ class OpenAIModel(PostingModel):
     def _path(self) -> str:
         return "/responses" if self.api == "responses" else "/chat/completions"
 
+    @property
+    def _names_tools(self) -> bool:
+        return self.tools == "native"
+
     def _make_client(self) -> Any:
         import openai  # 0.9 s of CPU: only where a model is really built
 
         return self._make_sdk(openai.OpenAI, openai.DefaultHttpxClient, "https://api.openai.com/v1")
 
     def _read_reply(self, answer: bytes, request: ChatRequest) -> ChatReply:
+        with_what: Any = {"request": request, "max_tokens": self.max_tokens}
         if self.api == "responses":
-            return read_responses_reply(answer, self.price, self._key)
-        reply = openai_wire.read_openai_reply(answer, self.price, self._key, strip_think=self.strip_think)
-        if self.tools == "native":
+            return read_responses_reply(answer, self.price, self._key, **with_what)
+        reply = openai_wire.read_openai_reply(
+            answer, self.price, self._key, strip_think=bool(self.strip_think), **with_what
+        )
+        if self.tools == "native" or THOUGHT_ANSWER in reply.odd:
             return reply
         message = text_tools.with_parsed_calls(reply.message, request, TEXT_PROTOCOLS[self.text_protocol])
         return replace(reply, message=message)

@@ -7,17 +7,31 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from agentdojo.types import ChatAssistantMessage, ChatMessage
+from agentdojo.types import ChatMessage, MessageContentBlock
 
-from agentsys.models.chat import ChatReply, ErrorKind, JsonSchema, ModelError, ToolSpec, Usage
-from agentsys.models.pricing import Price, price_reply
+from agentsys.models.chat import ChatReply, ChatRequest, JsonSchema, ToolSpec
+from agentsys.models.endings import CHAT_ENDINGS, Ending, find_ending, keep_reason
+from agentsys.models.pricing import Price
 from agentsys.models.providers import wire_parts
-from agentsys.models.providers.sdk_errors import make_http_error
-from agentsys.models.providers.wire_parts import CallIds, as_mapping, make_malformed_reply_error
+from agentsys.models.providers.chat_thoughts import (
+    keep_call_fields,
+    keep_message_fields,
+    restore_opaque_thoughts,
+    sign_made_up_calls,
+)
+from agentsys.models.providers.reply_reader import NO_REQUEST, RawCall, RawReply, Reading, raise_told_error
+from agentsys.models.providers.sdk_errors import make_embedded_error
+from agentsys.models.providers.wire_parts import (
+    PRINTABLE_IDS,
+    CallIds,
+    as_mapping,
+    make_malformed_reply_error,
+)
+from agentsys.models.thought_text import split_all_thoughts
 
 _THOUGHT_PARTS = frozenset({"thinking", "reasoning", "redacted_thinking", "reasoning_content"})
-_THINK_BLOCK = re.compile(r"\s*<think>(.*?)(?:</think>\s*|\Z)", re.DOTALL)
-_THINK_END = "</think>"
+_KEPT_IDS = re.compile(rf"[A-Za-z0-9]{{9}}|(?![a-z_]+[\d_]*\Z){PRINTABLE_IDS.pattern}")
+"""Ids that are sent as they are. Others, a word and a number, a defense made up; Mistral's templates refuse them."""
 
 
 @dataclass(frozen=True)
@@ -63,20 +77,11 @@ def _read_part_text(part: object) -> str:
 
 
 def split_think_tag(reply: ReplyText) -> ReplyText:
-    """Take thoughts out of a text that a server without a reasoning parser left in it.
-
-    They stand at its beginning between `<think>` and `</think>`. Many templates put the opening tag into the
-    prompt, so that the reply has the closing one alone; a reply that ends while it thinks has no text.
-    """
+    """Take thoughts out of a text that a server without a reasoning parser left in it, wherever they stand."""
     if not reply.text:
         return reply
-    opened = _THINK_BLOCK.match(reply.text)
-    if opened:
-        return ReplyText(reply.text[opened.end() :], reply.thoughts + opened.group(1).strip())
-    thought, closed, text = reply.text.partition(_THINK_END)
-    if not closed:
-        return reply
-    return ReplyText(text.lstrip(), reply.thoughts + thought.strip())
+    thoughts, text = split_all_thoughts(reply.text)
+    return ReplyText(text, reply.thoughts + thoughts)
 
 
 def build_openai_tools(tools: Sequence[ToolSpec]) -> list[dict[str, Any]]:
@@ -88,8 +93,10 @@ def build_openai_messages(
     messages: Sequence[ChatMessage], system_role: str, reasoning_field: str | None = None
 ) -> list[dict[str, Any]]:
     """The conversation; thoughts go back beside tool calls in the field `reasoning_field`, if there is one."""
-    ids = CallIds()
-    return [_build_wire_message(message, system_role, ids, reasoning_field) for message in messages]
+    ids = CallIds(_KEPT_IDS)
+    wires = [_build_wire_message(message, system_role, ids, reasoning_field) for message in messages]
+    sign_made_up_calls(wires)
+    return wires
 
 
 def _build_wire_message(
@@ -111,7 +118,7 @@ def _build_wire_message(
         case "assistant":
             text = wire_parts.read_visible_text(message)
             if not message["tool_calls"]:
-                return {"role": "assistant", "content": text}
+                return restore_opaque_thoughts(message, {"role": "assistant", "content": text})
             calls = [
                 {
                     "id": ids.pick_call_id(call),
@@ -121,7 +128,8 @@ def _build_wire_message(
                 for call in message["tool_calls"]
             ]
             thoughts = {reasoning_field: wire_parts.read_thoughts_text(message)} if reasoning_field else {}
-            return {"role": "assistant", "content": text or None, **thoughts, "tool_calls": calls}
+            wire = {"role": "assistant", "content": text or None, **thoughts, "tool_calls": calls}
+            return restore_opaque_thoughts(message, wire)
     raise ValueError(f"a message of role {message['role']!r}; known: system, user, assistant, tool")
 
 
@@ -147,34 +155,37 @@ def is_closed_schema(schema: Any) -> bool:
     return all(map(is_closed_schema, schema.values()))
 
 
-TRUNCATED_REASONS = frozenset({"length", "max_tokens", "model_length"})
-"""Finish reasons of a reply that ended at a bound on tokens: OpenAI's, some gateways', Mistral's."""
-
-
 def read_openai_reply(
-    data: object, price: Price | None, key: str | None = None, *, strip_think: bool = False
+    data: object,
+    price: Price | None,
+    key: str | None = None,
+    *,
+    request: ChatRequest = NO_REQUEST,
+    max_tokens: int | None = None,
+    strip_think: bool = False,
 ) -> ChatReply:
     """A reply (bytes, or parsed) as our type, without the key; `strip_think` takes thoughts out of its text.
 
     Raises:
         ModelError: `MALFORMED_REPLY` if it is not a chat completion; the error's kind if it is an error
-            under status 200 (as some gateways send); `CONTENT_REFUSED` if a filter stopped it.
+            under status 200 (as some gateways send); what its ending asks for (docs/errors.md).
     """
     body = parse_body(data, key)
-    if body.get("error"):
-        code = as_mapping(body["error"]).get("code")
-        status = code if isinstance(code, int) and 400 <= code < 600 else 500
-        raise make_http_error(status, body, None, key)
-    usage = _parse_usage(as_mapping(body.get("usage")))
-    cut = _finish_reason(body) in TRUNCATED_REASONS
-    reply = price_reply(lambda: _parse_message(body, strip_think), usage, price, body.get("model"), cut=cut)
+    raise_told_error(body, "choices", key)
+    reading = Reading(CHAT_ENDINGS, request, price, key, max_tokens)
+    usage = wire_parts.read_openai_usage(as_mapping(body.get("usage")))
+    reply = reading.read(lambda: _read_choices(body, strip_think, key), usage, body.get("model"))
     logprobs = _parse_logprobs(body)
-    return replace(reply, logprobs=logprobs) if logprobs else reply
+    servers = {name: body[name][:100] for name in _SERVERS if isinstance(body.get(name), str)}
+    return replace(reply, logprobs=logprobs, **servers) if logprobs or servers else reply
+
+
+_SERVERS = ("provider", "system_fingerprint")
 
 
 def _parse_logprobs(body: Mapping[str, Any]) -> tuple[Mapping[str, float], ...]:
     """Per token the alternatives that the server tells of; nothing where it tells of none, or oddly."""
-    tokens = as_mapping(_read_first_choice(body).get("logprobs")).get("content")
+    tokens = next((as_mapping(choice.get("logprobs")).get("content") for choice in _list_choices(body)), None)
     by_token = []
     for token in tokens if isinstance(tokens, list) else ():
         others = as_mapping(token).get("top_logprobs")
@@ -192,32 +203,91 @@ def _parse_logprobs(body: Mapping[str, Any]) -> tuple[Mapping[str, float], ...]:
     return tuple(by_token)
 
 
-def _read_first_choice(body: Mapping[str, Any]) -> Mapping[str, Any]:
+def _list_choices(body: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     choices = body.get("choices")
-    return as_mapping(choices[0]) if isinstance(choices, list) and choices else {}
+    return [as_mapping(choice) for choice in choices] if isinstance(choices, list) else []
 
 
-def _finish_reason(body: Mapping[str, Any]) -> str:
-    return str(_read_first_choice(body).get("finish_reason"))
+def _read_choices(body: Mapping[str, Any], strip_think: bool, key: str | None) -> RawReply:
+    """All choices of a reply as one: some servers give each parallel call a choice of its own."""
+    choices = _list_choices(body)
+    if failed := next((choice for choice in choices if choice.get("error")), None):
+        raise make_embedded_error({"error": failed["error"]}, key)
+    said = [_read_message(choice, strip_think) for choice in choices]
+    if not said:
+        raise make_malformed_reply_error("the reply has no choices")
+    natives = [_read_native_reason(choice) for choice in choices]
+    return RawReply(
+        blocks=[block for one in said for block in one.blocks],
+        calls=[call for one in said for call in one.calls],
+        reasons=[choice.get("finish_reason") for choice in choices],
+        native=next(filter(None, natives), None),
+        kept={name: value for one in said for name, value in one.kept.items()},
+        refused=any(one.refused for one in said),
+        left_in_thoughts="".join(one.left_in_thoughts for one in said),
+    )
 
 
-def _parse_message(body: Mapping[str, Any], strip_think: bool) -> ChatAssistantMessage:
-    message = _read_first_choice(body).get("message")
+def _read_native_reason(choice: Mapping[str, Any]) -> object:
+    """The word of the vendor behind OpenRouter, or behind litellm, which makes a plain one of it."""
+    return choice.get("native_finish_reason") or as_mapping(choice.get("provider_specific_fields")).get(
+        "native_finish_reason"
+    )
+
+
+_THOUGHT_FIELDS = ("reasoning_content", "reasoning", "thinking", "reasoning_details")
+"""Fields for thoughts beside the content: DeepSeek's and older vLLM's; newer vLLM's, Groq's, OpenRouter's; others'."""
+
+
+def _read_message(choice: Mapping[str, Any], strip_think: bool) -> RawReply:
+    message = choice.get("message")
     if not isinstance(message, Mapping):
-        raise make_malformed_reply_error("the reply has no choices[0].message")
-    raw_calls = message.get("tool_calls") or []
-    if not isinstance(raw_calls, list):
-        raise make_malformed_reply_error("the reply's tool calls are not a list")
+        # Azure leaves the message of a filtered choice out.
+        if find_ending(CHAT_ENDINGS, keep_reason(choice.get("finish_reason"))) in _NEED_MESSAGE:
+            raise make_malformed_reply_error("the reply has no choices[0].message")
+        message = {}
     content = join_content_parts(message.get("content"))
     if strip_think:
         content = split_think_tag(content)
-    text = content.text or message.get("refusal")
-    if _finish_reason(body) == "content_filter" and not text and not raw_calls:
-        raise ModelError(ErrorKind.CONTENT_REFUSED, "the provider's content filter stopped the reply")
-    # Thoughts beside the content: DeepSeek's, Kimi's and vLLM's field, and newer vLLM's.
-    fields = (message.get(field) for field in ("reasoning_content", "reasoning"))
-    thoughts = next((told for told in fields if isinstance(told, str) and told), content.thoughts)
-    return wire_parts.make_reply_message(text, [_parse_call(call) for call in raw_calls], thoughts)
+    refusal = _read_part_text(message.get("refusal"))
+    told = next(filter(None, (_read_part_text(message.get(field)) for field in _THOUGHT_FIELDS)), "")
+    blocks: list[MessageContentBlock] = []
+    if thoughts := told or content.thoughts:
+        blocks.append({"type": "thinking", "content": thoughts, "id": None})
+    if text := content.text or refusal:
+        blocks.append({"type": "text", "content": text})
+    return RawReply(
+        blocks,
+        _list_calls(message),
+        kept=keep_message_fields(message),
+        refused=(bool(refusal) and not content.text) or _is_refusal(message.get("content")),
+        left_in_thoughts="" if _has_sealed_thoughts(message) else told,
+    )
+
+
+def _is_refusal(content: object) -> bool:
+    """Whether content in parts holds refusals alone."""
+    kinds = [as_mapping(part).get("type") for part in content] if isinstance(content, list) else []
+    return "refusal" in kinds and "text" not in kinds
+
+
+_NEED_MESSAGE = (Ending.COMPLETE, Ending.CALLS, Ending.UNKNOWN)
+
+
+def _list_calls(message: Mapping[str, Any]) -> list[RawCall]:
+    calls = message.get("tool_calls") or message.get("function_call") or []
+    calls = [calls] if isinstance(calls, Mapping) else calls
+    if not isinstance(calls, list):
+        raise make_malformed_reply_error("the reply's tool calls are not a list")
+    return [RawCall.from_chat(call, keep_call_fields(call)) for call in calls]
+
+
+def _has_sealed_thoughts(message: Mapping[str, Any]) -> bool:
+    """Whether the thoughts are a vendor's own, signed, encrypted or summed up, in which no parser leaves an answer."""
+    fields = (message.get(field) for field in ("reasoning_details", "thinking_blocks"))
+    parts = [as_mapping(part) for listed in fields if isinstance(listed, list) for part in listed]
+    plain = ("reasoning.text", "thinking")
+    return any(part.get("signature") or part.get("type") not in plain for part in parts)
 
 
 def parse_body(data: object, key: str | None = None) -> Mapping[str, Any]:
@@ -231,26 +301,8 @@ def parse_body(data: object, key: str | None = None) -> Mapping[str, Any]:
         if isinstance(data, str | bytes)
         else wire_parts.clean_json(data, key)
     )
+    if isinstance(body, list) and len(body) == 1:  # as Gemini's compatible endpoint wraps its errors
+        body = body[0]
     if not isinstance(body, Mapping):
         raise make_malformed_reply_error(f"the reply is not a JSON object but {type(body).__name__}")
     return body
-
-
-def _parse_call(raw: object) -> Any:
-    function = as_mapping(as_mapping(raw).get("function"))
-    return wire_parts.make_call(function.get("name"), function.get("arguments"), as_mapping(raw).get("id"))
-
-
-def _parse_usage(usage: Mapping[str, Any]) -> Usage:
-    return wire_parts.make_usage(
-        usage.get("prompt_tokens"),
-        usage.get("completion_tokens"),
-        # DeepSeek counts what it read from its cache beside the others and not among their details.
-        cached=wire_parts.read_token_count(
-            as_mapping(usage.get("prompt_tokens_details")).get("cached_tokens")
-        )
-        or wire_parts.read_token_count(usage.get("prompt_cache_hit_tokens")),
-        reasoning=wire_parts.read_token_count(
-            as_mapping(usage.get("completion_tokens_details")).get("reasoning_tokens")
-        ),
-    )

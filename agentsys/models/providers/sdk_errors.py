@@ -11,57 +11,111 @@ import re
 import time
 from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
-from typing import Any
 
 from agentsys.errors import ConfigError
 from agentsys.models.chat import ErrorKind, ModelError
-from agentsys.models.secrets import SECRET_MARK, mask_address_credentials, mask_key
+from agentsys.models.providers.wire_parts import as_mapping, find_page_title
+from agentsys.models.secrets import SECRET_MARK, mask_address_credentials, mask_key, mask_other_secrets
 
-_CONTEXT_OVERFLOW = re.compile(
-    r"context[_ ]length|maximum context|context[_ ]window|prompt is too long|input is too long"
-    r"|too many input tokens"
-    r"|input token count.{0,80}exceed|exceeds? the (maximum|max) (number of|input) tokens|request_too_large"
-    r"|reduce the length of the (messages|input)|prompt (tokens )?.{0,40}longer than the maximum"
-    # llama.cpp; Cohere; Hugging Face's server
-    r"|exceed_context_size|exceeds? the (available )?context size|too many tokens: total number of tokens"
-    r"|inputs.{0,3} tokens \+ .{0,3}max_new_tokens.{0,3} must be",
-    re.IGNORECASE | re.DOTALL,
-)
+_WORDINGS = {
+    # Spelled as vendors do; what two of them share stands once. The order counts: the first that fits holds.
+    ErrorKind.NO_CREDIT: (
+        r"insufficient_quota|billing_error|billing_hard_limit|billing_?disabled|requires billing|arrearage"
+        r"|exceeded_current_quota_error|account.{0,60}is suspended|please recharge|key limit exceeded|余额|欠费"
+        r"|(insufficient|not enough)[_ ](account[_ ])?(balance|credit|fund)|spend(ing)?[_ ]limit|api usage limits"
+        r"|(used all|out of|(have|has) no|have any|more) (of )?(your |available )?(credits?|balance|funds)\b"
+        r"|included credits|credit (limit|balance)|credits? (\w+ ){0,3}(required|depleted|exhausted|used up)"
+    ),
+    ErrorKind.BAD_KEY: (
+        r"api_?key_invalid|invalid_?api_?key|authentication_error|unauthenticated|invalid authentication"
+        r"|api key (is |has )?(not valid|invalid|expired|been revoked|was reported as leaked)"
+        r"|(incorrect|invalid|expired|wrong) (x-)?(api[ _-]?key|(auth\w*|access) token|subscription key)"
+        r"|token (has |is )?expired|security token|login fail|UnrecognizedClient|InvalidSignature"
+    ),
+    # The model's call could not be read: Groq's three; OpenAI's; vLLM's of gpt-oss; Ollama's; Gemini's
+    ErrorKind.MALFORMED_REPLY: (
+        r"tool_use_failed|json_validate_failed|output_parse_failed"
+        r"|failed to (call a function|generate (a )?(json|tool|function))|unexpected tokens remaining"
+        r"|model (has )?(produced|generated|output) (an? )?(invalid|malformed)|malformed[_ ]function[_ ]call"
+        r"|(failed to parse|could not parse|error parsing) .{0,12}(tool|function)[ _]calls?"
+    ),
+    ErrorKind.CONTEXT_LENGTH: (
+        r"context[_ ]length|maximum context|context[_ ]window|contextwindowexceeded|prompt is too long"
+        r"|input is too long|too many input tokens|maximum (prompt|sequence) length|range of input length"
+        r"|(prompt|input) (length )?exceeds? (the )?max|input length .{0,60}exceed"
+        r"|exceed(ed|s)? (the )?model('s)? (maximum |max )?(token|context)"
+        r"|input token count.{0,80}exceed|exceeds? the (maximum|max) (number of|input) tokens"
+        r"|reduce the length of the (messages|input)|prompt (tokens )?.{0,40}longer than the (maximum|model)"
+        # llama.cpp; Cohere; Hugging Face's server
+        r"|exceed_context_size|exceeds? the (available )?context size|context size (has been )?exceeded"
+        r"|too many tokens: total number of tokens"
+        r"|inputs.{0,3} (tokens \+ .{0,3}max_new_tokens.{0,3} must be|must have less than)"
+    ),
+    ErrorKind.TOO_LARGE: (
+        r"request too large|request_too_large|(entity|payload|body) (is )?too large|payload size exceeds"
+        r"|exceeds? the maximum (allowed )?(request |body )?size|(string|array)_above_max_length"
+    ),
+    ErrorKind.CONTENT_REFUSED: (
+        # Azure; OpenAI's chat, its reasoning models and its safety checks; Anthropic; Bedrock
+        r"content[_ -]?filter|content[_ ]?policy|content management policy|responsible[_ ]?ai"
+        r"|invalid_prompt|moderation_blocked|flagged (as|for) (potentially|possible|possibly) "
+        r"|rejected (as a result of|by) (our|the) safety system|access to this content for safety reasons"
+        r"|violat(es?|ed|ing|ion of) (our |the |\w+'s )?(usage|content|safety|acceptable use) (polic|guideline)"
+        r"|guardrail_intervened|blocked by .{0,20}guardrail"
+        # OpenRouter and xAI; DashScope; DeepSeek; Moonshot; MiniMax; Z.ai
+        r"|requires moderation|(input|prompt|request|content) (was|has been|is) flagged|safety_check_type"
+        r"|data_?inspection|inappropriate content|content exists risk|considered high risk|new_sensitive"
+        r"|sensitive (content|words?|information)|unsafe (or|content)|敏感|不安全"
+    ),
+    ErrorKind.FORBIDDEN: (
+        r"(?<!or you )(do|does)(n't| not) have (access|permission)|access ?denied|permissions?[_ ]?(denied|error)"
+        r"|model_permission|(must|needs to) be verified|terms[_ ](acceptance|required)|unsupported_country"
+        r"|not (authorized|allowed|permitted|entitled) to|location is not supported|service_disabled"
+        r"|not (available|supported) in (your|this) (region|country|location)|or it is disabled"
+        # OpenRouter's; a quota that Google's free tier does not have at all
+        r"|no (allowed )?(endpoints|providers) (found|are available)|\blimit: ?0\b"
+    ),
+    ErrorKind.UNKNOWN_MODEL: r"model_?not_?found|model_not_exist|unknown model|no such model",
+    ErrorKind.OVERLOADED: (
+        r"overloaded|capacity_exceeded|(no|at|over|insufficient) capacity"
+        r"|(server|engine|system|model) is (too |currently )?(busy|loading)"
+    ),
+    ErrorKind.RATE_LIMITED: (
+        r"throttl|rate[_ -]?limit|too many (concurrent )?requests|too many tokens, please wait"
+        r"|(tokens|requests) per (second|minute|min|day)|service_?quota_?exceeded|quota exceeded"
+        r"|resource_exhausted"
+    ),
+}
+_MEANINGS = {kind: re.compile(text, re.IGNORECASE | re.DOTALL) for kind, text in _WORDINGS.items()}
 _OVERFLOW_UNDER_500 = re.compile(
-    # Older llama.cpp and llama-cpp-python
+    # Older llama.cpp and llama-cpp-python; gateways that know one status alone
     r"exceed_context_size|exceeds? the available context size|context size (has been )?exceeded"
-    r"|requested tokens \(\d+\) exceed context window",
+    r"|requested tokens \(\d+\) exceed context window|context_length_exceeded|contextwindowexceeded",
     re.IGNORECASE,
 )
-_REFUSED_CONTENT = re.compile(
-    # Azure; OpenAI's chat, its reasoning models and its safety checks; Anthropic; Bedrock
-    r"content[_ -]?filter|content[_ ]policy|content management policy|responsible[_ ]?ai"
-    r"|invalid_prompt|moderation_blocked|flagged (as|for) (potentially|possible|possibly) "
-    r"|rejected (as a result of|by) (our|the) safety system|limited access to this content for safety reasons"
-    r"|violat(es?|ed|ing|ion of) (our|the|openai's|anthropic's) (usage|content|safety|acceptable use) polic"
-    r"|guardrail_intervened|blocked by .{0,20}guardrail",
-    re.IGNORECASE,
+_TOKENS_A_MINUTE = re.compile(r"\blimit:? ([\d,]{1,15})\b.{0,80}?\brequested:? ([\d,]{1,15})", re.IGNORECASE)
+_WRONG_REQUEST = re.compile(
+    r"invalid[_ ]?(request|param|argument)|bad ?request|validation_?error", re.IGNORECASE
 )
-_NO_CREDIT = re.compile(
-    r"insufficient_quota|billing_error|credit balance is too low|billing_hard_limit", re.I
-)
-_BAD_KEY = re.compile(r"api_key_invalid|api key not valid|invalid_api_key", re.IGNORECASE)
-_UNKNOWN_MODEL = re.compile(r"model_not_found", re.IGNORECASE)
 
 _KIND_BY_STATUS = {
+    **dict.fromkeys((409, 424, 425, 499), ErrorKind.SERVER_ERROR),
+    **dict.fromkeys((408, 504, 524), ErrorKind.TIMEOUT),
+    **dict.fromkeys((498, 503, 529), ErrorKind.OVERLOADED),
+    **dict.fromkeys((403, 451), ErrorKind.FORBIDDEN),
     401: ErrorKind.BAD_KEY,
     402: ErrorKind.NO_CREDIT,
-    403: ErrorKind.BAD_KEY,
     404: ErrorKind.UNKNOWN_MODEL,
-    408: ErrorKind.TIMEOUT,
-    409: ErrorKind.SERVER_ERROR,
-    413: ErrorKind.CONTEXT_LENGTH,
-    425: ErrorKind.SERVER_ERROR,
+    413: ErrorKind.TOO_LARGE,
     429: ErrorKind.RATE_LIMITED,
-    503: ErrorKind.OVERLOADED,
-    504: ErrorKind.TIMEOUT,
-    529: ErrorKind.OVERLOADED,
 }
+_OF_AN_ACCOUNT = (ErrorKind.NO_CREDIT, ErrorKind.BAD_KEY)
+_HEEDED = {
+    **dict.fromkeys((401, 402, 408, 409, 425), _OF_AN_ACCOUNT),
+    429: (ErrorKind.NO_CREDIT, ErrorKind.TOO_LARGE, ErrorKind.FORBIDDEN, ErrorKind.OVERLOADED),
+    500: (ErrorKind.NO_CREDIT, ErrorKind.OVERLOADED),
+}
+"""Statuses that say much by themselves (500: all from there on) -> wordings that count besides."""
 
 _MESSAGE_LENGTH = 300
 _SHORTEST_KEY = 4
@@ -69,25 +123,30 @@ _SHORTEST_KEY = 4
 
 
 def classify_error(status: int, body: str) -> ErrorKind:
-    """The kind of a failed HTTP answer by its status and its body: code, type and message in one text."""
-    if 400 <= status < 500:
-        # Wording first: providers put overflow, refusals and empty accounts under 400, 403 and 429 alike.
-        for pattern, kind in (
-            (_NO_CREDIT, ErrorKind.NO_CREDIT),
-            (_BAD_KEY, ErrorKind.BAD_KEY),
-            (_UNKNOWN_MODEL, ErrorKind.UNKNOWN_MODEL),
-            (_CONTEXT_OVERFLOW, ErrorKind.CONTEXT_LENGTH),
-            (_REFUSED_CONTENT, ErrorKind.CONTENT_REFUSED),
-        ):
-            if status not in (408, 409, 425) and pattern.search(body):
+    """The kind of a failed HTTP answer by its status and what its body says, in one text.
+
+    Status 200: an error in place of a reply. A web page says nothing besides its status.
+    """
+    if (status == 200 or status >= 400) and not find_page_title(body):
+        if status >= 500 and _OVERFLOW_UNDER_500.search(body):
+            return ErrorKind.CONTEXT_LENGTH
+        heeded = _HEEDED.get(min(status, 500), tuple(_MEANINGS))
+        if ErrorKind.TOO_LARGE in heeded and _never_fits(body):
+            return ErrorKind.TOO_LARGE
+        for kind in heeded:
+            if _MEANINGS[kind].search(body):
                 return kind
-    if status == 500 and _OVERFLOW_UNDER_500.search(body):
-        return ErrorKind.CONTEXT_LENGTH
-    if "overloaded_error" in body:
-        return ErrorKind.OVERLOADED
-    return _KIND_BY_STATUS.get(
-        status, ErrorKind.BAD_REQUEST if 300 <= status < 500 else ErrorKind.SERVER_ERROR
-    )
+        if status == 200 and _WRONG_REQUEST.search(body):
+            return ErrorKind.BAD_REQUEST
+    wrong = 300 <= status < 500
+    return _KIND_BY_STATUS.get(status, ErrorKind.BAD_REQUEST if wrong else ErrorKind.SERVER_ERROR)
+
+
+def _never_fits(body: str) -> bool:
+    """Whether a request alone is above a limit of tokens a minute: asked again it would be above it, too."""
+    found = _TOKENS_A_MINUTE.search(body)
+    limit, requested = (int(text.replace(",", "") or 0) for text in found.groups()) if found else (0, 0)
+    return 0 < limit < requested
 
 
 def parse_retry_after_s(headers: Mapping[str, str] | None, now: float | None = None) -> float | None:
@@ -120,8 +179,8 @@ def make_http_error(
     status: int, body: object, headers: Mapping[str, str] | None, key: str | None
 ) -> ModelError:
     """The error for a failed HTTP answer, whose body may be parsed or text; the key is cut from its message."""
-    text = body if isinstance(body, str) else str(body)
-    kind = classify_error(status, text)
+    body = _unwrap(body)
+    kind = classify_error(status, body if isinstance(body, str) else " ".join(_list_statements(body)))
     if kind is ErrorKind.BAD_KEY:
         # Providers quote the refused key, in part, in this message; ours leaves it out.
         return ModelError(kind, f"the provider refused the key (HTTP {status})")
@@ -130,29 +189,64 @@ def make_http_error(
     return ModelError(kind, redact_line(message, key), _retry_info_s(body) if wait_s is None else wait_s)
 
 
+def make_embedded_error(body: object, key: str | None) -> ModelError:
+    """The error that came in place of a reply, under status 200, in a vendor's own form; the key is cut out."""
+    levels = (as_mapping(as_mapping(_unwrap(body)).get(name)) for name in ("error", "base_resp"))
+    codes = (
+        level.get(name) for level in (*levels, as_mapping(body)) for name in ("code", "status", "http_code")
+    )
+    known = (int(text) for text in map(str, codes) if re.fullmatch("[45][0-9]{2}", text))
+    return make_http_error(next(known, 200), body, None, key)
+
+
 def redirect_error(status: int, target: str | None, key: str | None) -> ModelError:
     """The error for a redirect, which is never followed: the key and the prompt would go along."""
     where = f"redirects to {target}; if that is right, give it as base_url" if target else "names no target"
     return ModelError(ErrorKind.BAD_REQUEST, redact_line(f"HTTP {status}: the server {where}", key))
 
 
+def _unwrap(body: object) -> object:
+    """A body; of a list of one error, as Gemini's compatible endpoint sends it, that one."""
+    return body[0] if isinstance(body, list) and body else body
+
+
+_ECHOES = frozenset({"failed_generation", "input", "ctx", "messages", "prompt", "user_id", "doc_url"})
+"""Fields in which servers send back what a model or a user wrote: they decide nothing."""
+_MAX_STATEMENTS = 100
+
+
+def _list_statements(value: object) -> list[str]:
+    """The texts and numbers of an error body, at any depth."""
+    if isinstance(value, Mapping):
+        parts = [_list_statements(item) for key, item in value.items() if key not in _ECHOES]
+    elif isinstance(value, list):
+        parts = [_list_statements(item) for item in value[:_MAX_STATEMENTS]]
+    else:
+        return [] if value is None or isinstance(value, bool) else [str(value)]
+    return [text for some in parts for text in some][:_MAX_STATEMENTS]
+
+
 def _read_error_text(body: object) -> str:
-    error: Any = body.get("error", body) if isinstance(body, Mapping) else body
+    if isinstance(body, str):
+        return find_page_title(body) or body
+    error = as_mapping(body).get("error", body)
     if not isinstance(error, Mapping):
         return str(error)
     parts = [str(error[part]) for part in ("code", "type", "status", "message") if error.get(part)]
+    # OpenRouter's, of the provider behind it, which alone says what went wrong.
+    behind = as_mapping(error.get("metadata"))
+    parts += [str(behind[part]) for part in ("provider_name", "raw", "reasons") if behind.get(part)]
     # FastAPI's errors: a text, or a list that tells where in the request something is wrong.
     detail = error.get("detail")
-    if parts or not isinstance(detail, list):
-        return " ".join(parts) or str(detail or "")
-    items = [item for item in detail if isinstance(item, Mapping)]
-    return "; ".join(f"{item.get('loc')}: {item.get('msg')}" for item in items)
+    if isinstance(detail, list) and not parts:
+        items = [item for item in detail if isinstance(item, Mapping)]
+        return "; ".join(f"{item.get('loc')}: {item.get('msg')}" for item in items)
+    return " ".join(parts if error.get("message") else _list_statements(error))
 
 
 def _retry_info_s(body: object) -> float | None:
     """The wait that Google's error body asks for (`google.rpc.RetryInfo`), where it has one."""
-    error = body.get("error", body) if isinstance(body, Mapping) else None
-    details = error.get("details") if isinstance(error, Mapping) else None
+    details = as_mapping(as_mapping(body).get("error", body)).get("details")
     for item in details if isinstance(details, list) else ():
         delay = item.get("retryDelay") if isinstance(item, Mapping) else None
         seconds = _parse_number(delay.removesuffix("s")) if isinstance(delay, str) else None
@@ -167,7 +261,8 @@ def redact_line(text: str, key: str | None = None) -> str:
     text = text[: 20 * _MESSAGE_LENGTH].encode("utf-8", "replace").decode()
     if key and len(key) >= _SHORTEST_KEY:
         text = text.replace(key, SECRET_MARK)
-    return " ".join(mask_address_credentials(mask_key(text, key)).split())[:_MESSAGE_LENGTH]
+    masked = mask_address_credentials(mask_other_secrets(mask_key(text, key)))
+    return " ".join(masked.split())[:_MESSAGE_LENGTH]
 
 
 def translate_error(error: BaseException, key: str | None = None) -> ModelError | None:
@@ -213,8 +308,10 @@ def _list_class_names(error: BaseException) -> set[str]:
 
 
 _REFUSED_SETTING = re.compile(
-    r"deprecated for this model|unsupported (parameter|value)|(is|are) not supported|does not support"
-    r"|may only be set to|only the default",
+    r"deprecated for this model|unsupported(_| )?(param|value)|(is|are) not supported|(does not|n't) support"
+    r"|may only be set to|only the default|only \S{1,12} is (allowed|supported)|drop_params|not permitted"
+    # A model's thoughts must come back with its calls.
+    r"|must be passed back|(is|are) missing in assistant|missing an? .?thought_?signature",
     re.IGNORECASE,
 )
 _SETTING_FIXES = (
@@ -227,6 +324,8 @@ _SETTING_FIXES = (
         "thinking",
         "null",
     ),
+    (re.compile(r"\breasoning_content\b", re.IGNORECASE), "reasoning_field", "reasoning_content"),
+    (re.compile(r"thought_?signature", re.IGNORECASE), "demands_signatures", "true"),
     (re.compile(r"\btemperature\b", re.IGNORECASE), "temperature", "null"),
     (re.compile(r"\breasoning[._]effort\b", re.IGNORECASE), "reasoning_effort", "null"),
     (re.compile(r"\b(output_config\.)?effort\b", re.IGNORECASE), "effort", "null"),

@@ -14,6 +14,7 @@ from agentsys.models.chat import ChatReply, ChatRequest, ModelError, write_role
 from agentsys.models.pricing import Price
 from agentsys.models.providers.bounded_http import MAX_REPLY_BYTES, ExchangeLimits, make_bounded_client
 from agentsys.models.providers.sdk_errors import make_refused_setting_error, translate_error
+from agentsys.models.providers.wire_names import WireNames
 
 ROLE_HEADER = "X-Agentsys-Role"
 """Carries `ChatRequest.role`, so that a simulated model we serve can play the role; never prompt text. Sent
@@ -79,8 +80,10 @@ class SdkModel(ABC):
             ModelError: If it fails or the reply is not one.
             ConfigError: If the model does not take one of the YAML's settings.
         """
+        names = WireNames.find(request) if self._names_tools else None
+        asked = request if names is None else names.write_request(request)
         try:
-            answer = self._send(request)
+            answer = self._send(asked)
         except Exception as error:  # noqa: BLE001 - translated, or raised again
             translated = self._translate_error(error)
             refused = (
@@ -89,7 +92,13 @@ class SdkModel(ABC):
                 else None
             )
             raise refused or translated from None
-        return self._read_reply(answer, request)
+        reply = self._read_reply(answer, asked)
+        return reply if names is None else names.read_reply(reply)
+
+    @property
+    def _names_tools(self) -> bool:
+        """Whether tools and calls stand in fields of the wire, for whose names providers have rules."""
+        return True
 
     @abstractmethod
     def _make_client(self) -> Any:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import hashlib
+import html
 import json
+import re
 from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeGuard
 
 from agentdojo.functions_runtime import FunctionCall
-from agentdojo.types import ChatAssistantMessage, ChatMessage, ChatToolResultMessage, MessageContentBlock
+from agentdojo.types import ChatMessage, ChatToolResultMessage
 
 from agentsys.base.json_values import to_json_bytes
-from agentsys.models.chat import UNCOUNTED, ErrorKind, ModelError, Usage, assistant
+from agentsys.models.chat import UNCOUNTED, ErrorKind, ModelError, Usage
 from agentsys.models.secrets import mask_key
 
 
@@ -37,32 +40,46 @@ def read_result_text(message: ChatToolResultMessage) -> str:
     return message["error"] or read_visible_text(message)
 
 
+PRINTABLE_IDS = re.compile(r"[\x21-\x7e]{1,64}")
+
+
 class CallIds:
-    """Ids for the tool calls and results of one conversation, in order.
+    """Ids for the tool calls and results of one conversation, in order, as its provider takes them.
 
     Providers demand an id; calls that a defense or a provider without ids made have none.
     Calls without one are numbered, and results without one answer them in order.
+
+    Args:
+        kept: Ids that are sent as they are; in place of others goes one that every provider takes.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, kept: re.Pattern[str]) -> None:
+        self._kept = kept
         self._unanswered: deque[str] = deque()
         self._count = 0
 
     def pick_call_id(self, call: FunctionCall) -> str:
         """The id of a call in an assistant message."""
         if call.id:
-            return str(call.id)
+            return self._write_id(call.id)
         self._count += 1
-        made_up = f"call_{self._count}"
+        made_up = make_call_id(str(self._count))
         self._unanswered.append(made_up)
         return made_up
 
     def pick_result_id(self, message: ChatToolResultMessage) -> str:
         """The id that a tool message answers."""
-        known: str | None = message["tool_call_id"] or message["tool_call"].id
-        if known:
-            return known
-        return self._unanswered.popleft() if self._unanswered else "call_unknown"
+        if known := message["tool_call_id"] or message["tool_call"].id:
+            return self._write_id(known)
+        return self._unanswered.popleft() if self._unanswered else make_call_id("unknown")
+
+    def _write_id(self, call_id: str) -> str:
+        return call_id if self._kept.fullmatch(call_id) else make_call_id(call_id)
+
+
+def make_call_id(seed: str) -> str:
+    """An id that every provider takes: Mistral's templates want nine letters and digits. The same for one seed."""
+    return hashlib.sha256(seed.encode()).hexdigest()[:9]
 
 
 def write_arguments_json(call: FunctionCall) -> str:
@@ -95,27 +112,23 @@ def parse_json(text: str | bytes, key: str | None = None) -> Any:
     try:
         value = json.loads(text)
     except _UNREADABLE:
-        raise make_malformed_reply_error("the reply is not JSON (is base_url right?)") from None
+        page = find_page_title(text if isinstance(text, str) else text[:20_000].decode("utf-8", "replace"))
+        raise make_malformed_reply_error(f"the reply is {page or 'not JSON'} (is base_url right?)") from None
     # Plain ASCII (null bytes: UTF-16) spells no surrogate without an escape; each level opens a bracket.
     plain = text.isascii() and code not in text and null not in text
     return value if plain and openings <= MAX_LEVELS and not key else clean_json(value, key)
 
 
-def parse_arguments(name: str, text: object) -> dict[str, Any]:
-    """The arguments of a call of the tool `name`: an object, or its JSON text; blank counts as no arguments.
+_PAGE = re.compile(r"\s*(<!--.{0,2000}?-->\s*)?<(!doctype html|html|head|body)\b", re.IGNORECASE | re.DOTALL)
+_TITLE = re.compile(r"<title[^>]*>(.{0,200}?)</title>", re.IGNORECASE | re.DOTALL)
 
-    Raises:
-        ModelError: `MALFORMED_REPLY` if it is not a JSON object.
-    """
-    if text is None or (isinstance(text, str) and not text.strip()):
-        return {}
-    try:
-        value = parse_json(text) if isinstance(text, str) else text
-    except ModelError:
-        raise make_malformed_reply_error(f"the arguments of a call of {name!r:.80} are not JSON") from None
-    if not isinstance(value, dict):
-        raise make_malformed_reply_error(f"the arguments of a call of {name!r:.80} are not a JSON object")
-    return value
+
+def find_page_title(body: str) -> str:
+    """What a web page calls itself, which stands where an answer of the API was expected; `""`: it is none."""
+    if not _PAGE.match(body):
+        return ""
+    title = _TITLE.search(body[:20_000])
+    return f"a web page, {html.unescape(title.group(1)).strip()!r}" if title else "a web page"
 
 
 def clean_json(value: Any, key: str | None = None, levels: int = MAX_LEVELS) -> Any:
@@ -134,27 +147,6 @@ def clean_json(value: Any, key: str | None = None, levels: int = MAX_LEVELS) -> 
     return [clean_json(item, key, levels - 1) for item in value] if isinstance(value, list) else value
 
 
-def make_call(name: object, arguments: object, call_id: object) -> FunctionCall:
-    """A tool call as AgentDojo's type. The name need not be a tool on offer: that is the model's mistake.
-
-    Raises:
-        ModelError: `MALFORMED_REPLY` if there is no name at all, or the arguments are no JSON object.
-    """
-    args = parse_arguments(str(name), arguments)
-    if not isinstance(name, str):
-        raise make_malformed_reply_error("a tool call without a name")
-    return FunctionCall(function=name, args=args, id=str(call_id) if call_id else None)
-
-
-def make_reply_message(text: object, calls: list[FunctionCall], thoughts: str = "") -> ChatAssistantMessage:
-    """The assistant message; thoughts that the server tells stand in a block of their own."""
-    message = assistant(text if isinstance(text, str) and text else None, calls or None)
-    if not thoughts:
-        return message
-    thought: MessageContentBlock = {"type": "thinking", "content": thoughts, "id": None}
-    return {**message, "content": [thought, *(message["content"] or ())]}
-
-
 def make_malformed_reply_error(what: str) -> ModelError:
     """The error for a reply that is not what its wire format promises."""
     return ModelError(ErrorKind.MALFORMED_REPLY, what)
@@ -165,6 +157,38 @@ def read_token_count(value: object) -> int:
     return value if _is_count(value) else 0
 
 
+_CACHED = (
+    # OpenAI's; DeepSeek's; Anthropic's through gateways; Bedrock's; Mistral's; Kimi's stands beside the others
+    *("cached_tokens", "prompt_cache_hit_tokens", "cache_read_input_tokens", "cache_read_tokens"),
+    *("cacheReadInputTokens", "num_cached_tokens"),
+)
+_WRITTEN = (
+    *("cache_write_tokens", "cache_creation_tokens", "cache_creation_input_tokens"),
+    *("cache_write_input_tokens", "cacheWriteInputTokens"),
+)
+_REASONING = ("reasoning_tokens", "thinking_tokens")
+_DETAILS = (
+    *("prompt_tokens_details", "input_tokens_details", "completion_tokens_details", "output_tokens_details"),
+)
+
+
+def read_openai_usage(usage: Mapping[str, Any]) -> Usage:
+    """The usage of OpenAI's two APIs, with its details wherever a server writes them."""
+    places = [usage, *(as_mapping(usage.get(name)) for name in _DETAILS)]
+
+    def find_count(names: Sequence[str]) -> int:
+        return max(read_token_count(place.get(name)) for place in places for name in names)
+
+    return make_usage(
+        usage.get("prompt_tokens", usage.get("input_tokens")),
+        usage.get("completion_tokens", usage.get("output_tokens")),
+        cached=find_count(_CACHED),
+        written=find_count(_WRITTEN),
+        reasoning=find_count(_REASONING),
+        total=usage.get("total_tokens"),
+    )
+
+
 def make_usage(
     prompt: object,
     completion: object,
@@ -173,6 +197,7 @@ def make_usage(
     cached: int = 0,
     reasoning: int = 0,
     written: int = 0,
+    total: object = None,
 ) -> Usage:
     """The usage that a reply tells.
 
@@ -183,14 +208,24 @@ def make_usage(
         cached: Input tokens read from the provider's cache.
         reasoning: Output tokens of reasoning.
         written: Input tokens written to the provider's cache.
+        total: Its sum of both, which decides whether reasoning and cached tokens are counted apart from them.
 
     Returns:
         `UNCOUNTED` unless both counts are whole numbers and some input was read: a prompt of 0 tokens is
         how some servers say that they do not count.
     """
-    if not _is_count(prompt) or not _is_count(completion) or prompt + extra == 0:
+    if not _is_count(prompt) or not _is_count(completion) or prompt + extra + cached + written == 0:
         return UNCOUNTED
-    whole = prompt + extra
+    whole, kept = prompt + extra, cached + written
+    outside = max(0, total - whole - completion) if _is_count(total) else 0
+    told_apart = outside != reasoning and outside in (kept, kept + reasoning)
+    if kept > whole or (kept and told_apart):
+        whole += kept
+        outside -= kept if told_apart else 0
+    if total is None and reasoning > completion:
+        outside = reasoning
+    # What is in no other count is what was thought: Gemini's compatible endpoint does not name it.
+    completion += outside
     cached = min(cached, whole)
     return Usage(whole, completion, cached, min(reasoning, completion), written=min(written, whole - cached))
 

@@ -25,9 +25,11 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from agentsys.base.json_values import to_json_bytes
 from agentsys.models.chat import ChatModel, ChatReply, ErrorKind, ModelError
 from agentsys.models.pricing import pick_usage
 from agentsys.models.providers.sdk_model import ROLE_HEADER
+from agentsys.models.serving.json_check import find_excess
 from agentsys.models.serving.served_openai import OPENAI
 from agentsys.models.serving.wire_format import (
     Json,
@@ -148,7 +150,9 @@ class ModelApplication:
         owner = hashlib.sha256(b"agentsys caller\n" + read_caller_key(request.headers).encode()).hexdigest()
         raw = await self._read_body(request, owner)
         is_large = len(raw) > _LARGE_BODY
-        asked = await asyncio.to_thread(read_request, wire, raw) if is_large else read_request(wire, raw)
+        asked = (
+            await asyncio.to_thread(_read_large, wire, raw, owner) if is_large else read_request(wire, raw)
+        )
         role = request.headers.get(ROLE_HEADER) or "agent"
         trace = request.headers.get(TRACE_HEADER) or asked.trace
         asked = replace(asked, role=role, owner=owner, trace=trace, size=len(raw))
@@ -258,6 +262,13 @@ def read_request(wire: WireFormat, raw: bytes) -> WireRequest:
     raise RequestRefused(400, why[:500])
 
 
+def _read_large(wire: WireFormat, raw: bytes, owner: str) -> WireRequest:
+    # Values are counted elsewhere first: whoever reads JSON stops all threads until it is done.
+    if wrong := find_excess(raw, owner):
+        raise RequestRefused(400, f"malformed request: {wrong}")
+    return read_request(wire, raw)
+
+
 def complete_reply(question: WireQuestion, name: str, reply: ChatReply) -> ChatReply:
     """A reply as it goes out, with ids, usage and a model's id (else this name)."""
     # Ids from the question repeat from run to run, in whatever order clients happen to ask.
@@ -300,4 +311,4 @@ def build_refusal(wire: WireFormat, refused: RequestRefused) -> Response:
 
 
 def _make_json_response(body: Json, status: int = 200, headers: dict[str, str] | None = None) -> Response:
-    return Response(orjson.dumps(body, default=str), status, headers, media_type="application/json")
+    return Response(to_json_bytes(body), status, headers, media_type="application/json")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from functools import lru_cache
 from typing import Annotated, Any, Literal
@@ -11,8 +12,9 @@ from agentdojo.functions_runtime import FunctionCall
 from agentdojo.types import ChatMessage, MessageContentBlock, text_content_block_from_string
 from pydantic import AfterValidator, AliasPath, BaseModel, Field, PositiveInt
 
+from agentsys.base.json_values import to_json_bytes
 from agentsys.models.chat import ChatReply, JsonSchema, ToolSpec, text_of
-from agentsys.models.serving.wire_format import Json, RequestRefused, WireFormat, WireRequest
+from agentsys.models.serving.wire_format import Json, RequestRefused, TracedReply, WireFormat, WireRequest
 
 MAX_TOOLS = 1024
 MAX_SCHEMA_BYTES = 256 * 1024
@@ -22,6 +24,8 @@ _MAX_KEPT_LISTS = 256
 so that whoever caches by a schema's identity finds it."""
 TRACE_FIELD = "agentsys_trace"
 """Field of a request's `metadata` that stands for the header `x-agentsys-trace`."""
+UNTRUSTED_FIELD = "agentsys_untrusted"
+"""Field of a request's `metadata` that asks for the field of this name in the message of a structured answer."""
 
 
 def read_text_blocks(content: object) -> list[MessageContentBlock] | None:
@@ -40,7 +44,7 @@ def read_text_blocks(content: object) -> list[MessageContentBlock] | None:
 class _Function(BaseModel):
     name: str = Field(min_length=1)
     description: str | None = None
-    parameters: dict[str, Any] | None = None
+    parameters: dict[str, Any] | bool | None = None
     arguments: str | None = None
 
 
@@ -91,6 +95,7 @@ class _Body(BaseModel):
         None, validation_alias=AliasPath("response_format", "json_schema", "schema")
     )
     trace: str | None = Field(None, validation_alias=AliasPath("metadata", TRACE_FIELD))
+    untrusted: str | bool | None = Field(None, validation_alias=AliasPath("metadata", UNTRUSTED_FIELD))
 
 
 def _read_message(message: _Message, calls: dict[str, FunctionCall]) -> ChatMessage:
@@ -118,15 +123,16 @@ def read_openai_request(body: Json) -> WireRequest:
     choice = read.tool_choice.function.name if isinstance(read.tool_choice, _Tool) else read.tool_choice
     return WireRequest(
         messages=[one for one in messages if one["role"] != "system" or one["content"]],
-        tools=_read_tools(orjson.dumps({"tools": read.tools})) if read.tools else (),
+        tools=_read_tools(_dump_tools(read.tools)) if read.tools else (),
         model=read.model or "",
         streams=bool(read.stream),
         temperature=read.temperature,
         max_tokens=read.max_completion_tokens or read.max_tokens,
-        reply_schema=read.schema_,
+        reply_schema=_read_answer_schema(read),
         tool_choice="none" if read.tool_choice == "none" else "auto",
         forced=choice if choice and choice not in ("auto", "none") else "",
         trace=read.trace or "",
+        marks_untrusted=read.untrusted in (True, "true"),
         nameless_results=any(message.is_nameless for message in read.messages),
     )
 
@@ -135,10 +141,23 @@ def parse_call_arguments(text: str | None) -> dict[str, Any]:
     """The arguments of a call, given as JSON text; none where that is no object."""
     # OpenAI accepts any text here and so do we: a client may show the model its own broken call.
     try:
-        arguments = orjson.loads(text or "{}")
-    except orjson.JSONDecodeError:
+        arguments = json.loads(text or "{}")  # orjson takes a whole number of 20 digits for a float.
+    except (ValueError, RecursionError):
         return {}
     return arguments if isinstance(arguments, dict) else {}
+
+
+def _read_answer_schema(read: _Body) -> JsonSchema | None:
+    """The schema of the answer that is wanted; of any object in OpenAI's older mode."""
+    is_older = (read.response_format or {}).get("type") == "json_object"
+    return {"type": "object"} if is_older else read.schema_
+
+
+def _dump_tools(tools: list[Json]) -> bytes:
+    try:
+        return orjson.dumps({"tools": tools})
+    except TypeError as error:  # of orjson, which reads deeper than it writes
+        raise ValueError(f"the tools are nested too deeply: {error}") from None
 
 
 @lru_cache(maxsize=_MAX_KEPT_LISTS)
@@ -148,7 +167,12 @@ def _read_tools(raw: bytes) -> tuple[ToolSpec, ...]:
             f"the tools take {len(raw)} bytes; those of a request take {MAX_SCHEMA_BYTES} at most"
         )
     found = (tool.function for tool in _Tools.model_validate_json(raw).tools)
-    return tuple(ToolSpec(one.name, one.description or "", one.parameters or {}) for one in found)
+    return tuple(
+        ToolSpec(
+            one.name, one.description or "", {"not": {}} if one.parameters is False else one.parameters or {}
+        )
+        for one in found
+    )
 
 
 def write_openai_reply(number: int, reply: ChatReply) -> Json:
@@ -158,7 +182,9 @@ def write_openai_reply(number: int, reply: ChatReply) -> Json:
     message: Json = {"role": "assistant", "content": text, "refusal": None}
     if said["tool_calls"]:
         message["tool_calls"] = [_write_call(call) for call in said["tool_calls"]]
-    finish = "tool_calls" if said["tool_calls"] else "stop"
+    if isinstance(reply, TracedReply) and reply.untrusted is not None:
+        message[UNTRUSTED_FIELD] = list(reply.untrusted)
+    finish = "tool_calls" if said["tool_calls"] else "length" if reply.cut else "stop"
     return {
         "id": f"chatcmpl-{number}",
         "object": "chat.completion",
@@ -176,7 +202,7 @@ def write_openai_reply(number: int, reply: ChatReply) -> Json:
 
 
 def _write_call(call: FunctionCall) -> Json:
-    text = orjson.dumps(dict(call.args), default=str).decode()
+    text = to_json_bytes(dict(call.args)).decode()
     return {"id": call.id, "type": "function", "function": {"name": call.function, "arguments": text}}
 
 
@@ -202,7 +228,7 @@ def stream_openai_reply(completion: Json) -> bytes:
     first = {**about, "choices": [{"index": 0, "delta": said, "finish_reason": None}]}
     end = {"index": 0, "delta": {}, "finish_reason": choice["finish_reason"]}
     last = {**about, "choices": [end], "usage": completion["usage"]}
-    return b"".join(b"data: %b\n\n" % orjson.dumps(one) for one in (first, last)) + b"data: [DONE]\n\n"
+    return b"".join(b"data: %b\n\n" % to_json_bytes(one) for one in (first, last)) + b"data: [DONE]\n\n"
 
 
 OPENAI = WireFormat(

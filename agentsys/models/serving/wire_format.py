@@ -27,6 +27,8 @@ class WireRequest(ChatRequest):
     """Id of the turn that its last call belongs to, from a client that gives calls ids of its own."""
     nameless_results: bool = False
     """Whether tool output stands in it as words of the user: of a protocol in which calls are text."""
+    marks_untrusted: bool = False
+    """Whether its client wants to be told which fields of a structured answer may be a tool's."""
     size: int = 0
     """Bytes of the request's body."""
 
@@ -81,3 +83,5 @@ class TracedReply(ChatReply):
 
     trace: str = ""
     """Id of the record, for the header `x-agentsys-trace`."""
+    untrusted: tuple[str, ...] | None = None
+    """JSON pointers of the texts in a structured answer that may be a tool's; None: nobody asked."""

@@ -10,10 +10,11 @@ from __future__ import annotations
 import json
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import KW_ONLY, dataclass, field, replace
 
+from agentdojo.types import ChatMessage
 from pydantic import BaseModel, ConfigDict, Field
 
 from agentsys.base.ledger import LedgerEntry
@@ -27,10 +28,12 @@ from agentsys.models.chat import (
     ModelWrapper,
     Usage,
 )
+from agentsys.models.endings import Ending
 from agentsys.models.pricing import Price
-from agentsys.models.reply_checks import count_oddities, is_empty_reply
+from agentsys.models.reply_checks import count_oddities, lacks_answer
+from agentsys.models.text_tools import MALFORMED_CALL
 from agentsys.models.trace import Tracer, get_current_tracer
-from agentsys.models.wrappers.rate_limit import guess_prompt_tokens
+from agentsys.models.wrappers.rate_limit import NoTurn, Patience, guess_prompt_tokens, use_patience
 
 _UNBOUNDED_REPLY = 8192
 """Output tokens that are assumed of a reply without a count where no bound was asked for."""
@@ -64,6 +67,7 @@ class MeteredModel(ModelWrapper):
         limited = books.meter.is_limited
         aside = books.meter.reserve_amount(self._estimate_max_amount(books, request)) if limited else Amount()
         usage, cost_usd, failure, uncounted, written = Usage(), None, None, False, ""
+        sent = self.sent
         try:
             reply = self.model.complete(request)
             usage, cost_usd, uncounted = reply.usage, reply.cost_usd, bool(reply.usage.uncounted)
@@ -72,6 +76,7 @@ class MeteredModel(ModelWrapper):
         except ModelError as error:
             usage, cost_usd, failure = error.usage, error.cost_usd, error.kind.value
             uncounted = error.answered_uncounted or bool(usage.uncounted)
+            books.meter.last_error, sent = str(error), sent and not isinstance(error, NoTurn)
             raise
         except BaseException as error:
             # A bug in an adapter: something may have been sent, and nobody knows what it came to.
@@ -82,7 +87,7 @@ class MeteredModel(ModelWrapper):
                 books.meter.assume_usage(self._compute_worst_amount(books, request, written), aside)
             else:
                 books.meter.add_usage(usage, cost_usd, aside)
-            if books.ledger is not None and self.sent:
+            if books.ledger is not None and sent:
                 counts = usage.prompt, usage.completion, usage.cached, usage.reasoning
                 asked = get_current_tracer().case, self.name, request.role
                 books.ledger.add(
@@ -151,7 +156,8 @@ class RetryPolicy(BaseModel):
     longest_s: float = Field(default=60.0, ge=0)
     """Bound of the later waits. A server's Retry-After may be longer."""
     total_s: float = Field(default=600.0, ge=0)
-    """Most seconds spent between the requests for one reply; rather than wait longer, we give up."""
+    """Most seconds spent between the requests for one reply, and before them in the queue for a server that
+    refused some; rather than wait longer, we give up."""
     empty_retries: int = Field(default=3, ge=0)
     """How often an empty reply is asked for again before it is delivered as it is."""
 
@@ -180,45 +186,51 @@ class RetryingModel(ModelWrapper):
     def complete(self, request: ChatRequest) -> ChatReply:
         """Ask until there is a reply, or an error that lasts.
 
-        An empty reply is asked for again too. What empty and unusable answers cost is part of the reply's
-        cost, or of the error's.
+        An empty reply, and one whose call was lost, is asked for again too; a paused one is sent back, and goes
+        on. What all of them cost is part of the reply's cost, or of the error's.
 
         Raises:
             ModelError: The last one, with `attempts`, `usage` and `cost_usd` of all of them.
         """
         start = self.timing.clock()
-        waited, attempt, empties, wasted = 0.0, 0, 0, _WastedUsage()
+        patience, asked, attempt, spent = Patience(self.policy.total_s), request, 0, _SpentOnReplies()
         while True:
             attempt += 1
             try:
-                reply = self.model.complete(request)
+                with use_patience(patience):
+                    reply = self.model.complete(asked)
+                last = attempt >= self.policy.attempts
+                spent.add(reply.usage, reply.cost_usd)
+                if reply.ending is Ending.PAUSED:
+                    if last:
+                        raise ModelError(
+                            ErrorKind.SERVER_ERROR, f"the server paused its reply {attempt} times"
+                        )
+                    asked = replace(asked, messages=[*asked.messages, reply.message])
+                    continue
                 # A cut one would be cut at the same place again.
-                enough = empties >= self.policy.empty_retries or attempt >= self.policy.attempts
-                if reply.cut or enough or not is_empty_reply(reply):
-                    wasted.add(reply.usage, reply.cost_usd)
+                good = reply.cut or not lacks_answer(reply)
+                if good or last or spent.again >= self.policy.empty_retries:
+                    begun = asked.messages[len(request.messages) :]
                     return replace(
-                        reply,
-                        usage=wasted.usage,
-                        cost_usd=wasted.cost_usd,
+                        spent.complete_reply(reply, begun),
                         attempts=attempt - 1 if reply.from_cache else attempt,
-                        empty_before=empties,
                         latency_s=self.timing.clock() - start,
                     )
-                empties += 1
-                wasted.add(reply.usage, reply.cost_usd)
-            except ModelError as error:
-                wasted.add(error.usage, error.cost_usd)
-                pause = self._pause_s(attempt, error.retry_after_s)
-                gives_up = attempt >= self.policy.attempts or waited + pause > self.policy.total_s
-                if gives_up or error.kind.consequence is not Consequence.RETRY:
-                    error.attempts, error.usage, error.cost_usd = attempt, wasted.usage, wasted.cost_usd
-                    raise
-            else:
+                spent.note_asked_again(reply)
                 pause = self._pause_s(attempt, None)
+            except ModelError as error:
+                spent.add(error.usage, error.cost_usd)
+                pause = self._pause_s(attempt, error.retry_after_s)
+                gives_up = attempt >= self.policy.attempts or pause > patience.left_s
+                attempt -= isinstance(error, NoTurn)
+                if gives_up or isinstance(error, NoTurn) or error.kind.consequence is not Consequence.RETRY:
+                    error.attempts, error.usage, error.cost_usd = attempt, spent.usage, spent.cost_usd
+                    raise
             books = get_current_tracer().usage_log
             with nullcontext() if books is None else books.meter.count_wait(retry=True):
                 self.timing.sleep(pause)
-            waited += pause
+            patience.left_s -= pause
 
     def _pause_s(self, attempt: int, asked_s: float | None) -> float:
         bound = min(self.policy.longest_s, self.policy.base_s * 2.0 ** min(attempt - 1, 30))
@@ -228,10 +240,43 @@ class RetryingModel(ModelWrapper):
 
 
 @dataclass
-class _WastedUsage:
+class _SpentOnReplies:
+    """What the answers to one question came to."""
+
     usage: Usage = field(default_factory=Usage)
     cost_usd: float | None = 0.0
+    empties: int = 0
+    lost_calls: int = 0
+
+    @property
+    def again(self) -> int:
+        """Replies that were asked for again."""
+        return self.empties + self.lost_calls
 
     def add(self, usage: Usage, cost_usd: float | None) -> None:
         self.usage += usage
         self.cost_usd = None if self.cost_usd is None or cost_usd is None else self.cost_usd + cost_usd
+
+    def note_asked_again(self, reply: ChatReply) -> None:
+        if reply.ending is Ending.MALFORMED_CALL:
+            self.lost_calls += 1
+        else:
+            self.empties += 1
+
+    def complete_reply(self, reply: ChatReply, begun: Sequence[ChatMessage]) -> ChatReply:
+        """The reply with all of it, and with what was said before its server paused."""
+        before = [block for message in begun for block in message["content"] or ()]
+        message = (
+            {**reply.message, "content": [*before, *(reply.message["content"] or ())]}
+            if begun
+            else reply.message
+        )
+        lost = {MALFORMED_CALL: self.lost_calls} if self.lost_calls else {}
+        return replace(
+            reply,
+            message=message,
+            usage=self.usage,
+            cost_usd=self.cost_usd,
+            empty_before=self.empties,
+            odd={**reply.odd, **lost},
+        )

@@ -14,6 +14,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -135,6 +136,30 @@ def _compute_next_token_time(pace: RateState, policy: RatePolicy, now: float, to
     return max(pace.next_token, now) + tokens * 60 / policy.tokens
 
 
+@dataclass
+class Patience:
+    """The seconds that may still be waited for one reply."""
+
+    left_s: float
+
+
+class NoTurn(ModelError):
+    """A request was not sent: its turn would have come too late."""
+
+
+_PATIENCE: ContextVar[Patience | None] = ContextVar("patience", default=None)
+
+
+@contextmanager
+def use_patience(patience: Patience) -> Iterator[None]:
+    """Bound inside the block what this thread waits for its turn, and count it."""
+    token = _PATIENCE.set(patience)
+    try:
+        yield
+    finally:
+        _PATIENCE.reset(token)
+
+
 _POLL_EVERY_S = 0.1
 """Seconds between two looks whether another process was refused; each gives up the interpreter's lock."""
 
@@ -177,17 +202,29 @@ class RateLimiter:
 
         Returns:
             Whether it had to wait.
+
+        Raises:
+            NoTurn: If the server refused so many requests that it would wait longer than `use_patience` allows.
+                Waiting for a rate of the user's own has no bound.
         """
         if not self._is_limiting:
             self._note_sent()
             return False
-        waited = False
+        waited, began, patience = False, self._clock(), _PATIENCE.get()
         with self._queue.wait_turn():
             while pause := self._try_send(tokens):
-                waited = True
+                waited, now = True, self._clock()
+                refused = self._state.found is not None or self._state.closed_until > now
+                if patience is not None and refused and now - began + pause > patience.left_s:
+                    raise NoTurn(
+                        ErrorKind.RATE_LIMITED,
+                        f"no turn within {patience.left_s:.0f} s: the server refuses more",
+                    )
                 with _count_wait():
                     # Others may be refused meanwhile, or the rate grow: look again.
                     self._sleep(min(pause, 1.0))
+        if waited and refused and patience is not None:
+            patience.left_s -= self._clock() - began
         return waited
 
     def note_reply(self, more_tokens: float, *, waited: bool) -> None:

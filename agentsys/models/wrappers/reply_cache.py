@@ -33,9 +33,9 @@ from agentsys.models.chat import (
     ModelError,
     ModelWrapper,
     Usage,
-    assistant,
 )
-from agentsys.models.reply_checks import is_empty_reply
+from agentsys.models.endings import Ending
+from agentsys.models.reply_checks import is_empty_reply, lacks_answer
 
 _LOG = logging.getLogger(__name__)
 
@@ -223,8 +223,8 @@ class CachingModel(ModelWrapper):
     three votes gets three samples, and the same three when the case is run again. Equal requests of several
     cases share one reply, and while it is under way the others wait for it, so that neither the replies nor
     what they cost depend on how many cases run side by side. Where replies are drawn at random, each case has
-    its own. Errors and empty replies are never stored. A hit costs nothing and takes no request. `keeper` is the
-    object whose `Keepsakes` go along with replies; None: the model.
+    its own. Errors, empty replies and lost calls are never stored. A hit costs nothing and takes no
+    request. `keeper` is the object whose `Keepsakes` go along with replies; None: the model.
     """
 
     def __init__(
@@ -244,7 +244,7 @@ class CachingModel(ModelWrapper):
         """
         with self._keys.take_key(request) as (key, keep):
             reply = self._find_reply(key, request)
-            if not is_empty_reply(reply):
+            if not lacks_answer(reply):
                 keep()
             return reply
 
@@ -261,8 +261,8 @@ class CachingModel(ModelWrapper):
             reply = _take_shared_reply(other)
             if reply is None:
                 continue
-            if is_empty_reply(reply):
-                return ChatReply(assistant(None), model_id=reply.model_id, cost_usd=0.0, from_cache=True)
+            if lacks_answer(reply):
+                return replace(copy.deepcopy(reply), usage=Usage(), cost_usd=0.0, from_cache=True)
             if not self._store.has(key):  # the disk did not take it
                 return replace(copy.deepcopy(reply), cost_usd=0.0, attempts=0, from_cache=True)
 
@@ -272,7 +272,7 @@ class CachingModel(ModelWrapper):
         try:
             with self._store.lock_key(key):
                 reply = self._read_stored(key, alone=True) or self.model.complete(request)
-                if not reply.from_cache and not is_empty_reply(reply):
+                if not reply.from_cache and not lacks_answer(reply):
                     self._store_reply(key, reply)
             return reply
         except ModelError as raised:
@@ -336,7 +336,11 @@ def _take_shared_reply(other: Future[ChatReply | None]) -> ChatReply | None:
 def dump_reply(reply: ChatReply, keepsake: Any) -> dict[str, Any]:
     """A reply as plain data."""
     stored = {"message": reply.message, "usage": asdict(reply.usage), "model_id": reply.model_id}
-    more: dict[str, Any] = {"cut": True} if reply.cut else {}
+    more: dict[str, Any] = {"ending": reply.ending, "reason": reply.reason} if reply.ending else {}
+    servers = {"provider": reply.provider, "system_fingerprint": reply.system_fingerprint}
+    more |= {name: told for name, told in servers.items() if told}
+    if reply.odd:
+        more["odd"] = dict(reply.odd)
     if reply.logprobs:
         more["logprobs"] = [dict(token) for token in reply.logprobs]
     return stored | more | {"notes": list(reply.notes), "keepsake": keepsake}
@@ -353,7 +357,13 @@ class _StoredReply(BaseModel):
     notes: tuple[str, ...]
     keepsake: Any
     logprobs: tuple[dict[str, float], ...] = ()
+    ending: Ending | None = None
+    reason: str = ""
+    provider: str = ""
+    system_fingerprint: str = ""
+    odd: dict[str, int] = {}
     cut: bool = False
+    """What was stored in place of the ending before there were any."""
 
 
 def load_reply(value: Mapping[str, Any]) -> ChatReply:
@@ -368,4 +378,7 @@ def load_reply(value: Mapping[str, Any]) -> ChatReply:
     reply = ChatReply(stored.message, usage, cost_usd=0.0, model_id=stored.model_id, logprobs=stored.logprobs)
     if is_empty_reply(reply):
         raise ValueError("an empty reply is never stored")
-    return replace(reply, attempts=0, from_cache=True, notes=stored.notes, cut=stored.cut)
+    ending = stored.ending or (Ending.CUT if stored.cut else None)
+    told = replace(reply, ending=ending, reason=stored.reason, odd=stored.odd)
+    told = replace(told, provider=stored.provider, system_fingerprint=stored.system_fingerprint)
+    return replace(told, attempts=0, from_cache=True, notes=stored.notes)

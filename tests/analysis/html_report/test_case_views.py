@@ -101,6 +101,16 @@ def test_decisions_and_tokens_stand_in_the_agent_tree() -> None:
     assert [view.get("tokens") for view in views] == [None, (900, 40), None, (500, 10), (70, 1), None]
 
 
+def test_how_replies_ended_is_told_and_of_older_records_that_it_is_not_recorded() -> None:
+    told = [{"ending": "calls"}, {"ending": "calls"}, {"ending": "cut"}]
+    spans = [
+        {**span(0, None, "main"), "calls": told},
+        {**span(1, 0, "worker"), "calls": [{}, {"ending": None}]},
+    ]
+    views = list_span_views(spans, Writer(TextStore(), ()))
+    assert [view["ended"] for view in views] == ["calls, cut", "not recorded"]
+
+
 def test_spans_that_form_loops_or_towers_become_a_tree_of_limited_depth() -> None:
     tower = [span(number, number - 1, "worker") for number in range(60)]
     loop = [span(100, 101, "worker"), span(101, 100, "worker"), span(101, 101, "worker")]

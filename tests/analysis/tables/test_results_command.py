@@ -30,7 +30,8 @@ from agentsys.records.case_reader import LoadedCases, read_cases
 from agentsys.records.schema import Exposure
 
 _HEADER = "benchmark,version,model,defense,attack,suite,metric,"
-_HEADER += "value_fraction,ci_low_fraction,ci_high_fraction,n,errors,verdict,reasons,mean"
+_HEADER += "value_fraction,ci_low_fraction,ci_high_fraction,n,errors,verdict,reasons,mean,"
+_HEADER += "bound_low_fraction,bound_high_fraction,undecided"
 _NASTY = "a|b`c`<b>&\n[red]x[/red]_%$#{}~^\\\x1b[2J\u202e"
 
 

@@ -182,7 +182,6 @@ FAULTS = {
     "reset": ErrorKind.CONNECTION,
     "truncated": ErrorKind.CONNECTION,
     "invalid_json": ErrorKind.MALFORMED_REPLY,
-    "bad_arguments": ErrorKind.MALFORMED_REPLY,
     "context_length": ErrorKind.CONTEXT_LENGTH,
 }
 
@@ -199,6 +198,15 @@ def test_fault_becomes_its_kind_after_exactly_one_request(vendor: str, fault: st
     assert caught.value.kind is FAULTS[fault]
     assert caught.value.retry_after_s == (0.25 if fault == "429" else None)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("vendor", VENDORS)
+def test_arguments_without_their_last_bracket_are_read_with_it(vendor: str) -> None:
+    faults = Faults(rate=1.0, kinds=("bad_arguments",))
+    with serve(Scripted(calls(("weather", {"city": "Rome"}))), faults=faults) as server:
+        made = model_at(vendor, server.base_url).complete(ASK).message["tool_calls"] or []
+        assert server.requests == 1
+    assert [(call.function, call.args) for call in made] == [("weather", {"city": "Rome"})]
 
 
 def test_threads_forget_the_oldest_signatures_without_disturbing_one_another(

@@ -184,13 +184,74 @@ def test_calls_never_go_back_without_the_field_for_thoughts(plan: list[tuple[str
         assert ("reasoning_content" in message) == ("tool_calls" in message)
 
 
+def gateway_turn(number: int, text: str) -> Any:
+    """A turn of Gemini 3 as its compatible endpoint and OpenRouter tell it: signatures at calls, and details."""
+    calls = [
+        {"id": f"o{number}{w}", "function": {"name": "f", "arguments": json.dumps({"n": number})}}
+        for w in "xy"
+    ]
+    calls[0]["extra_content"] = {"google": {"thought_signature": f"sig{number}"}}
+    details = [{"type": "reasoning.encrypted", "data": f"detail{number}", "id": f"o{number}x"}]
+    message = {"content": text, "reasoning_details": details, "tool_calls": calls}
+    return openai_wire.read_openai_reply({"choices": [{"message": message}]}, None).message
+
+
+@settings(max_examples=EXAMPLES, deadline=None)
+@given(HISTORIES)
+def test_fields_of_chat_completions_go_back_with_their_turn_and_at_their_call(
+    plan: list[tuple[str, str]],
+) -> None:
+    turns = [gateway_turn(number, text) for number, (_, text) in enumerate(plan)]
+    messages = rewritten(turns, [way for way, _ in plan])
+    wires = openai_wire.build_openai_messages(messages, "system")
+    signed = "extra_content" in json.dumps(wires)
+    for (way, _), wire in zip(
+        [one for one in plan if one[0] != "drop the turn"],
+        [wire for wire in wires if wire["role"] == "assistant"],
+        strict=True,
+    ):
+        rebuilt = way in ("rebuild", "make up a call")
+        assert ("reasoning_details" in wire) != rebuilt
+        for call in wire.get("tool_calls", ()):
+            own = call["id"].startswith("o") and call["id"].endswith("x") and not rebuilt
+            mark = call.get("extra_content", {}).get("google", {}).get("thought_signature", "")
+            assert mark.startswith("sig") == own
+        if signed and wire.get("tool_calls"):  # Gemini wants one in each turn
+            assert "extra_content" in json.dumps(wire)
+
+
+@pytest.mark.parametrize("signature", [{}, {"signature": ""}, {"signature": "s1"}])
+def test_thinking_blocks_go_back_as_they_came_signed_or_not(signature: dict[str, str]) -> None:
+    content: list[dict[str, Any]] = [
+        {"type": "thinking", "thinking": "hm", **signature},
+        {"type": "tool_use", "id": "t1", "name": "f", "input": {"a": 1}},
+    ]
+    body = {"type": "message", "content": content, "stop_reason": "tool_use"}
+    message = anthropic.read_anthropic_reply(body, None).message
+    assert anthropic.build_anthropic_messages([message])[0]["content"] == content
+
+
+def test_litellms_blocks_of_anthropic_go_back_as_they_came() -> None:
+    blocks = [{"type": "thinking", "thinking": "hm", "signature": "s1"}]
+    call = {"id": "toolu_01", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    message = {"content": None, "thinking_blocks": blocks, "tool_calls": [call]}
+    reply = openai_wire.read_openai_reply({"choices": [{"message": message}]}, None).message
+    (wire,) = openai_wire.build_openai_messages([reply], "system")
+    assert wire == {"role": "assistant", "content": None, "tool_calls": [call], "thinking_blocks": blocks}
+
+
 def test_thoughts_of_one_vendor_are_never_sent_to_another() -> None:
+    unsigned = {
+        "type": "message",
+        "content": [{"type": "thinking", "thinking": "mine"}, {"type": "text", "text": "A"}],
+    }
     messages = [user("u"), responses_turn(0, "I look."), anthropic_turn(1, "So."), deepseek_turn(2, "Then.")]
+    messages += [gateway_turn(3, "At last."), anthropic.read_anthropic_reply(unsigned, None).message]
     opaque = ("encrypted_content", "openai:", "sig1", "zz", "hm 2")
     others = {
-        "responses": ("sig1", "zz", "hm 2"),
-        "anthropic": ("encrypted_content", "openai:", "hm 2"),
-        "chat": opaque[:4],
+        "responses": ("sig1", "zz", "hm 2", "sig3", "detail3", "mine"),
+        "anthropic": ("encrypted_content", "openai:", "hm 2", "sig3", "detail3"),
+        "chat": (*opaque[:4], "mine"),
     }
     sent = {
         "responses": openai.build_responses_items(messages, "system"),
@@ -201,6 +262,7 @@ def test_thoughts_of_one_vendor_are_never_sent_to_another() -> None:
         text = json.dumps(sent[vendor])
         assert not [mark for mark in marks if mark in text], vendor
     assert not [mark for mark in opaque if mark in json.dumps(google.build_gemini_contents(messages, {}))]
+    assert "sig3" not in json.dumps(google.build_gemini_contents(messages, {}))
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ function spanHead(span, trajectory) {
     head.push(element("span", "quiet", `${amount(prompt)} → ${amount(completion)} tokens, ${count(span.calls, "call")}`));
   }
   if (span.calls && !span.tokens) head.push(element("span", "quiet", `tokens unknown, ${count(span.calls, "call")}`));
+  if (span.calls) head[head.length - 1].title = `How the replies ended: ${span.ended}`;
   if (span.duration_s >= 0.001 && (span.calls || span.kind === "tool")) {
     head.push(element("span", "quiet", seconds(span.duration_s)));
   }

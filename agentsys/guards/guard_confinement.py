@@ -1,0 +1,155 @@
+"""How a guard is shut in on this system: bubblewrap, namespaces of our own, Landlock, or not at all."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+from agentsys.errors import Unavailable
+from agentsys.guards import guard_launcher, guard_worker
+from agentsys.guards.guard_launcher import LANDLOCK, NAMESPACES
+
+BUBBLEWRAP, UNCONFINED, SERVICE = "bubblewrap", "unconfined", "a service"
+WAYS = {
+    BUBBLEWRAP: "the folders of the system and of its Python, read-only, and an empty one of its own; no process of"
+    " others; no network; limits on memory, processes and file size, by bwrap",
+    NAMESPACES: "the same without bwrap, by user, mount, process and network namespaces of our own",
+    LANDLOCK: "the same files and no network, by Landlock (version 6) and seccomp; it shares the system's"
+    " processes, and the limits hold for each process alone",
+}
+"""Way -> what a guard has then. The first that works is taken."""
+_SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/opt", "/nix")
+_SYSTEM_FACTS = "/sys/devices/system"
+_LAUNCHER = Path(str(guard_launcher.__file__)).resolve()
+WORKER = Path(str(guard_worker.__file__)).resolve()
+
+
+@dataclass(frozen=True)
+class GuardLimits:
+    """What all processes of a guard may take together, and a file of its own."""
+
+    memory: int = 4 << 30
+    """Bytes."""
+    processes: int = 64
+    file: int = 256 << 20
+    """Bytes."""
+
+
+def build_command(
+    way: str | None,
+    command: Sequence[str],
+    reads: Iterable[str],
+    work: Path,
+    lifeline: int,
+    limits: GuardLimits,
+) -> list[str]:
+    """The command that runs another one shut in.
+
+    Args:
+        way: One of `WAYS`; None: with the limits alone.
+        command: What to run.
+        reads: Files and folders that it may read besides the system's.
+        work: Its own folder.
+        lifeline: Descriptor that the new process inherits; all ends when its other end is closed.
+        limits: Of memory, processes and files.
+    """
+    python = os.path.realpath(sys.executable)
+    prefixes = [sys.base_prefix, sys.base_exec_prefix, str(_LAUNCHER), str(WORKER)]
+    shown = _sort_outer_first([*_SYSTEM, _SYSTEM_FACTS, *prefixes, *reads])
+    plan = {
+        "way": way,
+        "reads": shown,
+        "work": str(work),
+        "root": str(work.parent / "root"),
+        "limits": vars(limits),
+        "lifeline": lifeline,
+    }
+    launcher = [python, "-I", "-S", str(_LAUNCHER), json.dumps(plan), *command]
+    if way != BUBBLEWRAP:
+        return launcher
+    memory = ("--size", str(64 << 20), "--tmpfs")
+    binds = [word for path in shown for word in _bind_for_bubblewrap(path)]
+    return [
+        *("bwrap", "--unshare-all"),
+        *("--as-pid-1", "--cap-drop", "ALL"),
+        *("--dev", "/dev", "--proc", "/proc", *memory, "/dev/shm", *memory, "/tmp"),
+        *(*binds, "--bind", str(work), str(work), "--remount-ro", "/dev", "--remount-ro", "/"),
+        *("--", *launcher),
+    ]
+
+
+def _bind_for_bubblewrap(path: str) -> tuple[str, ...]:
+    if Path(path).is_symlink():
+        return "--symlink", str(Path(path).readlink()), path
+    return "--ro-bind-try", path, path
+
+
+def _sort_outer_first(paths: Iterable[str]) -> list[str]:
+    """Paths and what they lead to, each once; what lies in another of them is there with it."""
+    whole = {one for path in paths for one in (Path(path).absolute(), Path(path).resolve()) if one.exists()}
+    found: list[Path] = []
+    for path in sorted(whole - {Path("/")}):
+        if not any(outer in path.parents and not outer.is_symlink() for outer in found):
+            found.append(path)
+    return [str(path) for path in found]
+
+
+@lru_cache(maxsize=8)
+def explain_refusal(way: str) -> str:
+    """Why the system does not let a guard be shut in this way; "": it does."""
+    if way == BUBBLEWRAP and shutil.which("bwrap") is None:
+        return "bwrap is not installed"
+    if sys.platform != "linux":
+        return "only Linux has it"
+    with tempfile.TemporaryDirectory(prefix="agentsys-guard-") as folder:
+        work = Path(folder) / "work"
+        work.mkdir()
+        work.with_name("root").mkdir()
+        lifeline, ours = os.pipe()
+        try:
+            command = build_command(way, ["true"], (), work, lifeline, GuardLimits())
+            run = subprocess.run(
+                command,
+                capture_output=True,
+                timeout=10,
+                check=False,
+                pass_fds=(lifeline,),
+                env={"PATH": os.defpath},
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            return str(error)
+        finally:
+            os.close(lifeline)
+            os.close(ours)
+    lines = run.stderr.decode(errors="replace").strip().splitlines()
+    return (lines or [f"status {run.returncode}"])[-1][:200] if run.returncode else ""
+
+
+def find_confinement() -> str | None:
+    """The first of `WAYS` that this system has."""
+    return next((way for way in WAYS if not explain_refusal(way)), None)
+
+
+def require_confinement(*, unconfined: bool) -> str | None:
+    """How a guard is to be shut in; None: not at all, which has been agreed to.
+
+    Raises:
+        Unavailable: If this system has no way and `unconfined` is not set.
+    """
+    way = find_confinement()
+    if way is None and not unconfined:
+        raise Unavailable(
+            "A guard runs shut in, and this system has neither bubblewrap nor namespaces nor Landlock for it"
+            " (agentsys guards doctor says why): install bubblewrap, or add --unconfined (unconfined: true in its"
+            " YAML) to run it with your files and your network.",
+            needs="bwrap",
+        )
+    return way

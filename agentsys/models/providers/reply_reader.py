@@ -1,0 +1,298 @@
+"""What a model said, read alike from every wire, and what follows from how its reply ended.
+
+An adapter hands over what its wire holds (`RawReply`); here are calls made of it, with their names, arguments and
+ids, and the ending is found. Everything in a reply is foreign: a field may be missing or of any type.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from agentdojo.functions_runtime import FunctionCall
+from agentdojo.types import ChatAssistantMessage, MessageContentBlock
+
+from agentsys.models.chat import ChatReply, ChatRequest, ErrorKind, ModelError, Usage
+from agentsys.models.endings import (
+    Ending,
+    EndingConsequence,
+    EndingTable,
+    find_consequence,
+    find_ending,
+    keep_reason,
+)
+from agentsys.models.pricing import Price, cost_usd
+from agentsys.models.providers.call_arguments import read_arguments
+from agentsys.models.providers.chat_thoughts import note_opaque_thoughts
+from agentsys.models.providers.sdk_errors import make_embedded_error, redact_line
+from agentsys.models.providers.wire_parts import as_mapping, make_call_id, make_malformed_reply_error
+from agentsys.models.text_tools import make_unread_call
+
+CUT_NOTE = "a reply ended at the bound on its tokens"
+CLEANED_NAME = "cleaned_name"
+"""Kind of oddity: the name of a call held what its server had leaked into it."""
+THOUGHT_ANSWER = "thought_answer"
+"""Kind of oddity: the answer stood among the thoughts, where a server's parser had left it."""
+
+
+@dataclass(frozen=True)
+class RawCall:
+    """A call as its wire has it."""
+
+    name: object
+    arguments: object
+    id: object = None
+    kept: Mapping[str, Any] = field(default_factory=dict)
+    """Fields that go back with it as they came."""
+
+    @classmethod
+    def from_chat(cls, raw: object, kept: Mapping[str, Any]) -> RawCall:
+        """A call of chat completions; some servers leave its `function` wrapper out, or name the fields otherwise."""
+        call = as_mapping(raw)
+        told = call["function"] if isinstance(call.get("function"), Mapping) else call
+        name = told.get("name") if "name" in told else call.get("function")
+        fields = ("arguments", "parameters", "args", "input")
+        return cls(name, next((told[one] for one in fields if one in told), None), call.get("id"), kept)
+
+
+@dataclass(frozen=True)
+class RawReply:
+    """What a reply holds, as its wire has it."""
+
+    blocks: Sequence[MessageContentBlock] = ()
+    """Texts and thoughts in order."""
+    calls: Sequence[RawCall] = ()
+    reasons: Sequence[object] = ()
+    """The server's words for how it ended, one for each of its choices."""
+    native: object = None
+    """The word of the vendor behind a gateway."""
+    words: object = None
+    """What else the server says of that."""
+    kept: Mapping[str, Any] = field(default_factory=dict)
+    """Fields of its message that go back as they came."""
+    refused: bool = False
+    """Whether the text stood in the field for the model's own refusals."""
+    left_in_thoughts: str = ""
+    """Thoughts in a field of their own, told in the open; a parser may have left the answer there."""
+
+
+NO_REQUEST = ChatRequest(())
+"""Stands where a reply is read by itself: then no tools are known."""
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What a reply is read with: the request that it answers, and what the model's YAML says."""
+
+    table: EndingTable
+    request: ChatRequest = NO_REQUEST
+    price: Price | None = None
+    key: str | None = None
+    max_tokens: int | None = None
+    """Bound on output tokens that the model's YAML sets."""
+
+    def read(self, parse: Callable[[], RawReply], usage: Usage, model_id: object) -> ChatReply:
+        """Make a reply of what its wire holds, which `parse` gives.
+
+        Raises:
+            ModelError: If its ending asks for that, or what it says cannot be told to anybody; with usage and
+                cost, as it was paid for.
+        """
+        try:
+            raw = parse()
+            ending, reason = self._find_ending(raw, usage)
+            return self._make_reply(raw, ending, reason, usage, str(model_id or ""))
+        except ModelError as error:
+            # An answer that cannot be used and says nothing of its tokens counts as none, as an error page does;
+            # a budget counts it as the most that it can have cost.
+            error.usage = Usage() if usage.uncounted else usage
+            error.answered_uncounted = bool(usage.uncounted)
+            error.cost_usd = 0.0 if error.usage == Usage() else cost_usd(usage, self.price)
+            raise
+
+    def _find_ending(self, raw: RawReply, usage: Usage) -> tuple[Ending, str]:
+        words = {keep_reason(word) for word in raw.reasons} - {""} or {""}
+        native = keep_reason(raw.native)
+        judge = partial(find_ending, self.table, calls=bool(raw.calls), refused=raw.refused)
+        found = [(judge(word, native=native), word) for word in sorted(words)]
+        ending, reason = max(found, key=lambda pair: GRAVITY.index(pair[0]))
+        bound = self.request.max_tokens or self.max_tokens
+        at_bound = bound is not None and usage.completion == bound
+        if at_bound and ending in (Ending.COMPLETE, Ending.CALLS):
+            ending = Ending.CUT  # some servers call it `tool_calls` all the same
+        elif native and judge(reason) is not ending:
+            reason = native
+        return ending, reason
+
+    def _make_reply(
+        self, raw: RawReply, ending: Ending, reason: str, usage: Usage, model_id: str
+    ) -> ChatReply:
+        self._check_consequence(raw, ending, reason)
+        lost = [make_unread_call(_say(raw.words))] if ending is Ending.MALFORMED_CALL else None
+        made = _MadeCalls(lost or []) if lost else self._make_calls(raw, ending)
+        notes, odd = made.notes, dict[str, int]()
+        if notes:
+            odd[CLEANED_NAME] = len(notes)
+        if ending is Ending.CUT:
+            notes = [CUT_NOTE, *notes]
+        blocks = list(raw.blocks)
+        if ending in _ANSWERS and not made.calls and not _has_text(blocks) and raw.left_in_thoughts.strip():
+            odd[THOUGHT_ANSWER] = 1
+            blocks = _take_answer(blocks, raw.left_in_thoughts)
+        content = [*note_opaque_thoughts(raw.kept, made.kept), *blocks]
+        message: ChatAssistantMessage = {
+            "role": "assistant",
+            "content": content or None,
+            "tool_calls": made.calls or None,
+        }
+        told: Any = {"ending": ending, "reason": reason, "odd": odd}
+        cost = cost_usd(usage, self.price)
+        return ChatReply(message, usage, cost, model_id=model_id, notes=tuple(notes), **told)
+
+    def _check_consequence(self, raw: RawReply, ending: Ending, reason: str) -> None:
+        said = ": ".join(filter(None, (reason, _say(raw.words))))
+        match find_consequence(ending):
+            case EndingConsequence.END_CASE:
+                raise ModelError(
+                    ErrorKind.CONTENT_REFUSED,
+                    redact_line(f"the provider stopped the reply ({said})", self.key),
+                )
+            case EndingConsequence.ASK_AGAIN:
+                raise ModelError(
+                    ErrorKind.SERVER_ERROR, redact_line(f"the server broke its reply off ({said})", self.key)
+                )
+            case EndingConsequence.ASK_THEN_TELL if not self._may_call:
+                raise make_malformed_reply_error(
+                    redact_line(f"the model wrote a call that its server could not read ({said})", self.key)
+                )
+
+    @property
+    def _may_call(self) -> bool:
+        """Whether there are tools to call, and so somebody to tell the model of a call that went wrong."""
+        return bool(self.request.tools) and self.request.tool_choice != "none"
+
+    def _make_calls(self, raw: RawReply, ending: Ending) -> _MadeCalls:
+        tools, said = {tool.name: tool.parameters for tool in self.request.tools}, list[FunctionCall]()
+        made, used = _MadeCalls([]), _list_ids(self.request)
+        for told in raw.calls:
+            name, call_id = clean_name(told.name, tools), str(told.id) if told.id else None
+            schema = None if ending is Ending.CUT else tools.get(name)
+            args = read_arguments(told.arguments, schema) if name else None
+            if args is not None:
+                call = FunctionCall(function=name, args=args, id=call_id)
+            elif ending is Ending.CUT:
+                continue
+            elif self._may_call:
+                call = make_unread_call(f"{name} {_say(told.arguments)}", call_id)
+            else:
+                what = f"the arguments of a call of {name!r:.80} are not a JSON object"
+                raise make_malformed_reply_error(what if name else "a tool call without a name")
+            if call_id is not None and call in said:  # said twice, it is one
+                continue
+            said.append(call)
+            if args is not None and name != told.name:
+                made.notes.append(f"a call of {str(told.name)!r:.80} was taken as one of {name}")
+            needs_id = call_id in used if call_id else bool(told.kept)
+            if needs_id:
+                # Some servers count from 0 in every reply.
+                call = call.model_copy(update={"id": make_call_id(f"{call_id} {len(used)}")})
+            if told.kept:
+                made.kept[str(call.id)] = told.kept
+            used |= {call.id} - {None}
+            made.calls.append(call)
+        return made
+
+
+@dataclass(frozen=True)
+class _MadeCalls:
+    calls: list[FunctionCall]
+    kept: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Id -> what goes back with the call."""
+    notes: list[str] = field(default_factory=list)
+    """Which names were cleaned."""
+
+
+def _list_ids(request: ChatRequest) -> set[str | None]:
+    """Ids of the calls in a conversation."""
+    turns = [message for message in request.messages if message["role"] == "assistant"]
+    return {call.id for turn in turns for call in turn["tool_calls"] or () if call.id}
+
+
+_ANSWERS = (Ending.COMPLETE, Ending.UNKNOWN)
+GRAVITY = (
+    Ending.COMPLETE,
+    Ending.CALLS,
+    Ending.REFUSED,
+    Ending.UNKNOWN,
+    Ending.CUT,
+    Ending.PAUSED,
+    Ending.MALFORMED_CALL,
+    Ending.FILTERED,
+    Ending.BROKEN_OFF,
+)
+"""Which ending a reply has whose choices ended in several ways: the last of these."""
+
+
+def _say(words: object) -> str:
+    return "" if words is None else str(words)
+
+
+def _has_text(blocks: Sequence[MessageContentBlock]) -> bool:
+    return any(block["type"] == "text" and (block["content"] or "").strip() for block in blocks)
+
+
+def _take_answer(blocks: Sequence[MessageContentBlock], thoughts: str) -> list[MessageContentBlock]:
+    """The blocks with what stands behind the thoughts as text, or all of them where nothing tells them apart."""
+    thought, closed, answer = thoughts.rpartition("</think>")
+    if not (closed and answer.strip()):
+        thought, answer = "", thoughts
+    kept = [block for block in blocks if block["type"] == "thinking" and block["id"]]
+    told: list[MessageContentBlock] = [{"type": "thinking", "content": thought.strip(), "id": None}]
+    return [*kept, *(told if thought.strip() else ()), {"type": "text", "content": answer.strip()}]
+
+
+_MARKER = re.compile(r"<[|/]?[\w▁ ]{1,40}\|?>|<.*\Z", re.DOTALL)
+"""A marker of a chat template, or its beginning."""
+_NAMESPACE = re.compile(r"\A(?:to=)?(?:(?:functions?|default_api|tools?|multi_tool_use)[.:/]+)*")
+_NUMBER = re.compile(r"(?::\d+|\(\))\Z")
+_CHANNEL = re.compile(r"(?:commentary|analysis|final|json|code|assistant)\Z")
+"""Channels of harmony and the types of what is to come in them, which lose their markers at some servers."""
+_LONGEST_NAME = 300
+
+
+def clean_name(name: object, offered: Collection[str]) -> str:
+    """The name of a call without what its server leaked into it; empty where there is none.
+
+    It is changed only where what comes out is on offer and what came in is not.
+    """
+    if not isinstance(name, str) or not name.strip():
+        return ""
+    if name in offered or len(name) > _LONGEST_NAME:
+        return name
+    visible = "".join(sign for sign in name if sign.isprintable() or sign.isspace())
+    words = [word.strip("\"'`") for word in _MARKER.sub(" ", visible).split()]
+    plain = {_NUMBER.sub("", _NAMESPACE.sub("", word)) for word in words if not _CHANNEL.fullmatch(word)}
+    found = {form for word in plain for form in (word, _CHANNEL.sub("", word)) if form in offered}
+    return found.pop() if len(plain) == len(found) == 1 else name
+
+
+_ERROR_FIELDS = ("errors", "message", "msg", "detail", "error_msg", "error_message", "fault")
+
+
+def raise_told_error(body: Mapping[str, Any], payload: str, key: str | None) -> None:
+    """Raise the error that a reply with status 200 holds; do nothing where it holds none.
+
+    Args:
+        body: The reply.
+        payload: The field that every reply of this wire has, and which an error has not.
+        key: The key in use, to be cut from the message.
+    """
+    if body.get("error"):
+        raise make_embedded_error({"error": body["error"]}, key)
+    if as_mapping(body.get("base_resp")).get("status_code"):  # MiniMax's
+        raise make_embedded_error({"base_resp": body["base_resp"]}, key)
+    if not body.get(payload) and any(body.get(name) for name in _ERROR_FIELDS):
+        raise make_embedded_error(body, key)

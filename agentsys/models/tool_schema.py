@@ -1,0 +1,61 @@
+"""What a tool's JSON schema says of its arguments, wherever in it that stands.
+
+Schemas are of other people, too: whatever is no schema is passed over, and references lead in circles.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+COMBINATORS = ("allOf", "anyOf", "oneOf")
+"""Keywords whose value is a list of schemas of the same object."""
+_MAX_PARTS = 200
+
+
+def list_arguments(schema: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    """Name -> schema of each argument that a schema names: at its top, in what it refers to or is combined of."""
+    found: dict[str, Mapping[str, Any]] = {}
+    for part in _walk_parts(schema, COMBINATORS):
+        own = part.get("properties")
+        for name, one in own.items() if isinstance(own, Mapping) else ():
+            if one is not False:  # which nothing fits
+                found.setdefault(str(name), one if isinstance(one, Mapping) else {})
+    return found
+
+
+def list_required(schema: Mapping[str, Any]) -> tuple[str, ...]:
+    """Names of the arguments that a call must have, whichever alternative it takes."""
+    parts = _walk_parts(schema, ("allOf",))
+    lists = [part["required"] for part in parts if isinstance(part.get("required"), list)]
+    return tuple(dict.fromkeys(str(name) for names in lists for name in names))
+
+
+def is_combined(schema: Mapping[str, Any]) -> bool:
+    """Whether arguments stand elsewhere than in the schema's own `properties`."""
+    return any(key in schema for key in ("$ref", *COMBINATORS))
+
+
+def _walk_parts(schema: Mapping[str, Any], keys: tuple[str, ...]) -> Iterator[Mapping[str, Any]]:
+    seen: set[int] = set()
+    waiting: list[Any] = [schema]
+    while waiting and len(seen) < _MAX_PARTS:
+        part = waiting.pop(0)
+        if not isinstance(part, Mapping) or id(part) in seen:
+            continue
+        seen.add(id(part))
+        yield part
+        if isinstance(part.get("$ref"), str):
+            waiting.append(_find_target(schema, part["$ref"]))
+        waiting += [one for key in keys if isinstance(part.get(key), list) for one in part[key]]
+
+
+def _find_target(schema: Mapping[str, Any], reference: str) -> Any:
+    """What a reference within a schema refers to; None if that is nothing here."""
+    if not reference.startswith("#"):
+        return None
+    found: Any = schema
+    for step in reference[1:].split("/")[1:]:
+        name = step.replace("~1", "/").replace("~0", "~")
+        found = found.get(name) if isinstance(found, Mapping) else None
+    return found

@@ -1,0 +1,36 @@
+"""Ids of the calls in a served agent's replies: `call_` and 32 hex digits, which every client takes.
+
+OpenAI takes 40 characters, and agno rewrites ids that do not begin with `call_`. Stored files of clients are known by
+these ids, so eight of the digits are a mark of our own. It keeps nobody out: the other 96 bits are random.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import secrets
+
+TOOL, ANSWER = "tool", "answer"
+"""What a call is of: a tool, or the client's answer schema, whose results nobody reads."""
+WRITTEN_ID = re.compile(r"\bcall_[0-9a-f]{32}\b")
+_RANDOM_BYTES = 12
+_OLD_PREFIX = "agentsys_"
+
+
+def make_call_id(kind: str) -> str:
+    """A new id."""
+    drawn = secrets.token_hex(_RANDOM_BYTES)
+    return f"call_{drawn}{_compute_mark(kind, drawn)}"
+
+
+def is_call_id(kind: str, call_id: object) -> bool:
+    """Whether an id is one that was made here for this kind."""
+    text = str(call_id)
+    if not WRITTEN_ID.fullmatch(text):
+        return kind == TOOL and text.startswith(_OLD_PREFIX)
+    drawn = text.removeprefix("call_")[: 2 * _RANDOM_BYTES]
+    return text.endswith(_compute_mark(kind, drawn))
+
+
+def _compute_mark(kind: str, drawn: str) -> str:
+    return hashlib.blake2b(f"agentsys {kind} {drawn}".encode(), digest_size=4).hexdigest()

@@ -1,0 +1,199 @@
+"""Tools are what their schemas say: arguments that a schema admits reach the tool as they came."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from drawn_schemas import tool_schemas
+from front_clients import Client, desk_of, served_desk
+from hypothesis import HealthCheck, given, settings
+from scripted_for_serving import Scripted, calls, says
+
+from agentsys.contracts import Defense
+from agentsys.defense.agentsys import AgentSys
+from agentsys.errors import find_missing_packages
+from agentsys.models.chat import ChatReply, ChatRequest, ToolSpec
+from agentsys.models.pipeline_elements import describe_tool
+from agentsys.serve_agent import mcp_tools
+from agentsys.serve_agent.client_tools import (
+    ClientRuntime,
+    UnusableTool,
+    build_client_functions,
+    name_tools,
+)
+from baselines.none import NoDefense
+
+drawn = settings(
+    max_examples=70, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck)
+)
+
+
+class OneCall:
+    """Calls the tool that it is offered with these arguments, and is done."""
+
+    name = "one call"
+
+    def __init__(self, args: dict[str, Any]) -> None:
+        self.args = args
+
+    def complete(self, request: ChatRequest) -> ChatReply:
+        if request.role == "privileges":
+            return says(json.dumps(dict.fromkeys(("work",), "query")))
+        if request.role == "worker":
+            return says('{"done": true}')
+        if request.messages[-1]["role"] == "tool":
+            return says("Done.")
+        more = {"intent": {"done": "boolean"}} if request.role == "main" else {}
+        return calls((request.tools[0].name, {**self.args, **more}))
+
+
+@drawn
+@given(tool_schemas)
+def test_in_process_arguments_reach_the_tool_equal(tool: tuple[Any, Any]) -> None:
+    schema, args = tool
+    got: list[Any] = []
+
+    def run(name: str, given: dict[str, Any]) -> str:
+        got.append((name, given))
+        return "ok"
+
+    (function,) = build_client_functions([ToolSpec("mail.send", "Sends.", schema)], run)
+    assert ClientRuntime([function]).run_function(None, function.name, args) == ("ok", None)
+    assert got == [("mail.send", args)]
+    assert describe_tool(function).parameters == {"type": "object", **schema}
+
+
+@pytest.mark.parametrize("defense", [NoDefense(), AgentSys()], ids=["none", "agentsys"])
+@settings(parent=drawn, max_examples=35)
+@given(tool=tool_schemas)
+def test_over_the_wire_arguments_reach_the_client_equal(defense: Defense, tool: tuple[Any, Any]) -> None:
+    schema, args = tool
+    with served_desk(OneCall(args), defense) as server:
+        body: Any = {"tools": [{"type": "function", "function": {"name": "work", "parameters": schema}}]}
+        body["messages"] = [{"role": "user", "content": "Go."}]
+        reply = httpx.post(f"{server.openai_base_url}/chat/completions", json=body, timeout=60)
+    assert reply.status_code == 200, reply.text
+    [call] = reply.json()["choices"][0]["message"]["tool_calls"]
+    assert json.loads(call["function"]["arguments"]) == args
+    assert len(call["id"]) == 37 and call["id"].startswith("call_")
+
+
+ECHO = Path(__file__).parents[1] / "support" / "mcp_echo_server.py"
+
+
+@pytest.mark.skipif(bool(find_missing_packages(["mcp"])), reason="the extra mcp is not installed")
+@pytest.mark.slow
+def test_over_mcp_arguments_reach_the_server_equal(tmp_path: Path) -> None:
+    from mcp import ClientSession, StdioServerParameters, stdio_client
+
+    found: list[Any] = []
+
+    @settings(parent=drawn, max_examples=200)
+    @given(tool_schemas)
+    def draw(tool: tuple[Any, Any]) -> None:
+        found.append(tool)
+
+    draw()
+    (tmp_path / "tools.json").write_text(json.dumps([schema for schema, _ in found]))
+
+    async def main() -> None:
+        server = StdioServerParameters(command=sys.executable, args=[str(ECHO), str(tmp_path / "tools.json")])
+        with (tmp_path / "log").open("w") as log:
+            async with stdio_client(server, errlog=log) as streams, ClientSession(*streams) as session:
+                await session.initialize()
+                tools = await mcp_tools(session)
+                runtime = ClientRuntime(tools)
+                for function, (_, args) in zip(tools, found, strict=True):
+                    told = await asyncio.to_thread(runtime.run_function, None, function.name, args)
+                    assert (json.loads(told[0]), told[1]) == (args, None)
+
+    asyncio.run(main())
+    assert len(found) == 200
+
+
+def nested(levels: int) -> dict[str, Any]:
+    schema: dict[str, Any] = {"type": "string"}
+    for _ in range(levels):
+        schema = {"type": "object", "properties": {"a": schema}}
+    return schema
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {"$schema": 5},
+        {"properties": {"a": 5}},
+        nested(60),
+        nested(140),
+        nested(400),
+        {"properties": {"a": {"type": "strange"}}},
+        {"properties": {"a": {"pattern": "("}}, "required": 3},
+        {"type": "array"},
+        {"type": ["object", "null"]},
+        {"$schema": "http://json-schema.org/draft-03/schema#", "properties": {"a": {"required": "x"}}},
+    ],
+    ids=range(10),
+)
+def test_a_schema_that_is_none_is_the_clients_mistake_in_one_sentence(parameters: Any) -> None:
+    with served_desk(Scripted(says("x")), NoDefense()) as server:
+        body = {"tools": [{"type": "function", "function": {"name": "work", "parameters": parameters}}]}
+        raw = json.dumps({**body, "messages": [{"role": "user", "content": "Go."}]})
+        reply = httpx.post(f"{server.openai_base_url}/chat/completions", content=raw, timeout=60)
+    assert reply.status_code == 400
+    told = reply.json()["error"]["message"]
+    assert told and "\n" not in told and len(told) < 600
+
+
+@pytest.mark.parametrize(
+    ("schema", "args", "told"),
+    [
+        ({"properties": {"a": False}}, {"a": 1}, "does not allow"),
+        ({"properties": {"a": {"$ref": "#/nowhere"}}}, {"a": 1}, "cannot be applied"),
+        ({"properties": {"a": {"$ref": "https://example.org/x"}}}, {"a": 1}, "cannot be applied"),
+        ({}, {"a": json.loads("[" * 120 + "]" * 120)}, "nested more than 100"),
+        ({"type": "object"}, {"a": float("nan")}, "as JSON"),
+        ({"unevaluatedProperties": False, "properties": {"a": {}}}, {"b": 1}, "nevaluated"),
+    ],
+)
+def test_what_a_schema_does_not_admit_is_told_and_the_tool_does_not_run(
+    schema: Any, args: dict[str, Any], told: str
+) -> None:
+    def run(name: str, given: dict[str, Any]) -> str:
+        raise AssertionError
+
+    (function,) = build_client_functions([ToolSpec("work", "", schema)], run)
+    error = ClientRuntime([function]).run_function(None, "work", args)[1]
+    assert error is not None and told in error
+
+
+def test_names_that_no_provider_takes_are_told_otherwise_and_the_client_is_asked_by_its_own() -> None:
+    names = ["mail.send", "mail_send", "mail/send", "a b\0", "用户", "ok-name", "x" * 80, "x" * 81]
+    told = name_tools(names)
+    assert len(set(told)) == len(names)
+    assert all(len(one) <= 64 and one.replace("_", "a").replace("-", "a").isalnum() for one in told)
+    assert (told[1], told[5]) == ("mail_send", "ok-name")
+    client = Client(desk_of(OneCall({"to": "Rome"}), NoDefense()), {}, [ToolSpec("mail.send", "", {})])
+    [call] = client.say("Go.").message["tool_calls"] or []
+    assert (call.function, call.args) == ("mail.send", {"to": "Rome"})
+
+
+def test_two_tools_of_one_name_are_refused_by_name() -> None:
+    with pytest.raises(UnusableTool, match="'a'"):
+        build_client_functions([ToolSpec("a", "", {}), ToolSpec("a", "", {})], lambda name, args: "")
+
+
+@pytest.mark.parametrize("value", [2**80, -(2**63) - 1, 1.5e300, "\ud800", "a\0b", "\x9b"])
+def test_whatever_a_model_writes_as_an_argument_is_handed_out_or_told_and_no_500(value: Any) -> None:
+    with served_desk(OneCall({"a": value}), NoDefense()) as server:
+        body: Any = {"tools": [{"type": "function", "function": {"name": "work", "parameters": {}}}]}
+        body["messages"] = [{"role": "user", "content": "Go."}]
+        reply = httpx.post(f"{server.openai_base_url}/chat/completions", json=body, timeout=60)
+    assert reply.status_code == 200, reply.text
+    [call] = reply.json()["choices"][0]["message"]["tool_calls"]
+    assert set(json.loads(call["function"]["arguments"])) == {"a"}
