@@ -34,7 +34,34 @@ def list_victims(found: LoadedCases) -> list[tuple[str, str]]:
 
 @pytest.mark.parametrize(
     "name",
-    ["gpt-9", "gpt-9-mini", "gpt-9-pro-2031-02-03", "o7-mini", "gemini-4-flash-lite-preview-05-06", "claude-opus-6-20310101", "claude-3-7-sonnet-20250219-thinking", "command-a-03-2025", "grok-9-fast", "mistral-large-2411", "glm-4.5-air", "mistralai_Mixtral-8x7B-Instruct-v0.1", "meta-llama/Llama-5-scout-17b-16e-instruct", "deepseek-r1-distill-qwen-7b", "Qwen3-235B-A22B-Thinking-2507", "kimi-k2-0905-preview", "us.anthropic.claude-3-5-sonnet-20241022-v2:0", "watt-tool-8b", "toolace-2-8b", "phi-4-reasoning-plus", "gpt-oss-120b", "amazon.nova-pro-v1:0", "local", "acme", "gpt_4o_mini_2024_07_18", "gemma-3-27b-it"],
+    [
+        "gpt-9",
+        "gpt-9-mini",
+        "gpt-9-pro-2031-02-03",
+        "o7-mini",
+        "gemini-4-flash-lite-preview-05-06",
+        "claude-opus-6-20310101",
+        "claude-3-7-sonnet-20250219-thinking",
+        "command-a-03-2025",
+        "grok-9-fast",
+        "mistral-large-2411",
+        "glm-4.5-air",
+        "mistralai_Mixtral-8x7B-Instruct-v0.1",
+        "meta-llama/Llama-5-scout-17b-16e-instruct",
+        "deepseek-r1-distill-qwen-7b",
+        "Qwen3-235B-A22B-Thinking-2507",
+        "kimi-k2-0905-preview",
+        "us.anthropic.claude-3-5-sonnet-20241022-v2:0",
+        "watt-tool-8b",
+        "toolace-2-8b",
+        "phi-4-reasoning-plus",
+        "gpt-oss-120b",
+        "amazon.nova-pro-v1:0",
+        "local",
+        "acme",
+        "gpt_4o_mini_2024_07_18",
+        "gemma-3-27b-it",
+    ],
 )
 def test_dates_sizes_and_variants_are_of_the_model(name: str) -> None:
     assert split_alone(name) == (name, "none", None)

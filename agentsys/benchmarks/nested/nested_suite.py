@@ -102,7 +102,7 @@ class Filter(BaseModel):
     actions: list[FilterAction]
 
 
-class Office(TaskEnvironment):
+class Office(TaskEnvironment):  # type: ignore[misc]
     """The environment of every task."""
 
     messages: dict[str, Message]
@@ -265,7 +265,7 @@ def _reached(office: Office) -> dict[str, Any]:
 
 
 def _add_user_task(number: int, prompt: str, calls: list[_Call], reached: str, answer: str = "Done.") -> None:
-    class Task(BaseUserTask[Office]):
+    class Task(BaseUserTask[Office]):  # type: ignore[misc]
         PROMPT = prompt
         GROUND_TRUTH_OUTPUT = answer
 
@@ -282,7 +282,7 @@ def _add_user_task(number: int, prompt: str, calls: list[_Call], reached: str, a
 
 
 def _add_injection_task(number: int, goal: str, call: _Call, reached: str) -> None:
-    class Task(BaseInjectionTask[Office]):
+    class Task(BaseInjectionTask[Office]):  # type: ignore[misc]
         GOAL = goal
 
         def ground_truth(self, pre_environment: Office) -> list[FunctionCall]:
