@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 import subprocess
 import sys
+from collections.abc import Iterator
 from datetime import datetime
 from enum import Enum
 from pathlib import Path
@@ -16,9 +18,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
+from small_runs import Silent
 
-from agentsys.base.atomic_file import Process, remove_stale_files, write_atomically
+from agentsys.base.atomic_file import PRIVATE, Process, lock_file, remove_stale_files, write_atomically
 from agentsys.base.json_values import MAX_DEPTH, to_json_bytes, to_plain_data
+from agentsys.base.ledger import Ledger
+from agentsys.runs.compose import compose
+from agentsys.runs.run_session import prepare_session
 
 
 def ended() -> Process:
@@ -196,3 +202,51 @@ def test_controls_that_steer_a_terminal_are_escaped_and_come_back() -> None:
     assert not any(mark in data for mark in (b"\x1b", "\x9b".encode(), "\x85".encode()))
     assert json.loads(data) == {text: [text]}
     assert "é \xa0 漢".encode() in data
+
+
+def mode_of(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+@pytest.fixture
+def usual_umask() -> Iterator[None]:
+    before = os.umask(0o022)
+    yield
+    os.umask(before)
+
+
+@pytest.mark.usefixtures("usual_umask")
+def test_what_is_made_in_a_folder_that_a_group_shares_is_the_groups(tmp_path: Path) -> None:
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    shared.chmod(0o2770)
+    write_atomically(shared / "a/b/file", b"")
+    write_atomically(shared / "cache/reply", b"", mode=PRIVATE)
+    write_atomically(tmp_path / "own/file", b"")
+    write_atomically(tmp_path / "own/reply", b"", mode=PRIVATE)
+    with lock_file(shared / "lock"), lock_file(tmp_path / "lock"):
+        pass
+    Ledger(shared / "ledger")._open_file()
+    Ledger(tmp_path / "ledger")._open_file()
+    modes = [mode_of(shared / name) for name in ("a", "a/b", "a/b/file", "cache/reply", "lock", "ledger")]
+    assert modes == [0o2775, 0o2775, 0o664, 0o660, 0o660, 0o660]
+    modes = [mode_of(tmp_path / name) for name in ("own", "own/file", "own/reply", "lock", "ledger")]
+    assert modes == [0o755, 0o644, 0o600, 0o600, 0o600]
+
+
+@pytest.mark.usefixtures("usual_umask")
+@pytest.mark.parametrize(("mode", "folder"), [("private", 0o700), ("group", 0o2770), ("umask", 0o755)])
+def test_a_log_folder_that_is_made_has_the_mode_that_was_chosen(
+    tmp_path: Path, mode: str, folder: int
+) -> None:
+    words = ["benchmark.suites=[slack]", "user_tasks=[0]", f"store.mode={mode}"]
+    prepare_session([*words, f"logdir={tmp_path / 'new/runs'}"]).execute(Silent())
+    assert mode_of(tmp_path / "new/runs") == folder
+    assert mode_of(tmp_path / "new") == 0o755
+    record = next(path for path in (tmp_path / "new/runs").rglob("*.json") if ".agentsys" not in path.parts)
+    assert mode_of(record) == (0o664 if mode == "group" else 0o644)
+    there = tmp_path / "there"
+    there.mkdir(mode=0o750)
+    prepare_session([*words, f"logdir={there}"])
+    assert mode_of(there) == 0o750
+    assert compose(words)[0].config_hash == compose(words[:2])[0].config_hash

@@ -1,14 +1,12 @@
 """Tables of what stored runs show: a named tuple a line, its keys first, then counts of records.
 
-Exposure has the definition with which the published runs were measured, without the allowances that are
-made for a case under way (`agentsys.base.payload_lines`): a tool message holds, squeezed, at least one line
-of any recorded injection, and only lines of 20 squeezed characters count.
+A record is exposed where `agentsys.load_runs` says so: a tool returned a line of the injection, found as everywhere
+(`agentsys.base.payload_lines`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from functools import lru_cache
 from operator import itemgetter
 from typing import Any, NamedTuple
 
@@ -16,8 +14,9 @@ from agentsys.analysis.metrics.task_tags import load_limits_of
 from agentsys.analysis.statistics.rate_estimates import OVERALL
 from agentsys.audit.rescoring.recorded_trajectory import Trajectory, is_denial_in_label
 from agentsys.base.grouping import Rows, count_rows
-from agentsys.base.payload_lines import MIN_LINE_CHARS, squeeze
 from agentsys.records.case_row import UNRECORDED
+
+_AGENTDOJO = "agentdojo"
 
 Trace = Mapping[str, Any]
 """What is kept of a record: its `case`, each of the case's fields, and what was found of it."""
@@ -27,8 +26,9 @@ class TraceCase(NamedTuple):
     """One record, named."""
 
     pipeline: str
-    """Marked where the model was simulated."""
+    """Marked where the model was simulated, and where the benchmark is not AgentDojo."""
     suite: str
+    """With the benchmark's name before it, where that is not AgentDojo: no two are ever counted together."""
     user_task_id: str
     injection_task_id: str | None
     attack: str
@@ -39,7 +39,9 @@ class TraceCase(NamedTuple):
 def build_trace(trajectory: Trajectory, **found: Any) -> Trace:
     """What is kept of a record, named as a report does."""
     facts = {name: getattr(trajectory, name) for name in TraceCase._fields}
-    case = TraceCase(**{**facts, "pipeline": trajectory.shown_pipeline})
+    other = "" if trajectory.benchmark == _AGENTDOJO else trajectory.benchmark
+    facts |= {"pipeline": f"{trajectory.shown_pipeline}{other and f' on {other}'}"}
+    case = TraceCase(**facts | {"suite": f"{other} {trajectory.suite}".lstrip()})
     return {"case": case, **case._asdict(), **found}
 
 
@@ -51,27 +53,6 @@ class BenignHit(NamedTuple):
     """The injection task whose check passes."""
 
 
-def is_exposed(trajectory: Trajectory) -> bool | None:
-    """Whether a tool returned a line of the injection; None where that cannot be told.
-
-    Our own records were watched while they ran: there an inner agent may have read what stands in no message.
-    """
-    if trajectory.is_benign:
-        return None
-    if trajectory.exposed_raw is not None:
-        return trajectory.exposed_raw
-    if not trajectory.injections:
-        return None
-    lines = _squeeze_lines(tuple(trajectory.injections.values()))
-    return any(line in squeezed for squeezed in map(squeeze, trajectory.tool_texts) for line in lines)
-
-
-@lru_cache(maxsize=4096)
-def _squeeze_lines(texts: tuple[str, ...]) -> frozenset[str]:
-    squeezed = (squeeze(line) for text in texts for line in text.splitlines())
-    return frozenset(line for line in squeezed if len(line) >= MIN_LINE_CHARS)
-
-
 def read_attacked_trace(trajectory: Trajectory) -> Trace:
     """Take from an attacked record what is kept of it; `success` and `solved` are the file's, errored or not."""
     limits = load_limits_of(trajectory.benchmark, trajectory.version or UNRECORDED)
@@ -80,7 +61,7 @@ def read_attacked_trace(trajectory: Trajectory) -> Trace:
         trajectory,
         success=bool(trajectory.security),
         errored=trajectory.error is not None,
-        exposed=is_exposed(trajectory),
+        exposed=trajectory.exposed_raw,
         targeted=not is_denial_in_label(trajectory.attack),
         solved=trajectory.utility,
         destroyed=trajectory.user_task_id in destroyed.get(trajectory.suite, ()),

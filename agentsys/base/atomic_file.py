@@ -8,6 +8,7 @@ import hashlib
 import os
 import platform
 import re
+import stat
 import threading
 import time
 from collections.abc import Iterator
@@ -60,13 +61,53 @@ class Process(NamedTuple):
         return _read_start_ticks(self.pid) != self.started
 
 
-def write_atomically(path: Path, data: bytes, *, durable: bool = True) -> None:
+PRIVATE = 0o600
+"""Mode of what is the user's own business: replies of models, what was spent."""
+_GROUP_MAY_WRITE = stat.S_ISGID | stat.S_IWGRP
+
+
+def open_file(path: Path, flags: int, mode: int = 0o666) -> int:
+    """Open a file, which is made with this mode, less the umask; in a folder that a group shares, the group may write.
+
+    A folder is shared if its group may write and new files get its group (`chmod g+ws`).
+
+    Raises:
+        OSError: As `os.open` does.
+    """
+    file = os.open(path, flags, mode)
+    if _is_shared(path.parent):
+        with contextlib.suppress(OSError):  # another one's, who has seen to it
+            os.fchmod(file, stat.S_IMODE(os.fstat(file).st_mode) | 0o060)
+    return file
+
+
+def make_folder(folder: Path) -> None:
+    """Make a folder and those above it, as far as they are not there; shared inside a folder that a group shares.
+
+    Raises:
+        OSError: If one cannot be made.
+    """
+    if folder.is_dir():
+        return
+    make_folder(folder.parent)
+    folder.mkdir(exist_ok=True)
+    if _is_shared(folder.parent):
+        with contextlib.suppress(OSError):
+            folder.chmod(stat.S_IMODE(folder.stat().st_mode) | _GROUP_MAY_WRITE)
+
+
+def _is_shared(folder: Path) -> bool:
+    return os.stat(folder).st_mode & _GROUP_MAY_WRITE == _GROUP_MAY_WRITE  # noqa: PTH116  a third of Path's time
+
+
+def write_atomically(path: Path, data: bytes, *, durable: bool = True, mode: int = 0o666) -> None:
     """Write `data` to a temporary name in the same folder and rename it.
 
     Args:
         path: The file; its folder is made if it is not there.
         data: The whole content.
         durable: Whether to flush it to the disk before it takes the name, and the name behind it.
+        mode: Mode of the file; see `open_file`.
 
     Raises:
         OSError: If the disk does not take it; then the file is as it was.
@@ -75,10 +116,10 @@ def write_atomically(path: Path, data: bytes, *, durable: bool = True) -> None:
     temporary = path.with_name(f".{path.name[:100]}.{mark}.tmp")
     try:
         try:
-            _write_file(temporary, data, durable=durable)
+            _write_file(temporary, data, durable=durable, mode=mode)
         except FileNotFoundError:  # most often the folder is there, and to ask takes a while
-            path.parent.mkdir(parents=True, exist_ok=True)
-            _write_file(temporary, data, durable=durable)
+            make_folder(path.parent)
+            _write_file(temporary, data, durable=durable, mode=mode)
         temporary.replace(path)
         if durable:
             _sync_folder(path.parent)
@@ -98,8 +139,8 @@ def _sync_folder(folder: Path) -> None:
         os.close(opened)
 
 
-def _write_file(path: Path, data: bytes, *, durable: bool) -> None:
-    file = os.open(path, os.O_CREAT | os.O_TRUNC | os.O_WRONLY | getattr(os, "O_BINARY", 0), 0o666)
+def _write_file(path: Path, data: bytes, *, durable: bool, mode: int) -> None:
+    file = open_file(path, os.O_CREAT | os.O_TRUNC | os.O_WRONLY | getattr(os, "O_BINARY", 0), mode)
     try:
         left = memoryview(data)
         while left:
@@ -120,7 +161,7 @@ def lock_file(path: Path) -> Iterator[int]:
     Raises:
         OSError: If it cannot be opened or locked.
     """
-    file = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    file = open_file(path, os.O_RDWR | os.O_CREAT, PRIVATE)
     try:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield file

@@ -15,6 +15,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from agentsys.base.atomic_file import PRIVATE, open_file
+
 LEDGER_FILE = "ledger.jsonl"
 """In a log folder's `.agentsys`."""
 
@@ -67,7 +69,7 @@ class Ledger:
         """The file. Writing to it needs no lock, which many threads would only wait for."""
         with self._lock:
             if self._file is None:
-                file = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
+                file = open_file(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT, PRIVATE)
                 size = os.fstat(file).st_size
                 if size and os.pread(file, 1, size - 1) != b"\n":
                     os.write(file, b"\n")

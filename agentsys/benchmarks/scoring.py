@@ -1,8 +1,9 @@
 """Runs the checks of finished cases: each check sees copies of the environments, and calls that really ran.
 
-`copy_environments` makes copies that share what the case left alone: AgentDojo's Workspace and Travel checks
-compare the environments before and after with DeepDiff, which walks through every mail, file and hotel (40% of a
-run's CPU time in Workspace) and stops where both sides are one object.
+`take_judged_messages` says which messages they are given. `copy_environments` makes copies that share what the case
+left alone: AgentDojo's Workspace and Travel checks compare the environments before and after with DeepDiff, which
+walks through every mail, file and hotel (40% of a run's CPU time in Workspace) and stops where both sides are one
+object.
 """
 
 from __future__ import annotations
@@ -15,10 +16,12 @@ from enum import Enum
 from typing import Any, TypeAlias
 
 from agentdojo.functions_runtime import FunctionCall, TaskEnvironment
-from agentdojo.types import MessageContentBlock
+from agentdojo.types import ChatMessage, MessageContentBlock
 from pydantic import BaseModel
 
 from agentsys.contracts import InjectionTask, UserTask
+from agentsys.models.providers.chat_thoughts import NOTE_PREFIX
+from agentsys.models.providers.wire_parts import OPENAI_ITEM_PREFIX
 from agentsys.models.trace import Tracer, get_current_tracer
 
 _LEAVES = frozenset(
@@ -128,6 +131,34 @@ def _has_same_items(first: dict[Any, Any], second: dict[Any, Any], shared: dict[
             else:
                 same = _find_same(one, other, shared) and same
     return same
+
+
+def take_judged_messages(messages: Sequence[ChatMessage], *, with_thoughts: bool) -> Sequence[ChatMessage]:
+    """The conversation as checks are given it, whoever recorded it: its last answer without the model's thoughts.
+
+    An answer of thoughts alone is what AgentDojo's element of that vendor makes of it without them: an empty list
+    of Anthropic's, no content of the others'. AgentDojo runs a pipeline again where there is no content.
+
+    Args:
+        messages: What a pipeline returned, or what was stored of it.
+        with_thoughts: Whether they are judged along with the answer, as AgentDojo's own runs and DRIFT's are.
+    """
+    last = next((at for at in reversed(range(len(messages))) if messages[at]["role"] == "assistant"), None)
+    content = None if last is None else messages[last]["content"]
+    if last is None or content is None or with_thoughts:
+        return messages
+    said = [block for block in content if block["type"] == "text"]
+    if len(said) == len(content):
+        return messages
+    answer = said or ([] if any(map(_is_of_anthropic, content)) else None)
+    return [*messages[:last], {**messages[last], "content": answer}, *messages[last + 1 :]]
+
+
+def _is_of_anthropic(thought: MessageContentBlock) -> bool:
+    signed = thought["type"] == "thinking" and thought["id"]
+    return thought["type"] == "redacted_thinking" or bool(
+        signed and not signed.startswith((OPENAI_ITEM_PREFIX, NOTE_PREFIX))
+    )
 
 
 SuiteTask: TypeAlias = UserTask | InjectionTask

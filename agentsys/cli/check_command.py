@@ -20,7 +20,8 @@ from agentsys.cli.stored_runs import NamesOption
 from agentsys.cli.terminal import escape_to_line, raise_on_stop_signals
 from agentsys.errors import ConfigError
 from agentsys.extensions import CheckFinding, RunsToCheck, load_extensions
-from agentsys.records.case_reader import LoadedCases, read_cases
+from agentsys.records.case import STANDS_TWICE
+from agentsys.records.case_reader import LoadedCases, describe_faults, read_cases
 from agentsys.records.names_file import RunNames
 from agentsys.records.runs_source import fetch_runs, open_runs
 
@@ -66,7 +67,8 @@ def check_command(
 def _check(given: Path, form: str, runs: RunsToCheck) -> None:
     reading = read_cases([runs.folder], RunNames(runs.names))
     refusal: ConfigError | None = None
-    found = [*_check_records(reading), _check_completeness(reading), *_check_cells(reading)]
+    found = [*_check_records(reading), _check_completeness(reading)]
+    found += [*_check_settings(reading), *_check_cells(reading)]
     for room in load_extensions():
         if room.check is not None:
             module, _, function = room.check.partition(":")
@@ -95,14 +97,18 @@ def _check_records(reading: LoadedCases) -> Iterator[CheckFinding]:
     unread = f", {format_count(len(bad), 'file')} unreadable" if bad and not is_strangers else ""
     grade = "broken" if unread else "suspect" if errors else VALID
     yield CheckFinding("Records", grade, f"{count} read{unread}{failed}", bad if unread else ())
+    if faults := tuple(describe_faults(reading.cases)):
+        grade = BROKEN if any(STANDS_TWICE in line for line in faults) else "suspect"
+        yield CheckFinding("Faults", grade, f"{format_count(len(faults), 'record')} with faults", faults)
     if bad and is_strangers:  # nobody planned these cases; a file that no number uses decides nothing
         yield CheckFinding("Unread", "note", f"{format_count(len(bad), 'file')} in no number", bad)
     if reading.repeated_files:
         lines = tuple(f"{one.source} (counted: {one.counted_source})" for one in reading.repeated_files)
         text = f"{format_count(len(lines), 'second copy', 'second copies')} of cases left out"
         yield CheckFinding("Copies", "note", text, lines)
-    if reading.resolution_notes:
-        yield CheckFinding("Names", "note", "what folders decided", reading.resolution_notes)
+    told = (*faults, *reading.mixed_settings)  # by findings of their own
+    if names := tuple(note for note in reading.resolution_notes if not any(one in note for one in told)):
+        yield CheckFinding("Names", "note", "what folders decided", names)
 
 
 def _check_completeness(reading: LoadedCases) -> CheckFinding:
@@ -112,6 +118,17 @@ def _check_completeness(reading: LoadedCases) -> CheckFinding:
     if all(case.foreign for case in reading.cases):
         return CheckFinding("Complete", "note", "no plan of these runs is known")
     return CheckFinding("Complete", VALID, "no planned case is known to lack a record")
+
+
+def _check_settings(reading: LoadedCases) -> Iterator[CheckFinding]:
+    """What shares a name and not its settings; one who has not looked takes it for one experiment."""
+    if mixed := reading.mixed_settings:
+        text = f"two settings under {format_count(len(mixed), 'name')}, counted as rows of their own"
+        yield CheckFinding("Settings", "suspect", text, mixed)
+    if noted := reading.noted_settings:
+        yield CheckFinding(
+            "Settings", "note", "one row holds cases that differ in what decides no number", noted
+        )
 
 
 def _check_cells(reading: LoadedCases) -> Iterator[CheckFinding]:

@@ -13,6 +13,7 @@ import logging
 import re
 import threading
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from enum import Enum
 from functools import cache
@@ -22,7 +23,7 @@ from typing import Any
 
 import yaml
 
-from agentsys.base.atomic_file import write_atomically
+from agentsys.base.atomic_file import make_folder, write_atomically
 from agentsys.defense.prompts import PRIVILEGES, PRIVILEGES_SECTIONS, write_sections
 from agentsys.errors import ConfigError
 from agentsys.models.chat import ChatModel, ToolSpec, Usage, system, text_of, user
@@ -192,7 +193,7 @@ class PrivilegeStore:
     def _ask_once(self, key: tuple[str, str], model: ChatModel, tools: Sequence[ToolSpec]) -> SortedTools:
         try:
             if self.folder is not None:  # Before anything is paid for.
-                self.folder.mkdir(parents=True, exist_ok=True)
+                make_folder(self.folder)
             found = ask_privileges(model, tools)
             if self.folder is not None and not found.unclear:
                 # Another process may have asked meanwhile: one answer holds for all.
@@ -218,6 +219,8 @@ class PrivilegeStore:
             return None
         try:
             stored = json.loads(self._make_store_path(self.folder, key).read_text(encoding="utf-8"))
+            if (stored["model"], stored["toolset"]) != key:
+                return None
             said = stored["tools"]
             labels = {tool.name: Privilege(said[tool.name]) for tool in tools}
             return SortedTools(labels, (), {name: stored.get(name) for name in _QUESTION_KEYS})
@@ -226,8 +229,17 @@ class PrivilegeStore:
 
     @staticmethod
     def _make_store_path(folder: Path, key: tuple[str, str]) -> Path:
+        """A file of a model's own: one that another model's name folds to as well has a digest behind it."""
         model = re.sub(r"[^A-Za-z0-9._-]+", "_", key[0])
-        return folder / f"{model}-{key[1][:16]}.json"
+        path = folder / f"{model}-{key[1][:16]}.json"
+        if model == key[0]:
+            return path
+        with suppress(
+            OSError, ValueError, KeyError, TypeError
+        ):  # labels of earlier versions stay where they are
+            if json.loads(path.read_text(encoding="utf-8"))["model"] == key[0]:
+                return path
+        return path.with_stem(f"{path.stem}-{hashlib.sha256(key[0].encode()).hexdigest()[:8]}")
 
 
 def _add_questions(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:

@@ -35,7 +35,6 @@ from inspect_ai.model import (
 from inspect_ai.scorer import Score
 
 import agentsys
-from agentsys.analysis.html_report.case_list import find_config
 from agentsys.analysis.html_report.case_views import (
     as_text,
     read_own_block,
@@ -48,6 +47,7 @@ from agentsys.base.grouping import group_by
 from agentsys.errors import ConfigError
 from agentsys.inspect_logs.case_events import CaseEvents, convert_messages, convert_role_usage, sum_usage
 from agentsys.records.case_row import NO_ATTACK, CaseRow
+from agentsys.records.row_settings import find_config
 from agentsys.records.schema import StoredBlock
 
 

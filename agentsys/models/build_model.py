@@ -28,6 +28,7 @@ from agentsys.models.chat import (
     ModelWrapper,
     RecordedInjectionModel,
     RecordedResult,
+    RecordedScoreModel,
     Scene,
     SceneModel,
     WarmableModel,
@@ -329,6 +330,11 @@ class ModelStack:
         """Give what tools returned in a recorded run, likewise; nothing if the model replays none."""
         provider = self.main.provider
         return provider.read_recorded_results(scene) if isinstance(provider, RecordedInjectionModel) else ()
+
+    def judges_thoughts(self, scene: Scene) -> bool:
+        """Whether a case is scored with the model's thoughts, likewise: where the replayed one was."""
+        provider = self.main.provider
+        return isinstance(provider, RecordedScoreModel) and provider.judges_thoughts(scene)
 
 
 def build_stack(

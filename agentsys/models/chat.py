@@ -243,6 +243,18 @@ class RecordedInjectionModel(Protocol):
         """
 
 
+@runtime_checkable
+class RecordedScoreModel(Protocol):
+    """A model that replays recorded runs and knows how they were scored."""
+
+    def judges_thoughts(self, scene: Scene) -> bool:
+        """Whether the recorded run was scored with the model's thoughts.
+
+        Raises:
+            ModelError: If there is no recorded run for the scene.
+        """
+
+
 @dataclass(frozen=True)
 class RecordedResult:
     """One tool call of a recorded run."""

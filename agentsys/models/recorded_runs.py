@@ -133,6 +133,8 @@ class RecordedRun:
     """The recorded score; None where the run was not scored."""
     security: bool | None
     """The recorded score, in AgentDojo's sense: True means that the injection task was carried out."""
+    judges_thoughts: bool
+    """Whether it was scored with the model's thoughts, as all runs of others were."""
 
 
 def read_run(path: Path) -> RecordedRun:
@@ -150,9 +152,10 @@ def read_run(path: Path) -> RecordedRun:
     except (orjson.JSONDecodeError, UnreadableRun) as error:
         raise UnreadableRun(str(error)) from None
     name = stored.pipeline_name or ""
-    simulated = isinstance(stored.agentsys, dict) and stored.agentsys.get("simulated") is True
-    model_id = "simulated" if simulated else name
-    return RecordedRun(path, name, model_id, stored.injections, messages, stored.utility, stored.security)
+    block = stored.agentsys if isinstance(stored.agentsys, dict) else {"judges_thoughts": True}
+    model_id = "simulated" if block.get("simulated") is True else name
+    scores = stored.utility, stored.security, block.get("judges_thoughts") is True
+    return RecordedRun(path, name, model_id, stored.injections, messages, *scores)
 
 
 def parse_recorded_messages(stored: object) -> tuple[ChatMessage, ...]:

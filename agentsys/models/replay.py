@@ -234,6 +234,10 @@ class ReplayModel:
         calls = [(message["tool_call"], message["error"] or text_of(message)) for message in messages]
         return [RecordedResult(call.function, dict(call.args), text) for call, text in calls]
 
+    def judges_thoughts(self, scene: Scene) -> bool:
+        """Whether the recorded run was scored with the model's thoughts; raises as `for_scene`."""
+        return self._read_case(scene).judges_thoughts
+
     def complete(self, request: ChatRequest) -> ChatReply:
         """Never answers: which record to read is known only inside a case.
 

@@ -29,6 +29,7 @@ from agentsys.records.context_facts import (
     find_bound,
     join_content_text,
     measure_context,
+    note_judged_thoughts,
 )
 from agentsys.records.pipeline_names import split_alone
 from agentsys.records.published_facts import find_ground_truth_length
@@ -179,7 +180,7 @@ def _make_shared_columns(
         "utility": record.utility,
         "duration_s": record.duration,
         "source": source,
-        "notes": note_unknown_fields(stored.keys() - known),
+        "notes": (*note_unknown_fields(stored.keys() - known), *note_judged_thoughts(record.messages)),
         "measured": parse_rescored_facts(stored),
         "ground_truth_length": find_ground_truth_length(version, record.suite_name, record.user_task_id),
     }

@@ -13,7 +13,12 @@ from typing import Any
 from pydantic import ValidationError
 
 from agentsys.base.payload_lines import PayloadLines, drop_own_words, find_payload_lines
-from agentsys.records.case import UnreadableRecord, describe_first_fault, note_unknown_fields
+from agentsys.records.case import (
+    STANDS_TWICE,
+    UnreadableRecord,
+    describe_first_fault,
+    note_unknown_fields,
+)
 from agentsys.records.case_row import ACTING_ROLES, NO_ATTACK, SEARCHED_ON_SUFFIX, CaseRow
 from agentsys.records.context_facts import (
     collect_prompt_words,
@@ -21,6 +26,7 @@ from agentsys.records.context_facts import (
     estimate_tokens,
     find_bound,
     measure_context,
+    note_judged_thoughts,
 )
 from agentsys.records.published_facts import find_ground_truth_length
 from agentsys.records.schema import (
@@ -273,7 +279,7 @@ def build_own_row(stored: Mapping[str, Any], source: str) -> CaseRow:
         duration_s=float(duration) if isinstance(duration, int | float) else None,
         source=source,
         foreign=False,
-        notes=(*block.notes, *note_unknown_fields(stored[OWN_KEY].keys() - _KNOWN)),
+        notes=_collect_notes(stored, block, messages),
         config_hash=block.config_hash or None,
         data_hash=block.versions.get("data"),
         seed=block.seed,
@@ -287,6 +293,35 @@ def build_own_row(stored: Mapping[str, Any], source: str) -> CaseRow:
         **_make_usage_columns(block.usage),
         **tree,
     )
+
+
+def _collect_notes(stored: Mapping[str, Any], block: StoredBlock, messages: Sequence[Any]) -> tuple[str, ...]:
+    unknown = note_unknown_fields(stored[OWN_KEY].keys() - _KNOWN)
+    judged = note_judged_thoughts(messages) if block.judges_thoughts else ()
+    return (*block.notes, *unknown, *_note_contradictions(stored, block), *judged)
+
+
+def _note_contradictions(stored: Mapping[str, Any], block: StoredBlock) -> tuple[str, ...]:
+    """The note on what AgentDojo's tools would read otherwise than we do; none where there is nothing."""
+    case, benign = block.case, block.case.injection_task_id is None
+    ours = {
+        "suite_name": case.suite,
+        "pipeline_name": case.pipeline,
+        "user_task_id": case.user_task_id,
+        "injection_task_id": case.injection_task_id,
+        "attack_type": None if benign else case.attack,
+        "benchmark_version": case.version,
+        "utility": block.utility,
+        "security": block.security,
+        "injections": block.written,
+        "agentdojo_package_version": block.versions.get("agentdojo"),
+    }
+    # Of a benign case AgentDojo's value has no meaning.
+    skipped = {"security", "attack_type"} if benign else set()
+    if "agentdojo" not in block.versions:
+        skipped.add("agentdojo_package_version")
+    found = [name for name in ours if name in stored and name not in skipped and stored[name] != ours[name]]
+    return (STANDS_TWICE + ", ".join(found),) if found else ()
 
 
 def _name_attack(block: StoredBlock) -> str:

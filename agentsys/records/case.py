@@ -73,6 +73,11 @@ class Case(BaseModel):
 UNKNOWN_FIELDS = "unknown fields ignored: "
 """Begins a case's note about fields of its file that this version does not know."""
 
+ODD_NUMBERS = "numbers taken for unknown: "
+"""Begins a case's note about columns for which its file has no number that can be counted."""
+STANDS_TWICE = "stands twice in the record, and not the same: "
+"""Begins a case's note about fields of AgentDojo's that our own block contradicts."""
+
 _LONGEST_NAME = 40
 
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from agentsys.errors import ConfigError
 from agentsys.records.asb_format import read_asb_rows
-from agentsys.records.case import UNKNOWN_FIELDS
+from agentsys.records.case import ODD_NUMBERS, STANDS_TWICE, UNKNOWN_FIELDS
 from agentsys.records.case_row import COLUMNS, CaseRow
 from agentsys.records.columns import build_frame
 from agentsys.records.folder_index import (
@@ -69,6 +69,14 @@ def _describe_versions(versions: Sequence[str]) -> Iterator[str]:
         yield f"Cases of {len(versions)} benchmark versions are kept apart: {', '.join(versions)}."
 
 
+def describe_faults(cases: Iterable[CaseRow]) -> Iterator[str]:
+    """A line for each file that is read though something in it is wrong."""
+    for case in cases:
+        yield from (
+            f"{case.source}: {note}" for note in case.notes if note.startswith((ODD_NUMBERS, STANDS_TWICE))
+        )
+
+
 def _describe_unknown_fields(notes: Iterable[Sequence[str]]) -> Iterator[str]:
     found = [note for of_case in notes for note in of_case if note.startswith(UNKNOWN_FIELDS)]
     if found:
@@ -97,6 +105,10 @@ class LoadedCases:
     """The further files, each with the one that counts."""
     resolution_notes: tuple[str, ...] = ()
     """What folders' names and tasks decided about whose runs these are, one sentence each."""
+    mixed_settings: tuple[str, ...] = ()
+    """Names under which there are cases of several settings, and these."""
+    noted_settings: tuple[str, ...] = ()
+    """Names under which settings differ that decide no number, and these."""
 
 
 def read_cases(
@@ -143,7 +155,9 @@ def read_cases(
         len(rows) + len(skipped) + read.other_count,
         find_unfinished(roots if only is None else only, own, listings),
         resolved.repeated_files,
-        resolved.notes,
+        (*resolved.notes, *describe_faults(resolved.counted_cases)),
+        resolved.mixed_settings,
+        resolved.noted_settings,
     )
 
 

@@ -73,6 +73,17 @@ def collect_prompt_words(messages: Sequence[Any]) -> list[str]:
 
 
 _THOUGHTS = ("thinking", "redacted_thinking")
+JUDGED_THOUGHTS = "the checks were given the model's thoughts too"
+"""A case's note."""
+
+
+def note_judged_thoughts(messages: Sequence[Any]) -> tuple[str, ...]:
+    """The note of a record whose checks were given its last message whole; none where no thoughts stand there."""
+    last = messages[-1] if messages else None
+    content = last.get("content") if isinstance(last, dict) else None
+    blocks = content if isinstance(content, list) else ()
+    found = any(isinstance(block, dict) and block.get("type") in _THOUGHTS for block in blocks)
+    return (JUDGED_THOUGHTS,) if found else ()
 
 
 def join_content_text(content: object) -> str:

@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 import orjson
 from platformdirs import user_cache_path
 
-from agentsys.base.atomic_file import write_atomically
+from agentsys.base.atomic_file import PRIVATE, write_atomically
 from agentsys.errors import ConfigError
 from agentsys.records.asb_format import is_asb_result
 from agentsys.records.case import ATTEMPTS, UnreadableRecord
@@ -357,7 +357,7 @@ def _write_index(
     text = orjson.dumps(stored)
     place = find_index_path(Path(listing.root))
     try:
-        write_atomically(place, b"%08x\n%b" % (zlib.crc32(text), text), durable=False)
+        write_atomically(place, b"%08x\n%b" % (zlib.crc32(text), text), durable=False, mode=PRIVATE)
         place.with_name(_OLD_NAME).unlink(missing_ok=True)
     except OSError as error:  # out of reach, or the disk is full
         _log.debug("Index %s cannot be written (%s)", place, error)

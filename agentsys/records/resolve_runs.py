@@ -36,6 +36,7 @@ from agentsys.records.published_facts import (
     RESULT_REPLACING_DEFENSES,
     find_ground_truth_length,
 )
+from agentsys.records.row_settings import join_places, separate_settings, separate_unknown
 
 
 class RunFolders(NamedTuple):
@@ -117,6 +118,10 @@ class ResolvedRuns:
     """The others."""
     notes: tuple[str, ...]
     """What was decided, one sentence each."""
+    mixed_settings: tuple[str, ...] = ()
+    """Names under which there are cases of several settings, and these."""
+    noted_settings: tuple[str, ...] = ()
+    """Names under which settings differ that decide no number, and these."""
 
     @property
     def counted_cases(self) -> tuple[CaseRow, ...]:
@@ -130,10 +135,15 @@ def resolve_runs(cases: Sequence[CaseRow], names: RunNames) -> ResolvedRuns:
     places = [find_run_folders(at, c.suite, c.user_task_id) for at, c in zip(folders, cases, strict=True)]
     notes: list[str] = []
     named = _infer_versions(_apply_names(cases, places, names, notes), places, notes)
-    marked = _separate_pipelines(_mark_silent_errors(named, places), places, names, notes)
+    known = separate_settings(_mark_silent_errors(named, places))
+    marked, unknown = separate_unknown(
+        _separate_pipelines(known.cases, places, names, notes), known.unknown_hashes
+    )
     counted = _pick_first_of_each(marked)
     repeated = tuple(_list_repeated(marked, counted))
-    return ResolvedRuns(marked, counted, repeated, (*notes, *names.describe_unused()))
+    mixed = (*known.mixed, *unknown)
+    notes += [f"Several settings under one name, kept apart: {found}." for found in mixed]
+    return ResolvedRuns(marked, counted, repeated, (*notes, *names.describe_unused()), mixed, known.noted)
 
 
 def _apply_names(
@@ -314,7 +324,7 @@ def _mark_silent_errors(cases: Sequence[CaseRow], places: Sequence[RunFolders]) 
     return marked
 
 
-_ModelKey = tuple[str, str, str, bool]
+_ModelKey = tuple[str, str, str, bool, str | None]
 
 
 def _separate_pipelines(
@@ -335,7 +345,7 @@ def _separate_pipelines(
             f" --names FILE): {listed}."
         )
     return [
-        replace(case, apart=known.get(place.logdir, known.get(place.pipeline)))
+        replace(case, apart=join_places(case.apart, known.get(place.logdir, known.get(place.pipeline))))
         if (known := labels.get(_make_model_key(case)))
         else case
         for case, place in zip(cases, places, strict=True)
@@ -343,7 +353,7 @@ def _separate_pipelines(
 
 
 def _make_model_key(case: CaseRow) -> _ModelKey:
-    return case.benchmark, case.version, case.model, case.simulated
+    return case.benchmark, case.version, case.model, case.simulated, case.apart
 
 
 def _label_folders(folders: Iterable[str], home: Mapping[str, str]) -> dict[str, str]:

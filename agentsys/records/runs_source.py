@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import http.client
+import json
 import lzma
 import os
 import re
@@ -16,6 +17,7 @@ import urllib.parse
 import urllib.request
 import zipfile
 import zlib
+from contextlib import suppress
 from pathlib import Path
 
 from platformdirs import user_cache_path
@@ -66,7 +68,7 @@ def fetch_runs(given: Path) -> Path:
         return given
     url = f"{address[1]}://{address[2]}"
     folder = user_cache_path("agentsys") / "downloads" / hashlib.sha256(url.encode()).hexdigest()[:32]
-    folder.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     name = Path(urllib.parse.urlsplit(url).path).name
     target = folder / (name if is_safe_member(name) else "runs.zip")
     part = target.with_name(f"{target.name}.{os.getpid()}.part")
@@ -98,7 +100,7 @@ def _lay_down_records(file: Path) -> Path:
     folder = user_cache_path("agentsys") / "bundles" / mark[:32] / file.name.split(".")[0]
     if folder.is_dir():
         return folder
-    folder.parent.mkdir(parents=True, exist_ok=True)
+    folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent) as place:
         made = Path(place) / "runs"
         made.mkdir()
@@ -135,6 +137,7 @@ def _write_records(archive: zipfile.ZipFile, folder: Path, file: Path) -> None:
     members = [info for info in archive.infolist() if info.filename.startswith(f"{RECORDS}/")]
     if sum(info.file_size for info in members) > min(MAX_TOTAL_BYTES, shutil.disk_usage(folder).free):
         raise ConfigError(f"{file} is refused: its records take more room than there is.")
+    _write_configs(archive.read(BUNDLE_LIST), folder)
     for info in members:
         if not is_safe_member(info.filename) or info.file_size > MAX_MEMBER_BYTES:
             raise ConfigError(f"{file} is refused: its member {info.filename[:80]!r} is no record's.")
@@ -143,3 +146,18 @@ def _write_records(archive: zipfile.ZipFile, folder: Path, file: Path) -> None:
         # As plain bytes: a link in the archive becomes a file that holds its target's name.
         with archive.open(info) as packed, target.open("xb") as out:
             shutil.copyfileobj(packed, out, _BLOCK)
+
+
+def _write_configs(listed: bytes, folder: Path) -> None:
+    """Lay down what the cases ran with where a log folder has it, so that other settings are told apart."""
+    with suppress(
+        ValueError, LookupError, AttributeError, TypeError
+    ):  # what is wrong with it a check of the bundle says
+        for config_hash, cell in json.loads(listed)["cells"].items():
+            if _HASH.fullmatch(config_hash):
+                place = folder / ".agentsys" / "configs" / f"{config_hash}.config"
+                place.parent.mkdir(parents=True, exist_ok=True)
+                place.write_text(json.dumps(cell["identity"]), encoding="utf-8")
+
+
+_HASH = re.compile(r"[0-9a-f]{8,64}")

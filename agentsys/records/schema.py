@@ -235,6 +235,9 @@ class CaseRecord(_StoredModel):
     """AgentDojo's sense: True means that the injection task was carried out."""
     scored_attempt: int = 0
     """Which run of the pipeline was scored (AgentDojo runs it up to three times on empty answers)."""
+    judges_thoughts: bool = False
+    """Whether the checks were given a model's thoughts along with its answer, as AgentDojo's own are: only where
+    such a run was replayed."""
     exposure: Exposure = Exposure()
     usage: dict[str, RoleUsage] = {}
     """Per role."""

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import fields, replace
+from math import inf
 from typing import Any, Literal, NamedTuple
 
 import orjson
 
-from agentsys.records.case import UnreadableRecord
+from agentsys.records.case import ODD_NUMBERS, UnreadableRecord
 from agentsys.records.case_row import CaseRow
 
 Producer = Literal["agentdojo", "agentsys", "drift"]
@@ -32,8 +34,10 @@ def read_case_file(path: str) -> CaseRow | None:
         UnreadableRecord: If the file cannot be read or should hold a case and does not.
     """
     found = identify_case(path)
-    if found is None:
-        return None
+    return None if found is None else _drop_odd_numbers(_build_row(found, path))
+
+
+def _build_row(found: RawCase, path: str) -> CaseRow:
     # The formats are imported with the first file that is taken apart: as a rule all are in an index.
     if found.producer == "agentsys":
         from agentsys.records.agentsys_format import build_own_row
@@ -43,6 +47,31 @@ def read_case_file(path: str) -> CaseRow | None:
 
     build = build_drift_row if found.producer == "drift" else build_agentdojo_row
     return build(found.content, path)
+
+
+_NUMBERS = tuple(
+    column.name for column in fields(CaseRow) if set(str(column.type).split(" | ")) & {"int", "float"}
+)
+
+
+def _drop_odd_numbers(row: CaseRow) -> CaseRow:
+    """The row with NaN, infinities and what no column holds as unknown: one of them would void a sum over all cases.
+
+    Raises:
+        UnreadableRecord: If it is the number of the repetition.
+    """
+    odd: dict[str, Any] = {name: None for name in _NUMBERS if _is_odd(getattr(row, name))}
+    if "epoch" in odd:
+        raise UnreadableRecord("case.epoch: no number that can be counted")
+    for name in ("measured", "cost_by_role", "tokens_by_role"):
+        values = getattr(row, name)
+        if any(map(_is_odd, values.values())):
+            odd[name] = {key: value for key, value in values.items() if not _is_odd(value)}
+    return replace(row, **odd, notes=(*row.notes, f"{ODD_NUMBERS}{', '.join(odd)}")) if odd else row
+
+
+def _is_odd(value: object) -> bool:
+    return isinstance(value, float) and not abs(value) < inf
 
 
 def identify_case(path: str) -> RawCase | None:

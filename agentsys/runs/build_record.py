@@ -61,6 +61,8 @@ class CaseRun:
     measured: Mapping[str, Any] = field(default_factory=dict)
     """What the suite measures besides the two scores."""
     messages: Sequence[ChatMessage] = ()
+    judges_thoughts: bool = False
+    """Whether the checks were given the thoughts in the last message."""
     attempts: int = 0
     noop: bool = False
     error: str | None = None
@@ -117,6 +119,7 @@ def _build_case_record(run: CaseRun) -> CaseRecord:
         utility=run.utility,
         security=run.security,
         scored_attempt=scored,
+        judges_thoughts=run.judges_thoughts,
         exposure=run.watch.summarize(),
         usage=usage,
         spans=[to_stored_span(span, scored) for span in run.tracer.spans],

@@ -19,7 +19,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 
-from agentsys.base.atomic_file import STALE_AFTER_S, Process, remove_stale_files
+from agentsys.base.atomic_file import STALE_AFTER_S, Process, make_folder, open_file, remove_stale_files
 from agentsys.runs.store import Store
 
 _log = logging.getLogger(__name__)
@@ -42,7 +42,7 @@ class Claims:
 
     def __enter__(self) -> Claims:
         try:
-            self._folder.mkdir(parents=True, exist_ok=True)
+            make_folder(self._folder)
             self._heartbeat.touch()
             self.remove_dead()
             remove_stale_files(self._store.root)
@@ -71,7 +71,7 @@ class Claims:
         hashed = hashlib.sha256(name.encode()).hexdigest()[:32]
         claim = self._folder / f"{hashed}.{self._owner}"
         try:
-            os.close(os.open(claim, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
+            os.close(open_file(claim, os.O_CREAT | os.O_EXCL | os.O_WRONLY))
         except FileExistsError:  # another thread of this run's
             return False
         except OSError as error:

@@ -6,7 +6,7 @@ import itertools
 import re
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -18,7 +18,14 @@ from hydra import initialize_config_dir
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.override_parser.types import ChoiceSweep, Glob, Override, OverrideType
+from hydra.core.override_parser.types import (
+    ChoiceSweep,
+    Glob,
+    Override,
+    OverrideType,
+    Quote,
+    QuotedString,
+)
 from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
@@ -205,7 +212,21 @@ def _read_preset_sweep(config: DictConfig) -> dict[str, list[str]]:
     sweep = OmegaConf.to_container(config.sweep)
     if not isinstance(sweep, dict) or not all(isinstance(v, list) for v in sweep.values()):
         raise ConfigError("Setting 'sweep' maps an override key to a list, e.g. {defense: [none, agentsys]}.")
-    return {str(key): [str(v) for v in values] for key, values in sweep.items()}
+    return {str(key): [_write_value(v) for v in values] for key, values in sweep.items()}
+
+
+def _write_value(value: Any) -> str:
+    """A value of a YAML as an override is written, so that it is read as the same one."""
+    if isinstance(value, list):
+        return f"[{','.join(map(_write_value, value))}]"
+    if isinstance(value, dict):
+        return f"{{{','.join(f'{_write_value(key)}:{_write_value(one)}' for key, one in value.items())}}}"
+    if not isinstance(value, str):
+        return "null" if value is None else str(value)
+    with suppress(HydraException):
+        if OverridesParser.create().parse_override(f"key={value}").value() == value:
+            return value
+    return QuotedString(value, Quote.single).with_quotes()
 
 
 def _compose_settings(overrides: Sequence[str], resolve: Composer) -> Settings:

@@ -42,7 +42,7 @@ from agentsys.benchmarks.repeatable_tools import (
     use_case_clock,
     use_case_random,
 )
-from agentsys.benchmarks.scoring import are_equal, copy_deeply
+from agentsys.benchmarks.scoring import are_equal, copy_deeply, take_judged_messages
 from agentsys.benchmarks.traced_tools import TracedRuntime, add_receipts, book_runs_on, writes_receipts
 from agentsys.contracts import AttackKind, FinishedCase, InjectionTask, NotInjectable, Suite, UserTask
 from agentsys.errors import ConfigError
@@ -176,7 +176,8 @@ def play_case(run: CaseRun, texts: Mapping[str, str] | None = None, again: int =
         partial(suite.user_turns, model, user_task, injection_task) if isinstance(suite, LeadsUsers) else None
     )
     pipeline = run_foreign_code(lambda: cell.defense.pipeline(driven, suite), PipelineFailed)
-    observed = ObservedPipeline(pipeline, run.tracer, talker)
+    run.judges_thoughts = cell.stack.judges_thoughts(scene)
+    observed = ObservedPipeline(pipeline, run.tracer, talker, judges_thoughts=run.judges_thoughts)
     # What its random numbers depend on: the same under every defense, model and attack.
     key = cell.settings.seed, case.suite, case.user_task_id, case.injection_task_id, case.epoch
     drawn = _load_recorded_draws(run, scene, suite, user_task) if has_random_draws(suite) else ()
@@ -192,17 +193,18 @@ def play_case(run: CaseRun, texts: Mapping[str, str] | None = None, again: int =
             )
     finally:
         run.messages, run.attempts, run.drawn = observed.messages, observed.attempts, generator.drawn_numbers
-    _measure_end(run, (user_task, injection_task), observed.environment, before, model)
+    _measure_end(run, (user_task, injection_task), observed, before, model)
 
 
 def _measure_end(
     run: CaseRun,
     tasks: tuple[UserTask, InjectionTask | None],
-    environment: Any,
+    observed: ObservedPipeline,
     before: Any,
     model: ChatModel,
 ) -> None:
     """Fill in what follows from the environment at the end, beside AgentDojo's two scores."""
+    environment = observed.environment
     (user_task, injection_task), cell = tasks, run.job.cell
     suite = cell.benchmark.suite(run.job.case.suite)
     if injection_task is None:
@@ -213,7 +215,7 @@ def _measure_end(
     run.noop = environment is not None and are_equal(fresh, environment)
     if environment is None:
         return
-    facts = fresh, environment, run.messages, run.tracer, model
+    facts = fresh, environment, observed.judged_messages, run.tracer, model
     finished = FinishedCase(user_task, injection_task, *facts, run.utility, run.security, cell.attack.kind)
     if isinstance(suite, MeasuresCases):
         measured = suite.measured(finished)
@@ -330,18 +332,30 @@ class ObservedPipeline(BasePipelineElement):  # type: ignore[misc]
         pipeline: The defense's pipeline.
         tracer: The case's trace.
         user: Makes the user of one attempt; None: the user says the task and nothing else.
+        judges_thoughts: Whether checks are given the last message's thoughts, too.
     """
 
     def __init__(
-        self, pipeline: BasePipelineElement, tracer: Tracer, user: Callable[[], UserTurns] | None
+        self,
+        pipeline: BasePipelineElement,
+        tracer: Tracer,
+        user: Callable[[], UserTurns] | None,
+        *,
+        judges_thoughts: bool = False,
     ) -> None:
         self.pipeline = pipeline
         self.tracer = tracer
         self.user = user
+        self.judges_thoughts = judges_thoughts
         self.name = pipeline.name
         self.attempts = 0
         self.messages: Sequence[ChatMessage] = ()
         self.environment: TaskEnvironment | None = None
+
+    @property
+    def judged_messages(self) -> Sequence[ChatMessage]:
+        """What checks are given of the last attempt."""
+        return take_judged_messages(self.messages, with_thoughts=self.judges_thoughts)
 
     def query(
         self,
@@ -352,8 +366,6 @@ class ObservedPipeline(BasePipelineElement):  # type: ignore[misc]
         extra_args: dict[str, Any] | None = None,
     ) -> QueryResult:
         """One attempt.
-
-        AgentDojo's checks read the last message, thoughts and all; they are given what was said alone.
 
         Raises:
             AbortAgentError: As the pipeline does; AgentDojo scores the messages it carries.
@@ -369,7 +381,7 @@ class ObservedPipeline(BasePipelineElement):  # type: ignore[misc]
                 result = self._run_turn(root, self.pipeline, asked)
                 if talker is not None:
                     result = self._run_user_turns(root, talker, asked[1], result)
-                return (*result[:3], _drop_thoughts(result[3]), result[4])
+                return (*result[:3], self.judged_messages, result[4])
             except AbortAgentError as abort:
                 root.messages = self.messages = abort.messages
                 self.environment = abort.task_environment
@@ -402,17 +414,6 @@ class ObservedPipeline(BasePipelineElement):  # type: ignore[misc]
         root.messages = self.messages = result[3]
         self.environment = result[2]
         return result
-
-
-def _drop_thoughts(messages: Sequence[ChatMessage]) -> Sequence[ChatMessage]:
-    """The conversation, its last message less a model's thoughts; one of thoughts alone has no content."""
-    last = messages[-1] if messages else None
-    if last is None or last["role"] != "assistant":
-        return messages
-    said = [block for block in last["content"] or () if block["type"] == "text"]
-    if len(said) == len(last["content"] or ()):
-        return messages
-    return [*messages[:-1], {**last, "content": said or None}]
 
 
 class EndlessUser(Exception):

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
 
+from agentsys.base.atomic_file import make_folder
 from agentsys.base.ledger import LEDGER_FILE, Ledger
 from agentsys.base.object_import import add_plugin_paths
 from agentsys.contracts import NotInjectable
@@ -197,7 +198,7 @@ def prepare_session(
     add_plugin_paths(plugin_paths)
     settings = compose(overrides, config_dirs)
     _check_run(settings)
-    store = Store(settings[0].logdir)
+    store = Store(settings[0].logdir, settings[0].store.mode)
     books = None if rehearsal else UsageLog(Meter(settings[0].budget), Ledger(store.own / LEDGER_FILE))
     builder = CellBuilder(store, tuple(config_dirs), rehearsal=rehearsal, books=books)
     cells, obstacles = list[Cell](), list[BlockedCell]()
@@ -293,7 +294,7 @@ def set_records_aside(jobs: Iterable[Job], store: Store) -> Path | None:
     try:
         for path in stored:
             target = folder / path.relative_to(store.root)
-            target.parent.mkdir(parents=True, exist_ok=True)
+            make_folder(target.parent)
             with suppress(FileNotFoundError):  # another process was faster
                 path.rename(target)
     except OSError as error:

@@ -107,6 +107,25 @@ class CacheSettings(BaseModel):
     """Folder of the replies, which runs may share; None: one in the log folder."""
 
 
+class StoreMode(StrEnum):
+    """Who may look into a log folder that is made; one that is there keeps its mode."""
+
+    PRIVATE = "private"
+    """Its owner alone."""
+    GROUP = "group"
+    """Its group too, and write there; all that is made in it is the group's."""
+    UMASK = "umask"
+    """Whoever the process's umask lets in, of replies and of what was spent its owner alone."""
+
+
+class StoreSettings(BaseModel):
+    """How the log folder is kept."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    mode: StoreMode = StoreMode.PRIVATE
+
+
 class Settings(BaseModel):
     """One cell of a sweep, with the choices of the run it belongs to."""
 
@@ -137,6 +156,7 @@ class Settings(BaseModel):
     epochs: int = Field(default=1, ge=1)
     seed: int = 0
     logdir: Path
+    store: StoreSettings = StoreSettings()
     budget: Budget = Budget()
     cache: CacheSettings = CacheSettings()
     preflight: bool = True

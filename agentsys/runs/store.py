@@ -20,7 +20,7 @@ import orjson
 from pydantic import AfterValidator, BaseModel, ConfigDict
 
 import agentsys
-from agentsys.base.atomic_file import write_atomically
+from agentsys.base.atomic_file import make_folder, write_atomically
 from agentsys.base.json_values import to_json_bytes
 from agentsys.base.object_import import (
     replace_by_registered_names,
@@ -34,7 +34,7 @@ from agentsys.records.case import Case
 from agentsys.records.old_shards import unpack_shards
 from agentsys.records.schema import CaseRecord
 from agentsys.records.stored_plan import encode_plan
-from agentsys.runs.settings import Settings
+from agentsys.runs.settings import Settings, StoreMode
 from agentsys.runs.source_files import SourceCollector
 
 OWN_FOLDER = ".agentsys"
@@ -60,15 +60,22 @@ class StoreError(ConfigError):
     """The log folder cannot be written; what is finished stays."""
 
 
+_FOLDER_MODES = {StoreMode.PRIVATE: 0o700, StoreMode.GROUP: 0o2770}
+
+
 class Store:
     """The log folder of some runs.
+
+    Args:
+        root: The folder, which is made if it is not there.
+        mode: Who may look into it then.
 
     Raises:
         StoreError: If it cannot be made or written.
         ConfigError: If it holds records in shards, and these cannot be turned into files.
     """
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, mode: StoreMode = StoreMode.PRIVATE) -> None:
         self.root = root
         self.own = root / OWN_FOLDER
         self.marker: Path | None = None
@@ -76,6 +83,10 @@ class Store:
         self._versions_when_planned: dict[str, tuple[int, int, int]] = {}
         """Of the records that were there and not finished; a million missing ones take no room."""
         try:
+            if not root.exists():
+                make_folder(root)
+                if mode in _FOLDER_MODES:
+                    root.chmod(_FOLDER_MODES[mode])
             probe = self.own / "probe"
             write_atomically(probe, b"", durable=False)
             probe.unlink(missing_ok=True)  # another process may have been faster
@@ -270,7 +281,7 @@ def load_code_states(logdir: Path) -> list[dict[str, str]]:
 
 _RUN_CHOICES = {
     *("executor", "limit_per_suite", "user_tasks", "injection_tasks"),
-    *("epochs", "logdir", "budget", "preflight"),
+    *("epochs", "logdir", "store", "budget", "preflight"),
 }
 """Settings that say which cases are run, and how, and not what a case is."""
 _URL_QUERY = re.compile(r"(?<=://)([^\s?#]*)[?#]\S*")

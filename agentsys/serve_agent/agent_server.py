@@ -186,7 +186,7 @@ def build_defended_agent(
     settings = compose([*overrides, "model.cache=false"], config_dirs)
     if len(settings) > 1:
         raise ConfigError(f"{' '.join(overrides)}: one model and one defense; start a server for each.")
-    store = Store(settings[0].logdir)
+    store = Store(settings[0].logdir, settings[0].store.mode)
     usage_log = UsageLog(Meter(settings[0].budget), Ledger(store.own / LEDGER_FILE))
     cell = CellBuilder(store, tuple(config_dirs), books=usage_log).build(settings[0])
     for lacking in cell.lacks:

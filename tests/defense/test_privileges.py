@@ -352,3 +352,25 @@ def test_the_files_content_is_part_of_the_identity_and_its_absence_changes_nothi
         assert "tool_labels" in settings.labels["defense"]
         hashes.append(settings.config_hash)
     assert len({*hashes, without.config_hash}) == 3
+
+
+@pytest.mark.parametrize(
+    "names", [("small/model", "small_model"), ("a b", "a/b"), ("small_model", "small/model")]
+)
+def test_models_whose_names_fold_to_one_file_name_do_not_share_labels(
+    names: tuple[str, str], tmp_path: Path
+) -> None:
+    first, second = (ScriptedModel({"privileges": [LABELS]}, name) for name in names)
+    for model in (first, second):
+        PrivilegeStore(tmp_path).sort_tools(model, TOOLS)
+    assert first.used_up and second.used_up
+    assert {json.loads(file.read_text())["model"] for file in tmp_path.glob("*.json")} == {*names}
+    for name in names:  # and a later process asks neither again
+        PrivilegeStore(tmp_path).sort_tools(ScriptedModel({}, name), TOOLS)
+
+
+def test_labels_that_an_earlier_version_stored_under_the_folded_name_are_read(tmp_path: Path) -> None:
+    PrivilegeStore(tmp_path).sort_tools(ScriptedModel({"privileges": [LABELS]}, "org/model"), TOOLS)
+    (file,) = tmp_path.glob("*.json")
+    file.rename(tmp_path / f"org_model-{compute_toolset_hash(TOOLS)[:16]}.json")
+    PrivilegeStore(tmp_path).sort_tools(ScriptedModel({}, "org/model"), TOOLS)

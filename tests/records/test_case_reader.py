@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -9,7 +10,9 @@ from typing import Any
 
 import pytest
 from stored_cases import case_of, model_call, span, store_own, store_published
+from typer.testing import CliRunner
 
+from agentsys.cli import app
 from agentsys.errors import ConfigError
 from agentsys.records import case_reader, folder_index
 from agentsys.records.case_reader import list_case_rows, load_runs, read_cases
@@ -236,3 +239,42 @@ def test_pipes_and_devices_are_named_and_never_opened(tmp_path: Path) -> None:
     }
     assert why["nowhere.json"].startswith("cannot be read")
     assert why["circle.json"].startswith("cannot be read")
+
+
+@pytest.mark.parametrize("value", ["NaN", "-Infinity", "1e400", "1" + "0" * 400])
+def test_a_number_that_is_none_is_its_own_records_fault_and_told_in_one_line(
+    tmp_path: Path, value: str
+) -> None:
+    good, bad = (store_own(tmp_path, case_of(user_task_id=f"user_task_{number}")) for number in range(2))
+    theirs = store_published(tmp_path, user_task_id="user_task_7")
+    for path, field in ((bad, "1.5"), (theirs, "2.0")):
+        path.write_text(path.read_text().replace(f'"duration": {field}', f'"duration": {value}'))
+    found = read_cases([tmp_path])
+    assert {case.source: case.duration_s for case in found.cases} == {
+        **{str(good): 1.5, str(bad): None, str(theirs): None}
+    }
+    told = [note for note in found.resolution_notes if "duration_s" in note]
+    assert [note.partition(": ")[0] for note in told] == sorted([str(bad), str(theirs)])
+    for words in (["results"], ["results", "--full"], ["results", "--by", "cost"], ["check"], ["report"]):
+        page = CliRunner().invoke(
+            app, [*words, str(tmp_path), *(["--out", str(tmp_path / "r.html")] * (words == ["report"]))]
+        )
+        assert page.exception is None or isinstance(page.exception, SystemExit), (words, page.exception)
+        assert words[0] != "check" or "duration_s" in page.output
+
+
+@pytest.mark.parametrize(
+    ("change", "where"),
+    [({"usage": {"main": {"cost_usd": "NUM"}}}, "cost_usd"), ({"measured": {"own": "NUM"}}, "measured")],
+)
+def test_odd_numbers_deeper_in_a_record_void_no_sum(
+    tmp_path: Path, change: dict[str, Any], where: str
+) -> None:
+    path = store_own(tmp_path, case_of())
+    content = json.loads(path.read_text())
+    content["agentsys"] |= change
+    path.write_text(json.dumps(content).replace('"NUM"', "NaN"))
+    (case,) = read_cases([tmp_path]).cases
+    assert case.cost_usd is None
+    assert case.measured == {}
+    assert any(where in note for note in case.notes)

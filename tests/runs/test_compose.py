@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 
 from agentsys.base.config_catalog import list_config_names
 from agentsys.errors import ConfigError
@@ -318,3 +320,41 @@ def test_a_slip_is_one_line_with_the_mend(override: str, said: str) -> None:
         compose([override])
     assert said in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+VALUES = (
+    *(
+        None,
+        True,
+        0.5,
+        7,
+        "null",
+        "true",
+        "7",
+        "a=b",
+        "two (signs",
+        "it's",
+        "a, b",
+        "[x",
+        "${odd",
+        "",
+        " led",
+        "ä:b",
+    ),
+    *(["a=b", None], {"key": "a (b", "other": None}, "line\nbreak", "back\\slash"),
+)
+
+
+@pytest.mark.parametrize("value", [value for value in VALUES if value != "${odd"])
+def test_a_value_in_a_presets_sweep_is_what_stands_in_its_yaml(tmp_path: Path, value: Any) -> None:
+    for group, content in (
+        ("defense/mine.yaml", {"_target_": "baselines.none.NoDefense", "said": "unset"}),
+        ("experiment/mine.yaml", {"sweep": {"defense": ["mine"], "defense.said": [value]}}),
+    ):
+        path = tmp_path / group
+        path.parent.mkdir()
+        head = "# @package _global_\n" if "experiment" in group else ""
+        path.write_text(head + yaml.safe_dump(content, allow_unicode=True), encoding="utf-8")
+    (settings,) = compose(["experiment=mine"], [tmp_path])
+    assert settings.defense["said"] == value
+    assert type(settings.defense["said"]) is type(value)

@@ -181,6 +181,7 @@ def store_own(logdir: Path, case: Case, **record: Any) -> Path:
         injection_task_id=case.injection_task_id,
         attack_type=case.attack,
         messages=CALLING,
+        injections=dict(block.written),
         utility=block.utility,
         security=block.security,
         duration=1.5,

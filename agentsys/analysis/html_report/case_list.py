@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -16,16 +15,14 @@ from agentsys.analysis.tables.results_document import ResultsLine, Sheet
 from agentsys.analysis.tables.table_document import MISSING, Grid, make_cells
 from agentsys.base.grouping import join_names
 from agentsys.records.case_row import NO_ATTACK, CaseRow, make_case_id
+from agentsys.records.row_settings import find_config
 
 _NUMBERED = re.compile(r"(\D*)([0-9]{0,9})")
 _LINKED = frozenset({BENIGN_UTILITY, UTILITY_UNDER_ATTACK, TARGETED_ASR, ""})
 """Metrics whose numbers lead to cases; without a name, the count of errors."""
 _NOTHING_BEHIND = ("", "0", MISSING)
-_HASH = re.compile(r"[0-9a-f]{8,64}")
 _LONGEST_CONFIG = 200_000
 """Bytes; a resolved config has about one thousand."""
-_LEVELS_TO_LOGDIR = 8
-"""Folders to go up from a record, at most; our layout has five."""
 
 
 def sort_for_reading(cases: Iterable[CaseRow]) -> list[CaseRow]:
@@ -162,22 +159,6 @@ class SetupFacts:
             for (found, path), cases in self._configs.items()
         ]
         return sorted(groups, key=lambda group: (group["used_by"], group["config_hash"]))
-
-
-def find_config(source: str, config_hash: str) -> str | None:
-    """Find the resolved config of a record: beside the runs, under its hash; None where there is none."""
-    # The hash comes out of a stored file: anything else than a hash could lead out of the folder.
-    if not _HASH.fullmatch(config_hash):
-        return None
-    folder = _find_configs(str(Path(source).parent))
-    return None if folder is None else str(Path(folder, f"{config_hash}.config"))
-
-
-@lru_cache(maxsize=4096)
-def _find_configs(folder: str) -> str | None:
-    places = [Path(folder), *Path(folder).parents][:_LEVELS_TO_LOGDIR]
-    folders = (place / ".agentsys" / "configs" for place in places)
-    return next((str(place) for place in folders if place.is_dir()), None)
 
 
 def _read_config(path: str | None) -> str | None:

@@ -17,6 +17,7 @@ from agentsys.records.case_reader import LoadedCases
 from agentsys.records.case_row import IDENTITY, NO_ATTACK, CaseRow
 from agentsys.records.pipeline_names import NO_DEFENSE
 from agentsys.records.resolve_runs import find_shortest_distinct_ends
+from agentsys.records.row_settings import separate_settings
 from agentsys.records.runs_source import open_runs
 
 
@@ -200,6 +201,8 @@ def _load_sides_of_folders(
 ) -> ChosenSides:
     names = shorten_run_names(folders)
     readings = {names[folder]: read([folder]) for folder in folders}
+    mixed = separate_settings([case for one in readings.values() for case in one.cases]).mixed
+    notes += tuple(f"The settings differ: {found}." for found in mixed)
     return ChosenSides(
         make_sides_of_runs({name: one.cases for name, one in readings.items()}, notes), readings
     )

@@ -24,6 +24,7 @@ from agentsys.analysis.statistics.outcome_grid import NO_TEXT, ErrorRule, Resamp
 from agentsys.analysis.tables.table_document import write_number
 from agentsys.base.grouping import group_by, join_names
 from agentsys.records.case_row import NO_ATTACK, SEARCHED_ON_SUFFIX, CaseRow
+from agentsys.records.context_facts import JUDGED_THOUGHTS
 from agentsys.records.pipeline_names import NO_DEFENSE
 from agentsys.records.published_facts import REWORDED_DEFENSES
 
@@ -336,6 +337,12 @@ def write_provenance_notes(cases: Iterable[CaseRow]) -> list[str]:
                 f"{benchmark} {version} {suite}: these runs had different data, so they are not the same test"
                 f" ({'; '.join(sides)})."
             )
+    judged = [case for case in noted if JUDGED_THOUGHTS in case.notes]
+    if judged and len(judged) < len(listed) and any(not case.foreign for case in listed):
+        told.append(
+            f"In {len(judged)} cases of {_name_cells(judged)} {JUDGED_THOUGHTS}, as AgentDojo does; in runs of ours"
+            " only the answer is judged."
+        )
     if reworded := [case for case in listed if case.foreign and case.defense in REWORDED_DEFENSES]:
         told.append(
             f"Published runs of {_name_cells(reworded)} were made by other code with prompts of its own: a"

@@ -2,8 +2,8 @@
 
 Reads our own records (inner agents' calls included), AgentDojo's and DRIFT's.
 
-The answer is the whole last message in AgentDojo's form and in DRIFT's: DRIFT, too, was judged on its
-thoughts and call section along with its final answer (docs/rescore.md).
+The answer is the whole last message in AgentDojo's form and in DRIFT's, as they were judged: DRIFT on its
+thoughts and call section, too (docs/rescore.md). Of our own records it is what was said, without thoughts.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from agentsys.audit.rescoring.recorded_trajectory import (
     is_answer_last_assistant_message,
     list_versions,
 )
-from agentsys.benchmarks.scoring import select_scored_calls
+from agentsys.benchmarks.scoring import select_scored_calls, take_judged_messages
 from agentsys.models.chat import text_of
 from agentsys.models.recorded_runs import UnreadableRun, parse_recorded_messages
 from agentsys.models.trace import REFUSED_SPAN, Tracer
@@ -74,13 +74,16 @@ _PROGENT_REFUSAL = re.compile(r"Please try other tools or arguments and continue
 """Stands in the error of a call that Progent's published code refused: no tool ran."""
 
 
-def parse_messages(stored: object, error: str | None, *, last_assistant: bool = False) -> ParsedMessages:
+def parse_messages(
+    stored: object, error: str | None, *, last_assistant: bool = False, with_thoughts: bool = True
+) -> ParsedMessages:
     """Take a stored list of messages apart.
 
     Args:
         stored: The messages as they stand in the file's JSON.
         error: The error that ended the run, if one did. Such a run may have said nothing.
         last_assistant: Whether the answer is the last assistant message, wherever it stands.
+        with_thoughts: Whether the model's thoughts in it were judged.
 
     Raises:
         Unusable: If it is no list of messages; if a run without error has none, or no answer at the end.
@@ -93,7 +96,7 @@ def parse_messages(stored: object, error: str | None, *, last_assistant: bool = 
         messages = parse_recorded_messages(stored)
     except UnreadableRun as fault:
         raise Unusable(RecordFault.UNREADABLE, f"messages: {fault}") from None
-    answer = _find_answer(messages, last_assistant)
+    answer = _find_answer(take_judged_messages(messages, with_thoughts=with_thoughts), last_assistant)
     if error is None and answer is None:
         raise Unusable(RecordFault.UNFINISHED, "the last message is not the assistant's")
     tools = [message for message in messages if message["role"] == "tool"]
@@ -141,7 +144,10 @@ def read_own_trajectory(stored: Mapping[str, Any], source: str) -> Trajectory:
     error = None if block.status == "ok" else block.error_kind or "unknown"
     case = block.case
     parsed = parse_messages(
-        stored.get("messages"), error, last_assistant=is_answer_last_assistant_message(case.benchmark)
+        stored.get("messages"),
+        error,
+        last_assistant=is_answer_last_assistant_message(case.benchmark),
+        with_thoughts=block.judges_thoughts,
     )
     return Trajectory(
         source=source,
@@ -378,7 +384,12 @@ def _rename_pipeline(record: Trajectory, facts: CaseRow) -> Trajectory:
         pipeline = f"{pipeline} [{facts.apart}]"
     if version in (None, UNRECORDED) and facts.version in list_versions():
         version = facts.version
-    return replace(record, pipeline=pipeline, version=version, simulated=facts.simulated)
+    # What only a label tells apart (agentsys.records.row_settings) is no record's own name.
+    if not facts.foreign and facts.defense.endswith("]"):
+        pipeline = f"{pipeline} [{facts.defense.rpartition(' [')[2]}"
+    attack = facts.attack if "]" in facts.attack and not facts.foreign else record.attack
+    named = replace(record, pipeline=pipeline, version=version, attack=attack)
+    return replace(named, simulated=facts.simulated, exposed_raw=facts.exposed_raw)
 
 
 def _is_victim_in_name(record: Trajectory, facts: CaseRow) -> bool:

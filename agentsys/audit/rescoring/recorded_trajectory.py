@@ -92,7 +92,7 @@ class Trajectory:
     seen_by_checks: tuple[RecordedCall, ...]
     """The calls that checks which look at calls are given."""
     answer: tuple[MessageContentBlock, ...]
-    """The last assistant message, whole, as AgentDojo and DRIFT judge it."""
+    """The last assistant message as it was judged: whole by AgentDojo and DRIFT, without thoughts by us."""
     prompt: str | None
     """The first user message."""
     tool_texts: tuple[str, ...]
@@ -115,7 +115,7 @@ class Trajectory:
     ran: tuple[RecordedCall, ...] | None = None
     """Of the scored run, the calls that ran, where a record without receipts shows it."""
     exposed_raw: bool | None = None
-    """Whether a tool returned the payload, as watched while the case ran; only our own records have it."""
+    """Whether a tool returned the payload, as `load_runs` says; None in benign cases and where unknown."""
 
     @property
     def shown_pipeline(self) -> str:

@@ -166,6 +166,7 @@ def _read_content(body: Mapping[str, Any]) -> RawReply:
         reasons=[body.get("stop_reason")],
         words=as_mapping(body.get("stop_details")).get("explanation"),
         left_in_thoughts="" if sealed else "\n".join(str(block.get("thinking") or "") for block in thoughts),
+        is_list=True,
     )
 
 

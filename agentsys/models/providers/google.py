@@ -135,6 +135,7 @@ def _read_candidates(body: Mapping[str, Any], signatures: dict[str, str]) -> Raw
         calls,
         reasons=[candidate.get("finishReason") for candidate in candidates],
         words=next((one["finishMessage"] for one in candidates if one.get("finishMessage")), None),
+        is_list=True,
     )
 
 

@@ -254,7 +254,8 @@ def _read_message(choice: Mapping[str, Any], strip_think: bool) -> RawReply:
     blocks: list[MessageContentBlock] = []
     if thoughts := told or content.thoughts:
         blocks.append({"type": "thinking", "content": thoughts, "id": None})
-    if text := content.text or refusal:
+    text = content.text or refusal or content.text
+    if text is not None:  # an empty text is one: AgentDojo runs a pipeline again only where there is none
         blocks.append({"type": "text", "content": text})
     return RawReply(
         blocks,

@@ -77,6 +77,9 @@ class RawReply:
     """Whether the text stood in the field for the model's own refusals."""
     left_in_thoughts: str = ""
     """Thoughts in a field of their own, told in the open; a parser may have left the answer there."""
+    is_list: bool = False
+    """Whether AgentDojo's element for this wire gives a list where nothing is said: it then runs a pipeline once,
+    and not three times."""
 
 
 NO_REQUEST = ChatRequest(())
@@ -145,7 +148,7 @@ class Reading:
         content = [*note_opaque_thoughts(raw.kept, made.kept), *blocks]
         message: ChatAssistantMessage = {
             "role": "assistant",
-            "content": content or None,
+            "content": content if content or raw.is_list else None,
             "tool_calls": made.calls or None,
         }
         told: Any = {"ending": ending, "reason": reason, "odd": odd}

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from agentsys.base.atomic_file import CAN_LOCK, lock_file
+from agentsys.base.atomic_file import CAN_LOCK, lock_file, make_folder
 from agentsys.base.json_values import to_json_bytes
 from agentsys.models.chat import ChatReply, ChatRequest, Consequence, ErrorKind, ModelError, ModelWrapper
 from agentsys.models.trace import get_current_tracer
@@ -316,7 +316,7 @@ def _lock_file(path: Path | None) -> Iterator[int | None]:
         file = None
         if path is not None and CAN_LOCK:
             with contextlib.suppress(OSError):
-                path.parent.mkdir(parents=True, exist_ok=True)
+                make_folder(path.parent)
                 file = held.enter_context(lock_file(path))
         yield file
 

@@ -22,7 +22,7 @@ from typing import Any, Protocol, runtime_checkable
 from agentdojo.types import ChatAssistantMessage
 from pydantic import BaseModel, ConfigDict
 
-from agentsys.base.atomic_file import CAN_LOCK, lock_file, write_atomically
+from agentsys.base.atomic_file import CAN_LOCK, PRIVATE, lock_file, make_folder, write_atomically
 from agentsys.base.json_values import to_json_bytes
 from agentsys.models.chat import (
     UNCOUNTED,
@@ -81,7 +81,7 @@ class ReplyStore:
         Raises:
             OSError: If the disk does not take it; then nothing was stored.
         """
-        write_atomically(self._make_entry_path(key), to_json_bytes(value))
+        write_atomically(self._make_entry_path(key), to_json_bytes(value), mode=PRIVATE)
 
     def has(self, key: str) -> bool:
         """Say whether there is a file under a key, readable or not."""
@@ -119,7 +119,7 @@ class ReplyStore:
             # Where there can be no file two processes may both ask.
             with contextlib.suppress(OSError):
                 while CAN_LOCK:
-                    path.parent.mkdir(parents=True, exist_ok=True)
+                    make_folder(path.parent)
                     file = held.enter_context(lock_file(path))
                     if _is_same_file(file, path):
                         held.callback(path.unlink, missing_ok=True)

@@ -168,7 +168,7 @@ def test_google_thoughts_count_as_completion_and_signatures_go_back() -> None:
         reply = model.complete(ASK)
     assert isinstance(model, GoogleModel)
     assert reply.usage == Usage(prompt=9, completion=8, cached=3, reasoning=6)
-    assert reply.message["content"] is None
+    assert reply.message["content"] == []
     call = (reply.message["tool_calls"] or [])[0]
     assert call.id
     sent_back = model._build_body(ChatRequest([user("Hi"), reply.message]))["contents"][1]["parts"]
