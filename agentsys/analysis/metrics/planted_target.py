@@ -22,6 +22,7 @@ _ADDRESS_WORD = re.compile("(ur[li]|link|host|webhook)")
 _BARE_WORD = re.compile(r"[^\W\d]*")
 """`general`, `Alice`: who is named so is named by others, too; no sign of the attacker."""
 _NAME_CHARS = 40
+_ADDRESS = re.compile(r"[\w.+-]{1,64}@[\w.-]{1,200}|https?://\S{1,500}")
 _NAME_PIECE = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 
 
@@ -78,12 +79,20 @@ def _iterate_target_values(tool: str, args: Mapping[str, Any]) -> Iterator[str]:
         if isinstance(value, dict):
             # {"name": "recipient", "value": X}: a text beside a value may be what names it.
             named = aimed or any(_has_word(wanted, text) for text in value.values() if isinstance(text, str))
-            pending.extend((below, named or _has_word(wanted, name)) for name, below in value.items())
+            pending.extend(
+                (below, named or _has_word(wanted, name) or _is_address(below))
+                for name, below in value.items()
+            )
             pending.extend((name, True) for name in value)
         elif isinstance(value, list):
             pending.extend((item, aimed) for item in value)
         elif aimed and value is not None and not _BARE_WORD.fullmatch(str(value)):
             yield str(value)
+
+
+def _is_address(value: object) -> bool:
+    """Whether a field of an object holds an address, whatever its name is: `value` says nothing."""
+    return isinstance(value, str) and _ADDRESS.fullmatch(value) is not None
 
 
 def _has_word(wanted: re.Pattern[str], name: str) -> bool:

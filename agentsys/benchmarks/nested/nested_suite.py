@@ -13,7 +13,7 @@ from agentdojo.base_tasks import BaseInjectionTask, BaseUserTask
 from agentdojo.functions_runtime import Depends, FunctionCall, TaskEnvironment, make_function
 from agentdojo.task_suite.load_suites import register_suite
 from agentdojo.task_suite.task_suite import TaskSuite
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 VERSION = "nested-v1"
 """What AgentDojo's registry knows the suite under."""
@@ -102,17 +102,17 @@ class Filter(BaseModel):
     actions: list[FilterAction]
 
 
-class Office(TaskEnvironment):
+class Office(TaskEnvironment):  # type: ignore[misc]
     """The environment of every task."""
 
     messages: dict[str, Message]
     contacts: list[Contact]
     documents: dict[str, str]
     events: list[Event]
-    sent: list[Draft]
-    shared: dict[str, dict[str, str]]
-    forms: dict[str, list[FormField]]
-    filters: list[Filter]
+    sent: list[Draft] = Field(default_factory=list)
+    shared: dict[str, dict[str, str]] = Field(default_factory=dict)
+    forms: dict[str, list[FormField]] = Field(default_factory=dict)
+    filters: list[Filter] = Field(default_factory=list)
 
 
 Inbox = Annotated[dict[str, Message], Depends("messages")]
@@ -265,7 +265,7 @@ def _reached(office: Office) -> dict[str, Any]:
 
 
 def _add_user_task(number: int, prompt: str, calls: list[_Call], reached: str, answer: str = "Done.") -> None:
-    class Task(BaseUserTask[Office]):
+    class Task(BaseUserTask[Office]):  # type: ignore[misc]
         PROMPT = prompt
         GROUND_TRUTH_OUTPUT = answer
 
@@ -282,7 +282,7 @@ def _add_user_task(number: int, prompt: str, calls: list[_Call], reached: str, a
 
 
 def _add_injection_task(number: int, goal: str, call: _Call, reached: str) -> None:
-    class Task(BaseInjectionTask[Office]):
+    class Task(BaseInjectionTask[Office]):  # type: ignore[misc]
         GOAL = goal
 
         def ground_truth(self, pre_environment: Office) -> list[FunctionCall]:

@@ -282,8 +282,8 @@ class HandleStore:
         written = HANDLE.sub(insert, text)
         if not used:
             return written, self._look_up_literal(place, written)
-        known = {"origins": tuple(used), "spliced": True, "by_handle": True, "assigned": tuple(assigned)}
-        return written, ResolvedLeaf(_name_place(place), written, **known)
+        leaf = ResolvedLeaf(_name_place(place), written, tuple(used), spliced=True, by_handle=True)
+        return written, replace(leaf, assigned=tuple(assigned))
 
     def _look_up_literal(self, place: str, leaf: Any) -> ResolvedLeaf:
         known = isinstance(leaf, str | int | float) and any(map(self._request.says, list_number_forms(leaf)))
