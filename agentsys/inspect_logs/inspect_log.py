@@ -45,7 +45,8 @@ from agentsys.analysis.html_report.case_views import (
 from agentsys.analysis.metrics.rates import MeasuredCell
 from agentsys.base.grouping import group_by
 from agentsys.errors import ConfigError
-from agentsys.inspect_logs.case_events import CaseEvents, convert_messages, convert_role_usage, sum_usage
+from agentsys.inspect_logs.case_events import CaseEvents
+from agentsys.inspect_logs.log_messages import convert_messages, convert_role_usage, sum_usage
 from agentsys.records.case_row import NO_ATTACK, CaseRow
 from agentsys.records.row_settings import find_config
 from agentsys.records.schema import StoredBlock

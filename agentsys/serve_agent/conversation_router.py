@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
 import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from agentdojo.types import ChatMessage
 
+from agentsys.models.chat import ModelError
 from agentsys.models.serving.wire_format import RequestRefused, TracedReply, WireRequest
 from agentsys.serve_agent.defended_agent import ClientTurn, DefendedAgent, Dialogue
 from agentsys.serve_agent.request_position import RequestPosition, read_position
@@ -109,6 +111,9 @@ class ConversationRouter:
     async def answer(self, request: WireRequest) -> TracedReply:
         """Answer a request; no thread waits for what a client has to do."""
         self._note_asked(request.model)
+        if (unfinished := self._finish_turn(request)) is not None:
+            with contextlib.suppress(RequestRefused, ModelError):  # It is said again of the request itself.
+                await asyncio.wrap_future(unfinished)
         turn, reply = self.take(request)
         try:
             return await asyncio.wrap_future(reply)
@@ -137,6 +142,25 @@ class ConversationRouter:
             # In an empty context: nothing of a turn that had its thread before (loggers, tracers) is left.
             self._pool.submit(contextvars.Context().run, turn.run)
             return turn, turn.reply
+
+    def _finish_turn(self, request: WireRequest) -> Future[TracedReply] | None:
+        """Give the turn that waits the result that comes beside the user's next words; None if there is none.
+
+        Some clients show a tool's result to the user, and ask the agent again with the next words alone. The turn
+        comes to its end without further calls, and the words begin another behind it.
+        """
+        position = read_position(request)
+        if not (position.answers and position.user_text):
+            return None
+        with self._lock:
+            account = self._find_account(request.owner)
+            handout = self._find_handout(account, position, request.trace)
+            if handout is None or handout.turn.is_over or handout is not handout.turn.handouts[-1]:
+                return None
+            before = handout.turn.size
+            reply = handout.turn.resume(handout, position, replace(request, tool_choice="none"))
+            account.size += handout.turn.size - before
+            return reply
 
     def stop(self) -> None:
         """End every turn; those that do not come to their end in time are told so, and left."""

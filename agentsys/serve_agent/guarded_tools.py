@@ -141,7 +141,9 @@ def build_python_tool(tool: Callable[..., Any]) -> Function:
         raise ConfigError(f"Tool {name}: argument '{many[0]}' has no name of its own; give each one a name.")
     told = parse(tool.__doc__ or "")
     words = {one.arg_name: one.description for one in told.params}
-    fields = {one.name: _build_field(name, tool, one, words.get(one.name)) for one in parameters}
+    fields: dict[str, Any] = {
+        one.name: _build_field(name, tool, one, words.get(one.name)) for one in parameters
+    }
     described = "\n".join(part for part in (told.short_description, told.long_description) if part)
 
     def run(**given: Any) -> Any:
@@ -188,7 +190,8 @@ def _build_field(
         kind = Annotated[kind, Field(description=next(filter(None, said), words))]
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # An argument may be called `schema` or `copy`.
-            create_model("Argument", **{parameter.name: (kind, default)}).model_json_schema()
+            field: dict[str, Any] = {parameter.name: (kind, default)}
+            create_model("Argument", **field).model_json_schema()
     except Exception as error:  # noqa: BLE001 - of pydantic, typing and whatever an annotation holds
         why = f"{type(error).__name__}: {error}".splitlines()[0].partition(". Set ")[0]
         raise ConfigError(

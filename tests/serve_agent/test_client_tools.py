@@ -117,6 +117,16 @@ def test_over_mcp_arguments_reach_the_server_equal(tmp_path: Path) -> None:
     assert len(found) == 200
 
 
+@pytest.mark.parametrize(("parameters", "runs"), [(True, True), (None, True), (False, False)])
+def test_parameters_that_are_true_take_all_and_false_nothing(parameters: Any, runs: bool) -> None:
+    tools = [{"type": "function", "function": {"name": "work", "parameters": parameters}}]
+    with served_desk(OneCall({"a": 1}), NoDefense()) as server:
+        body: Any = {"tools": tools, "messages": [{"role": "user", "content": "Go."}]}
+        reply = httpx.post(f"{server.openai_base_url}/chat/completions", json=body, timeout=60)
+    assert reply.status_code == 200
+    assert bool(reply.json()["choices"][0]["message"].get("tool_calls")) == runs
+
+
 def nested(levels: int) -> dict[str, Any]:
     schema: dict[str, Any] = {"type": "string"}
     for _ in range(levels):

@@ -149,17 +149,85 @@ print(agent.run("How is Rome?"))
 """
 
 
-def frameworks() -> str:
+AGNO = """
+from agno.agent import Agent
+from agno.models.openai import OpenAIChat
+
+model = OpenAIChat(id="any", base_url="http://127.0.0.1:8321/v1", api_key="none")
+print(Agent(model=model, tools=[weather, time], telemetry=False).run("How is Rome?").content)
+"""
+AUTOGEN = """
+import asyncio
+
+from autogen_agentchat.agents import AssistantAgent
+from autogen_ext.models.openai import OpenAIChatCompletionClient
+
+
+async def main():
+    about = {"vision": False, "function_calling": True, "json_output": False, "family": "unknown"}
+    about["structured_output"] = False
+    model = OpenAIChatCompletionClient(
+        model="any", base_url="http://127.0.0.1:8321/v1", api_key="none", model_info=about
+    )
+    agent = AssistantAgent("clerk", model, tools=[weather, time])
+    for words in ("How is Rome?", "And now?"):
+        print((await agent.run(task=words)).messages[-1].content)
+    patient = AssistantAgent("patient", model, tools=[weather, time], max_tool_iterations=5)
+    print((await patient.run(task="How is Rome?")).messages[-1].content)
+
+
+asyncio.run(main())
+"""
+ADK = """
+import asyncio
+
+from google.adk.agents import Agent
+from google.adk.models.lite_llm import LiteLlm
+from google.adk.runners import InMemoryRunner
+from google.genai import types
+
+
+async def main():
+    model = LiteLlm(model="openai/any", api_base="http://127.0.0.1:8321/v1", api_key="none")
+    runner = InMemoryRunner(Agent(name="clerk", model=model, tools=[weather, time]), app_name="app")
+    session = await runner.session_service.create_session(app_name="app", user_id="u")
+    for words in ("How is Rome?", "And now?"):
+        asked = types.Content(role="user", parts=[types.Part(text=words)])
+        async for event in runner.run_async(user_id="u", session_id=session.id, new_message=asked):
+            if event.is_final_response():
+                print(event.content.parts[0].text)
+
+
+asyncio.run(main())
+"""
+LANGGRAPH = """
+from langchain_core.messages import HumanMessage
+from langchain_openai import ChatOpenAI
+from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.prebuilt import ToolNode, tools_condition
+
+model = ChatOpenAI(model="any", base_url="http://127.0.0.1:8321/v1", api_key="none").bind_tools([weather, time])
+graph = StateGraph(MessagesState)
+graph.add_node("model", lambda state: {"messages": [model.invoke(state["messages"])]})
+graph.add_node("tools", ToolNode([weather, time]))
+graph.add_edge(START, "model")
+graph.add_conditional_edges("model", tools_condition)
+graph.add_edge("tools", "model")
+print(graph.compile().invoke({"messages": [HumanMessage("How is Rome?")]})["messages"][-1].text)
+"""
+
+
+def frameworks(variable: str = "AGENTSYS_FRAMEWORKS") -> str:
     """The Python that has them; skips where none has."""
-    given = os.environ.get("AGENTSYS_FRAMEWORKS")
+    given = os.environ.get(variable)
     if not given:
-        pytest.skip("AGENTSYS_FRAMEWORKS names no Python with the frameworks: see docs/interop.md")
+        pytest.skip(f"{variable} names no Python with the frameworks: see docs/interop.md")
     return given
 
 
-def printed(code: str, folder: Path) -> list[str]:
+def printed(code: str, folder: Path, variable: str = "AGENTSYS_FRAMEWORKS") -> list[str]:
     """What a program prints, run by the frameworks' own Python, which does not see this project."""
-    python = frameworks()
+    python = frameworks(variable)
     script = folder / "program.py"
     script.write_text(code)
     done = run_program([python, script], folder, 600)
@@ -195,6 +263,29 @@ def test_smolagents_tool_calling_agent_gets_its_final_answer(server: Server, tmp
     # It joins the results of calls that went out together, and gives all of them for each.
     said = " ".join(printed(at(server, SMOLAGENTS), tmp_path))
     assert "sunny in Rome" in said and "noon in Rome" in said
+
+
+def test_agno_gets_both_results_whatever_it_does_to_ids(server: Server, tmp_path: Path) -> None:
+    assert printed(TOOLS + at(server, AGNO), tmp_path)[-1:] == [ANSWER]
+
+
+def test_langgraph_runs_both_tools(server: Server, tmp_path: Path) -> None:
+    assert printed(TOOLS + at(server, LANGGRAPH), tmp_path) == [ANSWER]
+
+
+def test_autogens_default_agent_goes_on_after_a_result_that_it_showed_to_its_user(
+    server: Server, tmp_path: Path
+) -> None:
+    first, *_, last = printed(TOOLS + at(server, AUTOGEN), tmp_path)
+    assert first == "sunny in Rome"
+    assert last == ANSWER
+
+
+def test_googles_adk_runs_both_tools_and_goes_on(tmp_path: Path) -> None:
+    frameworks("AGENTSYS_ADK")
+    for defense in (NoDefense(), AgentSys()):
+        with served_desk(Clerk(), defense) as server:
+            assert printed(TOOLS + at(server, ADK), tmp_path, "AGENTSYS_ADK") == [ANSWER] * 2
 
 
 CITY = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}

@@ -190,6 +190,34 @@ def test_words_are_the_one_text_that_an_answer_schema_asks_for() -> None:
     assert (call.function, call.args) == ("final_answer", {"answer": "Rome is sunny."})
 
 
+def test_a_result_beside_the_users_next_words_ends_its_turn_and_the_words_begin_another() -> None:
+    asked: list[str] = []
+
+    class Asker:
+        name = "asker"
+
+        def complete(self, request: ChatRequest) -> ChatReply:
+            asked.append(str(request.messages))
+            last = request.messages[-1]
+            return CALL if "INJECTED" not in str(request.messages) else says(f"After {last['role']}.")
+
+    with served_desk(Asker(), NoDefense()) as running:
+        create = openai_client(running, WAIT_S).chat.completions.create
+        first = create(model="m", messages=WORDS, tools=CHAT_TOOLS).choices[0].message
+        [call] = first.tool_calls or []
+        given: Any = {"role": "tool", "tool_call_id": call.id, "content": "INJECTED"}
+        said: Any = [
+            *WORDS,
+            first.model_dump(exclude_none=True),
+            given,
+            {"role": "user", "content": "And now?"},
+        ]
+        reply = create(model="m", messages=said, tools=CHAT_TOOLS).choices[0]
+    assert reply.message.content == "After user."
+    assert "After tool." in asked[-1] and "And now?" in asked[-1]
+    assert "And now?" not in asked[1]
+
+
 def test_a_demand_for_a_tool_that_is_not_there_is_refused() -> None:
     client = Client(desk_of(Scripted(says("x")), NoDefense()), TOOLS, [READ])
     client.messages.append(user("Go."))

@@ -167,12 +167,14 @@ def _read_tools(raw: bytes) -> tuple[ToolSpec, ...]:
             f"the tools take {len(raw)} bytes; those of a request take {MAX_SCHEMA_BYTES} at most"
         )
     found = (tool.function for tool in _Tools.model_validate_json(raw).tools)
-    return tuple(
-        ToolSpec(
-            one.name, one.description or "", {"not": {}} if one.parameters is False else one.parameters or {}
-        )
-        for one in found
-    )
+    return tuple(ToolSpec(one.name, one.description or "", _read_parameters(one)) for one in found)
+
+
+def _read_parameters(tool: _Function) -> JsonSchema:
+    """The schema of a tool's parameters; `true` takes whatever comes, `false` nothing."""
+    if isinstance(tool.parameters, bool):
+        return {} if tool.parameters else {"not": {}}
+    return tool.parameters or {}
 
 
 def write_openai_reply(number: int, reply: ChatReply) -> Json:
