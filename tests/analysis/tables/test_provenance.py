@@ -149,9 +149,7 @@ def test_several_providers_or_fingerprints_within_a_cell_are_one_note_each() -> 
         row(defense="camel"),
     ]
     (note,) = write_provenance_notes(cases)
-    assert note.startswith(
-        "Replies name 2 values of provider (A, B), so they may come of several models: "
-    )
+    assert note.startswith("Replies name 2 values of provider (A, B), so they may come of several models: ")
     changed = [served("system_fingerprint fp_1", "system_fingerprint fp_2")]
     (note,) = write_provenance_notes(changed)
     assert "2 values of system_fingerprint (fp_1, fp_2)" in note
