@@ -90,7 +90,7 @@ def write_body(reply: ChatReply, reason: str, name: str, text: str, body: str) -
     message: dict[str, Any] = {"role": "assistant", "content": text_of(reply.message), "tool_calls": calls}
     usual = "tool_calls" if calls else "stop"
     if calls and body == "no_calls":
-        message["tool_calls"] = []
+        message |= {"content": None, "tool_calls": []}  # with words nobody could tell it from an answer
     elif calls and body == "text_beside":
         message["content"] = "I will do so."
     elif calls and text:
