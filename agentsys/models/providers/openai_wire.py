@@ -218,7 +218,8 @@ def _read_choices(body: Mapping[str, Any], strip_think: bool, key: str | None) -
         raise make_malformed_reply_error("the reply has no choices")
     natives = [_read_native_reason(choice) for choice in choices]
     return RawReply(
-        blocks=[block for one in said for block in one.blocks],
+        # An empty text beside another choice's is none.
+        blocks=[b for one in said for b in one.blocks if b["content"] or len(said) == 1],
         calls=[call for one in said for call in one.calls],
         reasons=[choice.get("finish_reason") for choice in choices],
         native=next(filter(None, natives), None),
