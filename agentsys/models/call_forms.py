@@ -107,7 +107,8 @@ CALL_FORMS = (
     CallForm("Qwen 1", r"✿FUNCTION✿"),
     CallForm(
         "ReAct and Command R",
-        rf"{_LABEL}(?:Action|Tool|Function)(?: Name)?[^\w\n]{{1,6}}(?:§\b|\n?```(?:json)?\s*\[?\s*\{{)",
+        rf"{_LABEL}(?:Action|Tool|Function)(?: Name)?[^\w\n]{{1,6}}"
+        r"(?:§[^\w\n({\[]{0,5}(?:[\n({\[]|\Z)|\n?```(?:json)?\s*\[?\s*\{)",
     ),
     CallForm("tags named by tools", r"<(?:\w{1,20}:)?§(?:\s{0,3}/?>|\s{1,3}\w+\s?=)"),
     CallForm(

@@ -191,7 +191,7 @@ TABLES: Mapping[str, EndingTable] = {
 
 _REASON_LENGTH = 100
 _CAPITAL_INSIDE = re.compile(r"(?<=[a-z])(?=[A-Z])")
-_ENUM_PREFIX = re.compile(r"\A(finish_|stop_)?reason_")
+_ENUM_PREFIX = re.compile(r"\A((finish_|stop_)?reason[_.])+")
 
 
 def keep_reason(reason: object) -> str:
@@ -200,29 +200,28 @@ def keep_reason(reason: object) -> str:
 
 
 def normalize_reason(reason: str) -> str:
-    """A reason in small letters with underscores, without the name of its type: `MaxTokens`, `REASON_MAX_LEN`."""
+    """A reason in small letters with underscores, without the name of its type: `MaxTokens`, `FinishReason.STOP`."""
     spelled = _CAPITAL_INSIDE.sub("_", reason.strip()).casefold().replace("-", "_").replace(" ", "_")
     return _ENUM_PREFIX.sub("", spelled)
 
 
-def find_ending(
-    table: EndingTable, reason: str, *, native: str = "", calls: bool = False, refused: bool = False
-) -> Ending:
+def find_ending(reason: str, *, native: str = "", calls: bool = False, refused: bool = False) -> Ending:
     """The ending of a reply by the server's word and by what is there.
 
+    A word is looked for in all tables: servers that speak one vendor's wire say the words of others.
+
     Args:
-        table: The wire's.
         reason: The server's word.
         native: The word of the vendor behind a gateway, which may have made a plain one of it.
         calls: Whether the reply calls a tool.
         refused: Whether it declines in a field of its own.
     """
-    told, behind = _look_up(table, reason), _look_up(table, native)
-    if behind is not Ending.UNKNOWN and told in (Ending.COMPLETE, Ending.CALLS, Ending.UNKNOWN):
+    told, behind = _look_up(reason), _look_up(native)
+    if behind is not Ending.UNKNOWN and (behind not in _PLAIN or told in (Ending.COMPLETE, Ending.UNKNOWN)):
         told = behind
     if told is Ending.PAUSED and calls:
         told = Ending.CALLS  # which want their results before anything goes on
-    if told not in (Ending.COMPLETE, Ending.CALLS, Ending.UNKNOWN):
+    if told not in _PLAIN:
         return told
     if calls:
         # Many servers say `stop`, or nothing, beside calls; a word that nobody knows stays unknown.
@@ -232,8 +231,12 @@ def find_ending(
     return Ending.MALFORMED_CALL if told is Ending.CALLS else told
 
 
-def _look_up(table: EndingTable, reason: str) -> Ending:
+_PLAIN = (Ending.COMPLETE, Ending.CALLS, Ending.UNKNOWN)
+"""What gateways make of other words, too."""
+
+
+def _look_up(reason: str) -> Ending:
     """The ending that a word names; of two, as in `content_filter: SAFETY`, the last that is known."""
     words = [reason, *reversed(reason.split(":"))]
-    known = (table[word] for word in map(normalize_reason, words) if word in table)
+    known = (CHAT_ENDINGS[word] for word in map(normalize_reason, words) if word in CHAT_ENDINGS)
     return next(known, Ending.UNKNOWN)

@@ -53,7 +53,11 @@ def _count_odd_names(request: ChatRequest, reply: ChatReply) -> int:
     """Calls of tools that are not on offer whose names hold that of one which is: spoilt by a server, maybe."""
     offered = {tool.name for tool in request.tools}
     strange = [call.function for call in reply.message["tool_calls"] or () if call.function not in offered]
-    return sum(any(name in called for name in offered) for called in strange)
+    letters = {_NO_LETTER.sub("", name).casefold() for name in offered}
+    return sum(any(name in _NO_LETTER.sub("", called).casefold() for name in letters) for called in strange)
+
+
+_NO_LETTER = re.compile(r"[\W_]")
 
 
 def lacks_answer(reply: ChatReply) -> bool:

@@ -90,7 +90,12 @@ def test_a_call_left_in_the_thoughts_of_a_reply_that_says_nothing_else_is_told()
 
 
 @pytest.mark.parametrize(
-    "text", [text for name, text in load_texts(calls=False).items() if "thoughts" not in name]
+    "text",
+    [
+        *(text for name, text in load_texts(calls=False).items() if "thoughts" not in name),
+        "Action: send_money was done.",
+        "**Function**: `read_file` returned no files.",
+    ],
 )
 def test_an_answer_holds_no_call(text: str) -> None:
     assert find_call_form(text, TOOLS) is None

@@ -106,6 +106,8 @@ DOCUMENTED = [
     ("Hugging Face", "eos_token", Ending.COMPLETE),
     ("xAI", "REASON_MAX_CONTEXT", Ending.CUT),
     ("xAI", "REASON_TIME_LIMIT", Ending.BROKEN_OFF),
+    ("a Python gateway", "FinishReason.STOP", Ending.COMPLETE),
+    ("a Python gateway", "FinishReason.FINISH_REASON_MAX_TOKENS", Ending.CUT),
     ("watsonx", "not_finished", Ending.BROKEN_OFF),
     ("watsonx", "token_limit", Ending.CUT),
     ("Vercel's gateway", "content-filter", Ending.FILTERED),
@@ -121,14 +123,19 @@ def test_reasons_of_servers_documentation_are_known(
     server: str, reason: str, ending: Ending, calls: bool
 ) -> None:
     plain = ending is Ending.COMPLETE
-    assert find_ending(CHAT_ENDINGS, reason, calls=calls) is (Ending.CALLS if plain and calls else ending)
+    assert find_ending(reason, calls=calls) is (Ending.CALLS if plain and calls else ending)
 
 
-@pytest.mark.parametrize("table", TABLES.values())
+def test_a_word_means_the_same_on_every_wire() -> None:
+    words = [item for table in TABLES.values() for item in table.items()]
+    assert all(CHAT_ENDINGS[word] is ending for word, ending in words)
+
+
 @given(reason=st.text(max_size=30), calls=st.booleans())
-def test_a_word_that_stands_in_no_table_is_unknown(table: EndingTable, reason: str, calls: bool) -> None:
-    known = any(normalize_reason(word) in table for word in (reason, *reason.split(":")))
-    found = find_ending(table, reason, calls=calls)
+def test_a_word_that_stands_in_no_table_is_unknown(reason: str, calls: bool) -> None:
+    words = (reason, *reason.split(":"))
+    known = any(normalize_reason(word) in table for word in words for table in TABLES.values())
+    found = find_ending(reason, calls=calls)
     if not known:
         assert found is (Ending.CALLS if calls and not reason else Ending.UNKNOWN)
 
@@ -140,9 +147,12 @@ def test_words_are_kept_as_they_came_and_bounded() -> None:
 
 
 def test_a_plain_word_of_a_gateway_hides_no_other_of_the_vendor_behind_it() -> None:
-    assert find_ending(CHAT_ENDINGS, "stop", native="SAFETY") is Ending.FILTERED
-    assert find_ending(CHAT_ENDINGS, "length", native="STOP") is Ending.CUT
-    assert find_ending(CHAT_ENDINGS, "stop", native="a_new_word") is Ending.COMPLETE
+    assert find_ending("stop", native="SAFETY") is Ending.FILTERED
+    assert find_ending("length", native="STOP") is Ending.CUT
+    assert find_ending("error", native="MALFORMED_FUNCTION_CALL") is Ending.MALFORMED_CALL
+    assert find_ending("error", native="stop") is Ending.BROKEN_OFF
+    assert find_ending("tool_calls", native="stop") is Ending.MALFORMED_CALL
+    assert find_ending("stop", native="a_new_word") is Ending.COMPLETE
 
 
 def test_the_gravest_of_several_endings_is_one_of_all() -> None:

@@ -11,7 +11,6 @@ from agentdojo.types import ChatMessage, MessageContentBlock
 
 from agentsys.base.json_values import to_json_bytes
 from agentsys.models.chat import ChatReply, ChatRequest, Usage
-from agentsys.models.endings import ANTHROPIC_ENDINGS
 from agentsys.models.pricing import Price
 from agentsys.models.providers import wire_parts
 from agentsys.models.providers.chat_thoughts import NOTE_PREFIX
@@ -141,7 +140,7 @@ def read_anthropic_reply(
     """
     body = parse_body(data, key)
     raise_told_error(body, "content", key)
-    reading = Reading(ANTHROPIC_ENDINGS, request, price, key, max_tokens)
+    reading = Reading(request, price, key, max_tokens)
     usage = _parse_usage(as_mapping(body.get("usage")))
     return reading.read(lambda: _read_content(body), usage, body.get("model"))
 

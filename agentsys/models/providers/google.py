@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from threading import Lock
 from typing import Any
@@ -13,11 +13,17 @@ from agentdojo.functions_runtime import FunctionCall
 from agentdojo.types import ChatMessage, ChatToolResultMessage
 
 from agentsys.models.chat import ChatReply, ChatRequest, ErrorKind, ModelError, Usage
-from agentsys.models.endings import GEMINI_ENDINGS
 from agentsys.models.pricing import Price
 from agentsys.models.providers import wire_parts
 from agentsys.models.providers.openai_wire import parse_body
-from agentsys.models.providers.reply_reader import NO_REQUEST, RawCall, RawReply, Reading, raise_told_error
+from agentsys.models.providers.reply_reader import (
+    NO_REQUEST,
+    RawCall,
+    RawReply,
+    Reading,
+    list_call_ids,
+    raise_told_error,
+)
 from agentsys.models.providers.sdk_model import SdkModel, read_env_variable
 from agentsys.models.providers.wire_parts import as_mapping, make_malformed_reply_error, read_system_text
 
@@ -106,13 +112,16 @@ def read_gemini_reply(
     raise_told_error(body, "candidates", key)
     usage = _parse_usage(as_mapping(body.get("usageMetadata")))
     signatures: dict[str, str] = {}
-    reading = Reading(GEMINI_ENDINGS, request, price, key, max_tokens)
-    reply = reading.read(lambda: _read_candidates(body, signatures), usage, body.get("modelVersion"))
+    reading = Reading(request, price, key, max_tokens)
+    taken = list_call_ids(request)
+    reply = reading.read(lambda: _read_candidates(body, signatures, taken), usage, body.get("modelVersion"))
     return reply, signatures
 
 
-def _read_candidates(body: Mapping[str, Any], signatures: dict[str, str]) -> RawReply:
-    """What all candidates hold; the thought signatures of their calls are put into `signatures`."""
+def _read_candidates(
+    body: Mapping[str, Any], signatures: dict[str, str], taken: Collection[str | None]
+) -> RawReply:
+    """What all candidates hold, calls under ids not `taken`; their thought signatures are put into `signatures`."""
     listed = body.get("candidates")
     candidates = [as_mapping(one) for one in listed] if isinstance(listed, list) else []
     if not any(candidates):
@@ -124,10 +133,13 @@ def _read_candidates(body: Mapping[str, Any], signatures: dict[str, str]) -> Raw
     for part in (part for candidate in candidates for part in _list_parts(candidate)):
         if "functionCall" in part:
             raw = as_mapping(part["functionCall"])
-            call_id = str(raw.get("id") or f"{OWN_ID_PREFIX}{uuid.uuid4().hex}")
+            call_id = str(raw.get("id") or "")
+            if not call_id or call_id in taken:
+                call_id = f"{OWN_ID_PREFIX}{uuid.uuid4().hex}"
             calls.append(RawCall(raw.get("name"), raw.get("args"), call_id))
             if part.get("thoughtSignature"):
-                signatures[call_id] = str(part["thoughtSignature"])
+                # A second call of the same id gets another; the first of a turn is the one that needs it.
+                signatures.setdefault(call_id, str(part["thoughtSignature"]))
         elif part.get("text") and not part.get("thought"):
             texts.append(str(part["text"]))
     return RawReply(

@@ -25,7 +25,6 @@ from agentsys.models.chat import (
     ToolSpec,
     text_of,
 )
-from agentsys.models.endings import RESPONSES_ENDINGS
 from agentsys.models.pricing import Price
 from agentsys.models.providers import openai_wire, wire_parts
 from agentsys.models.providers.openai_wire import parse_body
@@ -120,7 +119,7 @@ def read_responses_reply(
     """
     body = parse_body(data, key)
     raise_told_error(body, "output", key)
-    reading = Reading(RESPONSES_ENDINGS, request, price, key, max_tokens)
+    reading = Reading(request, price, key, max_tokens)
     usage = wire_parts.read_openai_usage(as_mapping(body.get("usage")))
     return reading.read(lambda: _read_output(body), usage, body.get("model"))
 

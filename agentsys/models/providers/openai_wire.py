@@ -10,7 +10,7 @@ from typing import Any
 from agentdojo.types import ChatMessage, MessageContentBlock
 
 from agentsys.models.chat import ChatReply, ChatRequest, JsonSchema, ToolSpec
-from agentsys.models.endings import CHAT_ENDINGS, Ending, find_ending, keep_reason
+from agentsys.models.endings import Ending, find_ending, keep_reason
 from agentsys.models.pricing import Price
 from agentsys.models.providers import wire_parts
 from agentsys.models.providers.chat_thoughts import (
@@ -19,8 +19,14 @@ from agentsys.models.providers.chat_thoughts import (
     restore_opaque_thoughts,
     sign_made_up_calls,
 )
-from agentsys.models.providers.reply_reader import NO_REQUEST, RawCall, RawReply, Reading, raise_told_error
-from agentsys.models.providers.sdk_errors import make_embedded_error
+from agentsys.models.providers.reply_reader import (
+    NO_REQUEST,
+    RawCall,
+    RawReply,
+    Reading,
+    raise_error_field,
+    raise_told_error,
+)
 from agentsys.models.providers.wire_parts import (
     PRINTABLE_IDS,
     CallIds,
@@ -172,7 +178,7 @@ def read_openai_reply(
     """
     body = parse_body(data, key)
     raise_told_error(body, "choices", key)
-    reading = Reading(CHAT_ENDINGS, request, price, key, max_tokens)
+    reading = Reading(request, price, key, max_tokens)
     usage = wire_parts.read_openai_usage(as_mapping(body.get("usage")))
     reply = reading.read(lambda: _read_choices(body, strip_think, key), usage, body.get("model"))
     logprobs = _parse_logprobs(body)
@@ -211,8 +217,8 @@ def _list_choices(body: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 def _read_choices(body: Mapping[str, Any], strip_think: bool, key: str | None) -> RawReply:
     """All choices of a reply as one: some servers give each parallel call a choice of its own."""
     choices = _list_choices(body)
-    if failed := next((choice for choice in choices if choice.get("error")), None):
-        raise make_embedded_error({"error": failed["error"]}, key)
+    for choice in choices:
+        raise_error_field(choice, key)
     said = [_read_message(choice, strip_think) for choice in choices]
     if not said:
         raise make_malformed_reply_error("the reply has no choices")
@@ -244,7 +250,7 @@ def _read_message(choice: Mapping[str, Any], strip_think: bool) -> RawReply:
     message = choice.get("message")
     if not isinstance(message, Mapping):
         # Azure leaves the message of a filtered choice out.
-        if find_ending(CHAT_ENDINGS, keep_reason(choice.get("finish_reason"))) in _NEED_MESSAGE:
+        if find_ending(keep_reason(choice.get("finish_reason"))) in _NEED_MESSAGE:
             raise make_malformed_reply_error("the reply has no choices[0].message")
         message = {}
     content = join_content_parts(message.get("content"))
@@ -281,7 +287,14 @@ def _list_calls(message: Mapping[str, Any]) -> list[RawCall]:
     calls = [calls] if isinstance(calls, Mapping) else calls
     if not isinstance(calls, list):
         raise make_malformed_reply_error("the reply's tool calls are not a list")
+    content = message.get("content")
+    parts = [as_mapping(part) for part in content] if isinstance(content, list) else []
+    calls = calls or [part for part in parts if part.get("type") in _CALL_PARTS]
     return [RawCall.from_chat(call, keep_call_fields(call)) for call in calls]
+
+
+_CALL_PARTS = ("tool_use", "tool_call", "function_call")
+"""Parts of a content in which gateways leave the calls of another wire."""
 
 
 def _has_sealed_thoughts(message: Mapping[str, Any]) -> bool:

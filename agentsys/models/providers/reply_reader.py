@@ -19,7 +19,6 @@ from agentsys.models.chat import ChatReply, ChatRequest, ErrorKind, ModelError, 
 from agentsys.models.endings import (
     Ending,
     EndingConsequence,
-    EndingTable,
     find_consequence,
     find_ending,
     keep_reason,
@@ -90,7 +89,6 @@ NO_REQUEST = ChatRequest(())
 class Reading:
     """What a reply is read with: the request that it answers, and what the model's YAML says."""
 
-    table: EndingTable
     request: ChatRequest = NO_REQUEST
     price: Price | None = None
     key: str | None = None
@@ -119,7 +117,7 @@ class Reading:
     def _find_ending(self, raw: RawReply, usage: Usage) -> tuple[Ending, str]:
         words = {keep_reason(word) for word in raw.reasons} - {""} or {""}
         native = keep_reason(raw.native)
-        judge = partial(find_ending, self.table, calls=bool(raw.calls), refused=raw.refused)
+        judge = partial(find_ending, calls=bool(raw.calls), refused=raw.refused)
         found = [(judge(word, native=native), word) for word in sorted(words)]
         ending, reason = max(found, key=lambda pair: GRAVITY.index(pair[0]))
         bound = self.request.max_tokens or self.max_tokens
@@ -179,7 +177,7 @@ class Reading:
 
     def _make_calls(self, raw: RawReply, ending: Ending) -> _MadeCalls:
         tools, said = {tool.name: tool.parameters for tool in self.request.tools}, list[FunctionCall]()
-        made, used = _MadeCalls([]), _list_ids(self.request)
+        made, used = _MadeCalls([]), list_call_ids(self.request)
         for told in raw.calls:
             name, call_id = clean_name(told.name, tools), str(told.id) if told.id else None
             schema = None if ending is Ending.CUT else tools.get(name)
@@ -218,7 +216,7 @@ class _MadeCalls:
     """Which names were cleaned."""
 
 
-def _list_ids(request: ChatRequest) -> set[str | None]:
+def list_call_ids(request: ChatRequest) -> set[str | None]:
     """Ids of the calls in a conversation."""
     turns = [message for message in request.messages if message["role"] == "assistant"]
     return {call.id for turn in turns for call in turn["tool_calls"] or () if call.id}
@@ -282,6 +280,13 @@ def clean_name(name: object, offered: Collection[str]) -> str:
     return found.pop() if len(plain) == len(found) == 1 else name
 
 
+def raise_error_field(level: Mapping[str, Any], key: str | None) -> None:
+    """Raise what a field `error` holds; an object of nulls, blanks and zeros, as some write in every reply, is none."""
+    error = level.get("error")
+    if any(error.values()) if isinstance(error, Mapping) else error:
+        raise make_embedded_error({"error": error}, key)
+
+
 _ERROR_FIELDS = ("errors", "message", "msg", "detail", "error_msg", "error_message", "fault")
 
 
@@ -293,8 +298,7 @@ def raise_told_error(body: Mapping[str, Any], payload: str, key: str | None) -> 
         payload: The field that every reply of this wire has, and which an error has not.
         key: The key in use, to be cut from the message.
     """
-    if body.get("error"):
-        raise make_embedded_error({"error": body["error"]}, key)
+    raise_error_field(body, key)
     if as_mapping(body.get("base_resp")).get("status_code"):  # MiniMax's
         raise make_embedded_error({"base_resp": body["base_resp"]}, key)
     if not body.get(payload) and any(body.get(name) for name in _ERROR_FIELDS):

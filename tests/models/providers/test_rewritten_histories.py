@@ -175,6 +175,25 @@ def test_the_first_call_of_every_turn_has_a_thought_signature_or_googles_stand_i
     assert google.UNSIGNED_CALL not in json.dumps(unsigned)
 
 
+def test_signatures_of_calls_whose_ids_repeat_from_turn_to_turn_go_back_with_their_own_calls() -> None:
+    messages, known = [user("Hi")], dict[str, str]()
+    for number in range(3):
+        parts = [
+            {
+                "functionCall": {"id": "c0", "name": "f", "args": {"n": which}},
+                "thoughtSignature": f"{number}{which}",
+            }
+            for which in range(2)
+        ]
+        body = {"candidates": [{"content": {"parts": parts}, "finishReason": "STOP"}]}
+        reply, signatures = google.read_gemini_reply(body, None, request=ChatRequest(messages))
+        known |= signatures
+        messages = [*messages, reply.message]
+    contents = google.build_gemini_contents(messages, known)
+    firsts = [content["parts"][0] for content in contents if content["role"] == "model"]
+    assert [part["thoughtSignature"] for part in firsts] == ["00", "10", "20"]
+
+
 @settings(max_examples=EXAMPLES, deadline=None)
 @given(HISTORIES)
 def test_calls_never_go_back_without_the_field_for_thoughts(plan: list[tuple[str, str]]) -> None:
