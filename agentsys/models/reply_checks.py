@@ -18,7 +18,7 @@ from agentdojo.types import ChatAssistantMessage
 from agentsys.models.call_forms import CallForm, find_call_form
 from agentsys.models.chat import ChatModel, ChatReply, ChatRequest, ToolSpec, assistant, text_of, user
 from agentsys.models.endings import Ending
-from agentsys.models.providers.wire_parts import read_thoughts_text
+from agentsys.models.providers.wire_parts import read_thoughts_text, read_visible_text
 from agentsys.models.text_tools import MALFORMED_CALL
 from agentsys.models.thought_text import has_thoughts, split_all_thoughts
 
@@ -67,10 +67,7 @@ def lacks_answer(reply: ChatReply) -> bool:
 
 def is_empty_reply(reply: ChatReply) -> bool:
     """Whether a reply says nothing and calls nothing."""
-    if reply.message["tool_calls"]:
-        return False
-    blocks = reply.message["content"] or ()
-    return not any(block["type"] == "text" and (block["content"] or "").strip() for block in blocks)
+    return not reply.message["tool_calls"] and not read_visible_text(reply.message).strip()
 
 
 def _has_own_thoughts(request: ChatRequest, reply: ChatReply) -> bool:

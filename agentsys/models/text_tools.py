@@ -210,7 +210,7 @@ def read_agentdojo_tools(text: str) -> tuple[list[ToolSpec], str] | None:
     listed, separator, rest = text.removeprefix(head).partition(after.format())
     if not text.startswith(head) or not separator:
         return None
-    rows = list(_iterate_json_values(listed))
+    rows = list(iterate_json_values(listed))
     instructions = rest.partition("## Additional Instructions")[2].strip()
     return [ToolSpec(row["name"], row["description"], row["parameters"]) for row in rows], instructions  # type: ignore[index]
 
@@ -289,14 +289,19 @@ def _parse_llama3_calls(text: str) -> list[FunctionCall]:
     bare = text.strip().removeprefix("<|python_tag|>").strip()
     fenced = re.fullmatch(r"```(?:json)?\s*(.*?)\s*```", bare, re.DOTALL)
     try:
-        values = list(_iterate_json_values(fenced.group(1) if fenced else bare))
+        values = list(iterate_json_values(fenced.group(1) if fenced else bare))
         calls = [_parse_llama3_call(value) for value in values]
     except (ValueError, RecursionError, ModelError):
         return []
     return [call for call in calls if call is not None] if all(calls) else []
 
 
-def _iterate_json_values(text: str) -> Iterator[object]:
+def iterate_json_values(text: str) -> Iterator[object]:
+    """The JSON values that stand one behind the other, or in a list.
+
+    Raises:
+        ValueError: If anything but blanks and semicolons stands between them.
+    """
     position = 0
     while (found := _NO_SEPARATOR.search(text, position)) is not None:
         value, position = _DECODER.raw_decode(text, found.start())
@@ -355,7 +360,7 @@ def _parse_hermes_calls(text: str) -> list[FunctionCall]:
     calls: list[FunctionCall] = []
     for written in tagged or _FENCED_CALL.findall(text) or [_cut_to_json(text)]:
         try:
-            found = [_parse_named_call(value) for value in _iterate_json_values(_drop_remarks(written))]
+            found = [_parse_named_call(value) for value in iterate_json_values(_drop_remarks(written))]
         except (ValueError, RecursionError, ModelError):
             found = [None]
         if all(found):

@@ -9,11 +9,10 @@ from typing import Any
 
 from agentsys.models.chat import JsonSchema, ModelError
 from agentsys.models.providers.wire_parts import clean_json, parse_json
+from agentsys.models.text_tools import iterate_json_values
 
-_MOST_OBJECTS = 20
-"""Objects one behind the other that are looked at."""
 _MENDED_CHARS = 20_000
-"""Longest text that is mended."""
+"""Longest text that is read as anything but one JSON value."""
 
 
 def read_arguments(raw: object, schema: JsonSchema | None) -> dict[str, Any] | None:
@@ -42,29 +41,21 @@ def _parse_text(text: str, schema: JsonSchema | None) -> object:
         return parse_json(text)
     except ModelError:
         pass
+    if len(text) > _MENDED_CHARS:
+        return _UNREADABLE
     try:
-        said = list(_iterate_values(text))
-        told = [value for index, value in enumerate(said) if value != {} and value not in said[:index]]
-        if said and all(isinstance(value, dict) for value in said) and len(told) <= 1:
-            return clean_json(told[0] if told else {})
-        return _UNREADABLE if said or schema is None else _mend_slips(text, schema)
+        return clean_json(_find_one_object(text, schema))
     except (ModelError, RecursionError):
         return _UNREADABLE
 
 
-def _iterate_values(text: str) -> Iterator[object]:
-    """The JSON values that stand one behind the other; none where anything else does, or too many."""
-    values, rest, decoder = list[object](), text.strip(), json.JSONDecoder()
-    while rest:
-        if len(values) == _MOST_OBJECTS:
-            return
-        try:
-            value, end = decoder.raw_decode(rest)
-        except ValueError:
-            return
-        values.append(value)
-        rest = rest[end:].lstrip()
-    yield from values
+def _find_one_object(text: str, schema: JsonSchema | None) -> object:
+    try:
+        said = list(iterate_json_values(text))
+    except ValueError:
+        return _UNREADABLE if schema is None else _mend_slips(text, schema)
+    told = [value for value in said if value != {}] or [{}]
+    return told[0] if all(isinstance(value, dict) and value == told[0] for value in told) else _UNREADABLE
 
 
 _ESCAPE = re.compile(r"\\(?:u([0-9A-Fa-f]{4})|(.))", re.DOTALL)
@@ -78,7 +69,7 @@ def _mend_slips(text: str, schema: JsonSchema) -> object:
 
     A text that ends within a string or a number was broken off: what would stand there is not known.
     """
-    if len(text) > _MENDED_CHARS or text.rstrip()[-1:] not in "}]\"'," or _count_quotes(text) % 2:
+    if text.rstrip()[-1:] not in "}]\"'," or _count_quotes(text) % 2:
         return _UNREADABLE
     import json_repair  # only where something is to be mended
 
@@ -92,7 +83,7 @@ def _mend_slips(text: str, schema: JsonSchema) -> object:
         and text.count('\\"') == written.count('\\"')
         and len(_DIGITS_APART.findall(text)) == len(_DIGITS_APART.findall(written))
     )
-    return clean_json(value) if same and _fits_schema(value, schema) else _UNREADABLE
+    return value if same and _fits_schema(value, schema) else _UNREADABLE
 
 
 def _count_quotes(text: str) -> int:

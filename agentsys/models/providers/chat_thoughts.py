@@ -46,7 +46,7 @@ def note_opaque_thoughts(
 
 def restore_opaque_thoughts(message: ChatAssistantMessage, wire: dict[str, Any]) -> dict[str, Any]:
     """A message as it is sent, with the fields that it came with."""
-    for note in _read_notes(message["content"] or ()):
+    for note in read_notes(message["content"] or (), NOTE_PREFIX):
         wire = {**wire, **as_mapping(note.get("fields"))}
         at_calls = as_mapping(note.get("calls"))
         if wire.get("tool_calls"):
@@ -55,11 +55,12 @@ def restore_opaque_thoughts(message: ChatAssistantMessage, wire: dict[str, Any])
     return wire
 
 
-def _read_notes(blocks: Sequence[MessageContentBlock]) -> Iterator[Mapping[str, Any]]:
+def read_notes(blocks: Sequence[MessageContentBlock], prefix: str) -> Iterator[Mapping[str, Any]]:
+    """What stands in the ids of thinking blocks that begin so."""
     for block in blocks:
         mark = block["id"] if block["type"] == "thinking" else None
-        if mark and mark.startswith(NOTE_PREFIX):
-            yield as_mapping(parse_json(mark.removeprefix(NOTE_PREFIX)))
+        if mark and mark.startswith(prefix):
+            yield as_mapping(parse_json(mark.removeprefix(prefix)))
 
 
 def sign_made_up_calls(wires: Sequence[dict[str, Any]]) -> None:

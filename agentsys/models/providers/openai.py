@@ -27,6 +27,7 @@ from agentsys.models.chat import (
 )
 from agentsys.models.pricing import Price
 from agentsys.models.providers import openai_wire, wire_parts
+from agentsys.models.providers.chat_thoughts import read_notes
 from agentsys.models.providers.openai_wire import parse_body
 from agentsys.models.providers.reply_reader import (
     NO_REQUEST,
@@ -79,7 +80,7 @@ def _build_wire_items(message: ChatMessage, system_role: str, ids: CallIds) -> I
 
 
 def _build_assistant_items(message: ChatAssistantMessage, ids: CallIds) -> Iterator[ResponsesItem]:
-    opaque = list(_read_reasoning_notes(message["content"] or ()))
+    opaque = list(read_notes(message["content"] or (), OPENAI_ITEM_PREFIX))
     if text := wire_parts.read_visible_text(message):
         yield from _find_items_before(LED_TO_MESSAGE, opaque)
         phase = next((note["phase"] for note in opaque if note.get("phase")), None)
@@ -90,13 +91,6 @@ def _build_assistant_items(message: ChatAssistantMessage, ids: CallIds) -> Itera
         # Without the item's own id, by which the API would demand the reasoning that it knows for it.
         arguments = wire_parts.write_arguments_json(call)
         yield {"type": "function_call", "call_id": call_id, "name": call.function, "arguments": arguments}
-
-
-def _read_reasoning_notes(blocks: Sequence[MessageContentBlock]) -> Iterator[Mapping[str, Any]]:
-    for block in blocks:
-        mark = block["id"] if block["type"] == "thinking" else None
-        if mark and mark.startswith(OPENAI_ITEM_PREFIX):
-            yield as_mapping(wire_parts.parse_json(mark.removeprefix(OPENAI_ITEM_PREFIX)))
 
 
 def _find_items_before(target: str, opaque: Sequence[Mapping[str, Any]]) -> Iterator[ResponsesItem]:
