@@ -20,7 +20,7 @@ from agentsys.errors import ConfigError, Unavailable, unknown_name
 from agentsys.models.chat import ChatReply, ChatRequest, Usage, assistant, text_of, user
 from agentsys.models.pricing import Price, cost_usd
 from agentsys.models.providers.openai import OpenAIModel
-from agentsys.models.providers.openai_wire import parse_body
+from agentsys.models.providers.reply_reader import read_body
 from agentsys.models.providers.wire_parts import (
     as_mapping,
     clean_json,
@@ -142,7 +142,9 @@ class EmbeddingEndpoint(OpenAIModel):
         return to_json_bytes({"model": self.model_id, "input": texts, "encoding_format": "float"})
 
     def _read_reply(self, answer: bytes, request: ChatRequest) -> ChatReply:
-        return _read_vectors(parse_body(answer, self._key), len(request.messages), self.model_id, self.price)
+        return _read_vectors(
+            read_body(answer, "data", self._key), len(request.messages), self.model_id, self.price
+        )
 
 
 def _read_vectors(answer: Mapping[str, Any], count: int, model: str, price: Price | None) -> ChatReply:

@@ -277,6 +277,7 @@ def _models() -> Iterator[Target]:
     from agentsys.models.providers import anthropic as wire_anthropic
     from agentsys.models.providers import google as wire_google
     from agentsys.models.providers import openai_wire as wire_openai
+    from agentsys.models.providers import reply_reader
     from agentsys.models.providers.bounded_http import _parse_error_body
     from agentsys.models.providers.sdk_errors import make_http_error, parse_retry_after_s
     from agentsys.models.wrappers.reply_cache import load_reply
@@ -311,7 +312,7 @@ def _models() -> Iterator[Target]:
         ).encode()
 
     def embedded(text: str) -> None:
-        _read_vectors(wire_openai.parse_body(text, key), 2, "m", None)
+        _read_vectors(reply_reader.read_body(text, "data", key), 2, "m", None)
 
     ours = (ModelError,)
     of_openai = lambda t: storable(wire_openai.read_openai_reply(t, None, key))  # noqa: E731

@@ -14,8 +14,8 @@ from agentsys.models.chat import ChatReply, ChatRequest, Usage
 from agentsys.models.pricing import Price
 from agentsys.models.providers import wire_parts
 from agentsys.models.providers.chat_thoughts import NOTE_PREFIX
-from agentsys.models.providers.openai_wire import is_closed_schema, parse_body
-from agentsys.models.providers.reply_reader import NO_REQUEST, RawCall, RawReply, Reading, raise_told_error
+from agentsys.models.providers.openai_wire import is_closed_schema
+from agentsys.models.providers.reply_reader import NO_REQUEST, RawCall, RawReply, Reading, read_body
 from agentsys.models.providers.sdk_model import PostingModel
 from agentsys.models.providers.wire_parts import (
     OPENAI_ITEM_PREFIX,
@@ -138,8 +138,7 @@ def read_anthropic_reply(
         ModelError: `MALFORMED_REPLY` if it is not a message; the error's kind if it is one under status 200;
             what its ending asks for (docs/errors.md).
     """
-    body = parse_body(data, key)
-    raise_told_error(body, "content", key)
+    body = read_body(data, "content", key)
     reading = Reading(request, price, key, max_tokens)
     usage = _parse_usage(as_mapping(body.get("usage")))
     return reading.read(lambda: _read_content(body), usage, body.get("model"))

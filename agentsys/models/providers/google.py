@@ -15,14 +15,13 @@ from agentdojo.types import ChatMessage, ChatToolResultMessage
 from agentsys.models.chat import ChatReply, ChatRequest, ErrorKind, ModelError, Usage
 from agentsys.models.pricing import Price
 from agentsys.models.providers import wire_parts
-from agentsys.models.providers.openai_wire import parse_body
 from agentsys.models.providers.reply_reader import (
     NO_REQUEST,
     RawCall,
     RawReply,
     Reading,
     list_call_ids,
-    raise_told_error,
+    read_body,
 )
 from agentsys.models.providers.sdk_model import SdkModel, read_env_variable
 from agentsys.models.providers.wire_parts import as_mapping, make_malformed_reply_error, read_system_text
@@ -108,8 +107,7 @@ def read_gemini_reply(
         ModelError: `MALFORMED_REPLY` if it has no candidate; `CONTENT_REFUSED` if its prompt was blocked; what
             its ending asks for (docs/errors.md).
     """
-    body = parse_body(data, key)
-    raise_told_error(body, "candidates", key)
+    body = read_body(data, "candidates", key)
     usage = _parse_usage(as_mapping(body.get("usageMetadata")))
     signatures: dict[str, str] = {}
     reading = Reading(request, price, key, max_tokens)

@@ -28,14 +28,13 @@ from agentsys.models.chat import (
 from agentsys.models.pricing import Price
 from agentsys.models.providers import openai_wire, wire_parts
 from agentsys.models.providers.chat_thoughts import read_notes
-from agentsys.models.providers.openai_wire import parse_body
 from agentsys.models.providers.reply_reader import (
     NO_REQUEST,
     THOUGHT_ANSWER,
     RawCall,
     RawReply,
     Reading,
-    raise_told_error,
+    read_body,
 )
 from agentsys.models.providers.sdk_model import PostingModel
 from agentsys.models.providers.wire_parts import (
@@ -111,8 +110,7 @@ def read_responses_reply(
         ModelError: `MALFORMED_REPLY` if it is not a response; the error's kind if it failed under status 200;
             what its ending asks for (docs/errors.md).
     """
-    body = parse_body(data, key)
-    raise_told_error(body, "output", key)
+    body = read_body(data, "output", key)
     reading = Reading(request, price, key, max_tokens)
     usage = wire_parts.read_openai_usage(as_mapping(body.get("usage")))
     return reading.read(lambda: _read_output(body), usage, body.get("model"))

@@ -25,7 +25,7 @@ from agentsys.models.providers.reply_reader import (
     RawReply,
     Reading,
     raise_error_field,
-    raise_told_error,
+    read_body,
 )
 from agentsys.models.providers.wire_parts import (
     PRINTABLE_IDS,
@@ -176,8 +176,7 @@ def read_openai_reply(
         ModelError: `MALFORMED_REPLY` if it is not a chat completion; the error's kind if it is an error
             under status 200 (as some gateways send); what its ending asks for (docs/errors.md).
     """
-    body = parse_body(data, key)
-    raise_told_error(body, "choices", key)
+    body = read_body(data, "choices", key)
     reading = Reading(request, price, key, max_tokens)
     usage = wire_parts.read_openai_usage(as_mapping(body.get("usage")))
     reply = reading.read(lambda: _read_choices(body, strip_think, key), usage, body.get("model"))
@@ -303,21 +302,3 @@ def _has_sealed_thoughts(message: Mapping[str, Any]) -> bool:
     parts = [as_mapping(part) for listed in fields if isinstance(listed, list) for part in listed]
     plain = ("reasoning.text", "thinking")
     return any(part.get("signature") or part.get("type") not in plain for part in parts)
-
-
-def parse_body(data: object, key: str | None = None) -> Mapping[str, Any]:
-    """A response body, as it came or parsed, as a JSON object fit to be stored, without the key.
-
-    Raises:
-        ModelError: `MALFORMED_REPLY` if it is none.
-    """
-    body = (
-        wire_parts.parse_json(data, key)
-        if isinstance(data, str | bytes)
-        else wire_parts.clean_json(data, key)
-    )
-    if isinstance(body, list) and len(body) == 1:  # as Gemini's compatible endpoint wraps its errors
-        body = body[0]
-    if not isinstance(body, Mapping):
-        raise make_malformed_reply_error(f"the reply is not a JSON object but {type(body).__name__}")
-    return body

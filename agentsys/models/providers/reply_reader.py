@@ -27,7 +27,13 @@ from agentsys.models.pricing import Price, cost_usd
 from agentsys.models.providers.call_arguments import read_arguments
 from agentsys.models.providers.chat_thoughts import note_opaque_thoughts
 from agentsys.models.providers.sdk_errors import make_embedded_error, redact_line
-from agentsys.models.providers.wire_parts import as_mapping, make_call_id, make_malformed_reply_error
+from agentsys.models.providers.wire_parts import (
+    as_mapping,
+    clean_json,
+    make_call_id,
+    make_malformed_reply_error,
+    parse_json,
+)
 from agentsys.models.text_tools import make_unread_call
 
 CUT_NOTE = "a reply ended at the bound on its tokens"
@@ -290,16 +296,25 @@ def raise_error_field(level: Mapping[str, Any], key: str | None) -> None:
 _ERROR_FIELDS = ("errors", "message", "msg", "detail", "error_msg", "error_message", "fault")
 
 
-def raise_told_error(body: Mapping[str, Any], payload: str, key: str | None) -> None:
-    """Raise the error that a reply with status 200 holds; do nothing where it holds none.
+def read_body(data: object, payload: str, key: str | None) -> Mapping[str, Any]:
+    """A reply with status 200, as it came or parsed, as a JSON object fit to be stored, without the key.
 
     Args:
-        body: The reply.
+        data: The reply.
         payload: The field that every reply of this wire has, and which an error has not.
-        key: The key in use, to be cut from the message.
+        key: The key in use.
+
+    Raises:
+        ModelError: `MALFORMED_REPLY` if it is none; the error that it holds.
     """
+    body = parse_json(data, key) if isinstance(data, str | bytes) else clean_json(data, key)
+    if isinstance(body, list) and len(body) == 1:  # as Gemini's compatible endpoint wraps its errors
+        body = body[0]
+    if not isinstance(body, Mapping):
+        raise make_malformed_reply_error(f"the reply is not a JSON object but {type(body).__name__}")
     raise_error_field(body, key)
     if as_mapping(body.get("base_resp")).get("status_code"):  # MiniMax's
         raise make_embedded_error({"base_resp": body["base_resp"]}, key)
     if not body.get(payload) and any(body.get(name) for name in _ERROR_FIELDS):
         raise make_embedded_error(body, key)
+    return body
