@@ -217,11 +217,13 @@ def find_ending(reason: str, *, native: str = "", calls: bool = False, refused: 
         refused: Whether it declines in a field of its own.
     """
     told, behind = _look_up(reason), _look_up(native)
-    if behind is not Ending.UNKNOWN and (behind not in _PLAIN or told in (Ending.COMPLETE, Ending.UNKNOWN)):
+    if behind is not Ending.UNKNOWN and (
+        behind not in PLAIN_ENDINGS or told in (Ending.COMPLETE, Ending.UNKNOWN)
+    ):
         told = behind
     if told is Ending.PAUSED and calls:
         told = Ending.CALLS  # which want their results before anything goes on
-    if told not in _PLAIN:
+    if told not in PLAIN_ENDINGS:
         return told
     if calls:
         # Many servers say `stop`, or nothing, beside calls; a word that nobody knows stays unknown.
@@ -231,7 +233,7 @@ def find_ending(reason: str, *, native: str = "", calls: bool = False, refused: 
     return Ending.MALFORMED_CALL if told is Ending.CALLS else told
 
 
-_PLAIN = (Ending.COMPLETE, Ending.CALLS, Ending.UNKNOWN)
+PLAIN_ENDINGS = (Ending.COMPLETE, Ending.CALLS, Ending.UNKNOWN)
 """What gateways make of other words, too."""
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from agentdojo.types import ChatMessage, MessageContentBlock
 
 from agentsys.models.chat import ChatReply, ChatRequest, JsonSchema, ToolSpec
-from agentsys.models.endings import Ending, find_ending, keep_reason
+from agentsys.models.endings import PLAIN_ENDINGS, find_ending, keep_reason
 from agentsys.models.pricing import Price
 from agentsys.models.providers import wire_parts
 from agentsys.models.providers.chat_thoughts import (
@@ -249,7 +249,7 @@ def _read_message(choice: Mapping[str, Any], strip_think: bool) -> RawReply:
     message = choice.get("message")
     if not isinstance(message, Mapping):
         # Azure leaves the message of a filtered choice out.
-        if find_ending(keep_reason(choice.get("finish_reason"))) in _NEED_MESSAGE:
+        if find_ending(keep_reason(choice.get("finish_reason"))) in PLAIN_ENDINGS:
             raise make_malformed_reply_error("the reply has no choices[0].message")
         message = {}
     content = join_content_parts(message.get("content"))
@@ -276,9 +276,6 @@ def _is_refusal(content: object) -> bool:
     """Whether content in parts holds refusals alone."""
     kinds = [as_mapping(part).get("type") for part in content] if isinstance(content, list) else []
     return "refusal" in kinds and "text" not in kinds
-
-
-_NEED_MESSAGE = (Ending.COMPLETE, Ending.CALLS, Ending.UNKNOWN)
 
 
 def _list_calls(message: Mapping[str, Any]) -> list[RawCall]:
