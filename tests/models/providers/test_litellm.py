@@ -79,7 +79,6 @@ def test_conversation_goes_through_litellm() -> None:
         ("reset", {ErrorKind.SERVER_ERROR, ErrorKind.CONNECTION}),
         ("invalid_json", {ErrorKind.SERVER_ERROR, ErrorKind.MALFORMED_REPLY}),
         ("context_length", {ErrorKind.CONTEXT_LENGTH}),
-        ("bad_arguments", {ErrorKind.MALFORMED_REPLY}),
     ],
 )
 def test_fault_through_litellm_takes_one_request(fault: str, kinds: set[ErrorKind]) -> None:
