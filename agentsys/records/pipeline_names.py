@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import lru_cache
 from glob import escape
 from typing import NamedTuple
@@ -50,8 +50,10 @@ _VARIED_ENDING = re.compile(
 )
 """A known defense's ending with more behind it (`-melon_at`)."""
 
+_DEFENSE_FIRST = re.compile(rf"(?:{'|'.join(_DEFENSES).replace('_', '[-_]')})(?:[-+_@]|$)", re.IGNORECASE)
+
 _FAMILY = (
-    "aya|bard|baichuan|bloom|chatglm|claude|codestral|cohere|command|dbrx|deepseek|devstral|ernie|exaone|falcon|"
+    "aya|bard|baichuan|bloom|chatglm|claude|codestral|cohere|command|dbrx|deepseek|doubao|devstral|ernie|exaone|falcon|"
     "functionary|gemini|gemma|glm|gpt|granite|grok|hermes|hunyuan|internlm|jamba|kimi|lfm|llama|local|magistral|"
     "mimo|minimax|minicpm|ministral|mistral|mixtral|moonshot|nemotron|nova|olmo|openchat|palm|phi|pixtral|qwen|"
     "qwq|secalign|seed|smollm|solar|sonar|starling|starcoder|step|tulu|vicuna|wizardlm|xlam|yi|zephyr"
@@ -64,10 +66,13 @@ _VARIANT = (
 )
 _NUMBER = r"[a-z]?\d+(?:[.:]\d+)*[a-z]{0,2}|\d+x\d+[a-z]|v\d[\w.:]*"
 """Versions, dates, sizes and contexts: `4o`, `v1:0`, `70b`, `a22b`, `8x7b`, `2024`, `001`, `128k`."""
-_MODEL_WORD = re.compile(
-    rf"(?:{_FAMILY})(?:\d[\d.]*[a-z]?)?(?::[\w.]+)?|(?:{_VARIANT})|{_NUMBER}", re.IGNORECASE
-)
+_FAMILY_WORD = re.compile(rf"(?:{_FAMILY})(?:\d[\d.]*[a-z]?)?(?::[\w.]+)?", re.IGNORECASE)
+_MODEL_WORD = re.compile(rf"{_FAMILY_WORD.pattern}|(?:{_VARIANT})|{_NUMBER}", re.IGNORECASE)
 """Words that belong to a model's name wherever they follow it."""
+
+_SIGN = "[-+@~,=( ]"
+_SEPARATOR = rf"{_SIGN}|(?:(?<=\d)|(?<=\d[a-z]))[_.:](?=_*[a-zA-Z]{{2}})"
+_DATE = re.compile(r"20\d\d-?\d\d-?\d\d$")
 
 _VENDORS = (
     "01-ai|ai21|alibaba|allenai|amazon|anthropic|azure|bedrock|bytedance|cohere|cohereforai|databricks|deepseek|"
@@ -127,12 +132,23 @@ def _measure_vendor(name: str, vendors: frozenset[str]) -> int:
 
 
 def _split_words(part: str, name: str) -> list[str]:
-    """Words of a part of a name; `_` joins words where hyphens part them."""
-    return re.split(r"[-+@]" if re.search(r"[-+@]", name) else "_", part)
+    """Words of a part of a name; `_` joins words where other signs part them, but for those behind a number."""
+    return re.split(_SEPARATOR if re.search(_SIGN, name) else "_", part)
 
 
-def _count_model_words(words: list[str]) -> int:
-    return next((at for at, word in enumerate(words) if not _MODEL_WORD.fullmatch(word)), len(words))
+def _is_family_behind_date(words: Sequence[str], at: int) -> bool:
+    """Whether a word names another family though the model's name ended in its date (`2031-01-01-solar`)."""
+    return bool(_FAMILY_WORD.fullmatch(words[at]) and _DATE.search("-".join(words[:at])))
+
+
+def _count_model_words(words: Sequence[str], begun: int) -> int:
+    """How many words, all known up to `begun`, are of the model's name; a family's before an unknown one is not."""
+    end = begun
+    while end < len(words) and _MODEL_WORD.fullmatch(words[end]) and not _is_family_behind_date(words, end):
+        end += 1
+    while begun < end < len(words) and _FAMILY_WORD.fullmatch(words[end - 1]):
+        end -= 1
+    return end
 
 
 def _strip_known_ending(name: str) -> str:
@@ -163,20 +179,23 @@ _DRIFT = "drift"
 @lru_cache(maxsize=4096)
 def split_alone(name: str) -> NameParts:
     """Take a name apart that stands alone: by a known defense's ending, else by the words of models' names."""
-    if found := _KNOWN_ENDING.fullmatch(name):
-        return NameParts(found["model"], _ENDINGS[found["defense"].lower().replace("-", "_")])
     if found := _VARIED_ENDING.fullmatch(name):
         return _leave_open(found["model"], found["ending"])
+    if found := _KNOWN_ENDING.fullmatch(name):
+        return NameParts(found["model"], _ENDINGS[found["defense"].lower().replace("-", "_")])
     cut = _measure_vendor(name, frozenset())
     core = name[cut:]
     words = _split_words(core, core)
     known = [bool(_MODEL_WORD.fullmatch(word)) for word in words]
-    if len(words) == 1 or all(known):
-        return NameParts(name, NO_DEFENSE)
-    if not any(known):
+    if _DEFENSE_FIRST.match(name):
         return NameParts(name, UNRECORDED, "")
-    begun = known.index(True)  # unknown words before that are the family's own name
-    end = next((at for at in range(begun, len(words)) if not known[at]), len(words))
+    if len(words) == 1:
+        return NameParts(name, NO_DEFENSE)
+    # Unknown words before the known ones are the family's own name; before another family's they may be a defense.
+    begun = known.index(True) if any(known) else len(words)
+    if begun == len(words) or (begun and _FAMILY_WORD.fullmatch(words[begun])):
+        return NameParts(name, UNRECORDED, "")
+    end = _count_model_words(words, begun + 1)
     if end == len(words):
         return NameParts(name, NO_DEFENSE)
     length = sum(map(len, words[:end])) + end
@@ -184,6 +203,7 @@ def split_alone(name: str) -> NameParts:
 
 
 def _leave_open(model: str, ending: str) -> NameParts:
+    ending = ending.lstrip("-_") or ending
     return NameParts(model, f"{UNRECORDED} ({ending})", ending)
 
 
@@ -237,7 +257,8 @@ class PipelineNames:
         end = len(name) - len(key) + len(known)
         model, rest = name[:end], name[end + 1 :]
         words = _split_words(rest, name[_measure_vendor(name, self._vendors) :])
-        count = _count_model_words(words)
+        before = _normalize(model).split("-")
+        count = _count_model_words([*before, *words], len(before)) - len(before)
         if count == len(words):
             return NameParts(name, NO_DEFENSE)
         if count:  # a variant that stands nowhere by itself
@@ -300,7 +321,7 @@ def _find_vendors(names: Iterable[str], pairs: Iterable[tuple[str | None, str]])
 def describe_open_name(folder: str, parts: NameParts) -> str:
     """Say that a pipeline's name was not understood, with the line of a file of names that settles it."""
     name = folder.rpartition("/")[2]
-    what = f"'{parts.ending}' may be of the model or a defense" if parts.ending else "nothing in it is known"
+    what = f"'{parts.ending or name}' may be of the model or a defense"
     said = {"model": parts.model, "defense": parts.ending or NO_DEFENSE}
     line = f"{json.dumps(escape(name), ensure_ascii=False)}: {json.dumps(said, ensure_ascii=False)}"
     return (

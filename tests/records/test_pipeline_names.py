@@ -79,6 +79,18 @@ def test_dates_sizes_and_variants_are_of_the_model(name: str) -> None:
         ("acme-chat-wall", "acme-chat", "wall"),
         ("gpt-4o-2024-05-13-melon_at", "gpt-4o-2024-05-13", "melon_at"),
         ("nobody-knows-this", "nobody-knows-this", ""),
+        ("gpt-9-tool_filter-melon", "gpt-9", "tool_filter-melon"),
+        ("gpt-4o-2024-05-13-solar", "gpt-4o-2024-05-13", "solar"),
+        ("gpt-4o-llama-guard-3-8b", "gpt-4o", "llama-guard-3-8b"),
+        ("gpt-4o_fence", "gpt-4o", "fence"),
+        *(
+            (f"gpt-4o-2024-05-13{sign}fence", "gpt-4o-2024-05-13", "fence")
+            for sign in (*".:~,= ", "__", "--")
+        ),
+        *(
+            (name, name, "")
+            for name in ("fence-gpt-4o-2024-05-13", "tool_filter-gpt-4o", "melon_gpt-4o", "drift")
+        ),
     ],
 )
 def test_an_ending_that_nothing_tells_is_open_and_never_no_defense(

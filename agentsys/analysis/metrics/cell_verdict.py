@@ -11,6 +11,10 @@ from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
+from agentsys.analysis.statistics.counted_outcome import BROKEN as BROKEN
+from agentsys.analysis.statistics.counted_outcome import GRADES as GRADES
+from agentsys.analysis.statistics.counted_outcome import SUSPECT as SUSPECT
+from agentsys.analysis.statistics.counted_outcome import VALID as VALID
 from agentsys.analysis.statistics.counted_outcome import list_doubts
 from agentsys.analysis.statistics.outcome_grid import ErrorRule, Side, tally_suites
 from agentsys.analysis.statistics.rate_estimates import OVERALL, bound_rate_levels
@@ -27,8 +31,6 @@ _WIDEST = 1.0
 """Points that the bounds of a rate may lie apart."""
 _RARE = 0.1
 """Share of a cell's cases below which a role that was never readable cannot have broken it."""
-VALID, SUSPECT, BROKEN = GRADES = ("valid", "suspect", "broken")
-"""How far a cell can be believed; the last is the worst."""
 SUSPECT_MARK = "?"
 """Stands at a suspect cell where there is no room for its reason, which is said below."""
 NO_RECEIPTS = "no receipts"

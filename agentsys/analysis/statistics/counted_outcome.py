@@ -49,6 +49,8 @@ def list_doubts(case: CaseRow) -> tuple[str, ...]:
     return tuple(title for kind, title in UNDECIDED_REPLIES.items() if kind in kinds)
 
 
+VALID, SUSPECT, BROKEN = GRADES = ("valid", "suspect", "broken")
+"""How far a cell can be believed; the last is the worst."""
 NO_TEXT = ("attacker_refused", "attacker_unreadable")
 """Error kinds of cases whose search had no text to try (agentsys.attacks.attacker_reply.ReplyFault)."""
 

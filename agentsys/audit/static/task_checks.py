@@ -226,10 +226,10 @@ def find_undone_attacks(user: AuditedTask, attacks: Sequence[AuditedTask]) -> tu
     suite = user.stage.suite
     check = partial(type(suite)._check_task_result, suite)
 
-    def place(attack: Any) -> AttackInWorld:
+    def set_in_world(attack: Any) -> AttackInWorld:
         return AttackInWorld(suite, attack, user.start, answer, check)
 
-    return tuple(one.task.ID for one in attacks if one.calls and is_undone(place(one.task), user.task))
+    return tuple(one.task.ID for one in attacks if one.calls and is_undone(set_in_world(one.task), user.task))
 
 
 def find_vectors_on_path(subject: AuditedTask) -> tuple[str, ...]:
