@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import fields
 from typing import Any
 
 from inspect_ai.model import (
@@ -28,33 +27,27 @@ from agentsys.analysis.html_report.case_views import (
     take_number,
     take_objects,
 )
-from agentsys.models.chat import Usage
-from agentsys.models.endings import Ending
 from agentsys.records.schema import RoleUsage
 
 
 def convert_role_usage(used: RoleUsage) -> ModelUsage:
     """Convert what one role used in one case."""
-    return _build_usage(Usage.from_stored(used), used.cost_usd)
+    return convert_call_usage(vars(used))
 
 
 def convert_call_usage(call: Mapping[str, Any]) -> ModelUsage:
     """Convert what one stored call used; nothing in it is trusted."""
-    keys = (count.name for count in fields(Usage))
-    used = Usage(**{key: int(take_number(call.get(key)) or 0) for key in keys})
-    return _build_usage(used, take_number(call.get("cost_usd")))
-
-
-def _build_usage(used: Usage, cost: float | None) -> ModelUsage:
-    """As Inspect counts: its input is what was neither read from a cache nor written to one."""
+    keys = ("prompt", "completion", "cached", "written", "reasoning")
+    prompt, completion, cached, written, reasoning = (int(take_number(call.get(key)) or 0) for key in keys)
     return ModelUsage(
-        input_tokens=max(0, used.prompt - used.cached - used.written),
-        output_tokens=used.completion,
-        total_tokens=used.prompt + used.completion,
-        input_tokens_cache_read=used.cached,
-        input_tokens_cache_write=used.written,
-        reasoning_tokens=used.reasoning,
-        total_cost=cost,
+        # As Inspect counts: its input is what was neither read from a cache nor written to one.
+        input_tokens=max(0, prompt - cached - written),
+        output_tokens=completion,
+        total_tokens=prompt + completion,
+        input_tokens_cache_read=cached,
+        input_tokens_cache_write=written,
+        reasoning_tokens=reasoning,
+        total_cost=take_number(call.get("cost_usd")),
     )
 
 
@@ -139,27 +132,23 @@ def _convert_blocks(content: object) -> str | list[Content]:
     return blocks if has_thoughts else _join_text(content)
 
 
-_STOP_REASONS: Mapping[Ending, StopReason] = {
-    Ending.COMPLETE: "stop",
-    Ending.REFUSED: "stop",
-    Ending.CALLS: "tool_calls",
-    Ending.CUT: "max_tokens",
-    Ending.FILTERED: "content_filter",
+_STOP_REASONS: Mapping[str, StopReason] = {
+    "complete": "stop",
+    "refused": "stop",
+    "calls": "tool_calls",
+    "cut": "max_tokens",
+    "filtered": "content_filter",
 }
 """What Inspect calls an ending; others have no name there."""
 
 
 def find_stop_reason(call: Mapping[str, Any], reply: ChatMessageAssistant) -> StopReason:
     """Why a reply ended, as it is stored of its call; of an older record what can be seen."""
-    try:
-        ending = Ending(str(call["ending"])) if call.get("ending") is not None else None
-    except ValueError:
-        return "unknown"
-    if ending is None and take_number(take_mapping(call.get("odd")).get("cut")):
-        ending = Ending.CUT
-    if reply.tool_calls and ending in (None, Ending.COMPLETE):
+    was_cut = take_number(take_mapping(call.get("odd")).get("cut"))
+    ending = as_text(call.get("ending") or ("cut" if was_cut else "complete"))
+    if reply.tool_calls and ending == "complete":
         return "tool_calls"
-    return "stop" if ending is None else _STOP_REASONS.get(ending, "unknown")
+    return _STOP_REASONS.get(ending, "unknown")
 
 
 def _join_text(content: object) -> str:

@@ -39,8 +39,9 @@ def is_combined(schema: Mapping[str, Any]) -> bool:
 def _walk_parts(schema: Mapping[str, Any], keys: tuple[str, ...]) -> Iterator[Mapping[str, Any]]:
     seen: set[int] = set()
     waiting: list[Any] = [schema]
-    while waiting and len(seen) < _MAX_PARTS:
-        part = waiting.pop(0)
+    for part in waiting:  # which grows
+        if len(seen) >= _MAX_PARTS:
+            return
         if not isinstance(part, Mapping) or id(part) in seen:
             continue
         seen.add(id(part))

@@ -115,13 +115,15 @@ def name_tools(names: Sequence[str]) -> list[str]:
     told = {
         name: name for name in names if len(name) <= _MAX_NAME and not _NOT_IN_NAMES.search(name) and name
     }
-    for name in names:
-        plain, number = _NOT_IN_NAMES.sub("_", name)[:_MAX_NAME] or "_", 1
-        while name not in told:
-            number += 1
-            if plain not in told.values():
-                told[name] = plain
-            plain = f"{plain[: _MAX_NAME - 5]}_{number}"
+    taken = set(told)
+    for number, name in enumerate(names, 1):
+        if name not in told:
+            plain = _NOT_IN_NAMES.sub("_", name)[:_MAX_NAME] or "_"
+            while plain in taken:
+                plain = f"{plain[: _MAX_NAME - 5]}_{number}"
+                number += len(names)
+            told[name] = plain
+            taken.add(plain)
     return [told[name] for name in names]
 
 

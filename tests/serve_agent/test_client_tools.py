@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -191,6 +192,15 @@ def test_names_that_no_provider_takes_are_told_otherwise_and_the_client_is_asked
     client = Client(desk_of(OneCall({"to": "Rome"}), NoDefense()), {}, [ToolSpec("mail.send", "", {})])
     [call] = client.say("Go.").message["tool_calls"] or []
     assert (call.function, call.args) == ("mail.send", {"to": "Rome"})
+
+
+def test_a_thousand_names_that_are_all_mapped_alike_stay_apart_in_little_time() -> None:
+    names = [chr(0x4E00 + number) for number in range(1024)]
+    started = time.thread_time()
+    told = name_tools(names)
+    assert time.thread_time() - started < 0.5
+    assert len(set(told)) == len(names) and max(map(len, told)) <= 64
+    assert name_tools(names) == told
 
 
 def test_two_tools_of_one_name_are_refused_by_name() -> None:

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 import orjson
 from agentdojo.functions_runtime import FunctionCall
 from agentdojo.types import ChatMessage, MessageContentBlock, text_content_block_from_string
-from pydantic import AfterValidator, AliasPath, BaseModel, Field, PositiveInt
+from pydantic import AfterValidator, AliasPath, BaseModel, BeforeValidator, Field, PositiveInt
 
 from agentsys.base.json_values import to_json_bytes
 from agentsys.models.chat import ChatReply, JsonSchema, ToolSpec, text_of
@@ -41,10 +41,15 @@ def read_text_blocks(content: object) -> list[MessageContentBlock] | None:
     return [text_content_block_from_string(text) for text in texts]
 
 
+def _write_out(schema: object) -> object:
+    """A schema as an object: `true` takes whatever comes, `false` nothing."""
+    return {} if schema is True else {"not": {}} if schema is False else schema
+
+
 class _Function(BaseModel):
     name: str = Field(min_length=1)
     description: str | None = None
-    parameters: dict[str, Any] | bool | None = None
+    parameters: Annotated[JsonSchema | None, BeforeValidator(_write_out)] = None
     arguments: str | None = None
 
 
@@ -167,14 +172,7 @@ def _read_tools(raw: bytes) -> tuple[ToolSpec, ...]:
             f"the tools take {len(raw)} bytes; those of a request take {MAX_SCHEMA_BYTES} at most"
         )
     found = (tool.function for tool in _Tools.model_validate_json(raw).tools)
-    return tuple(ToolSpec(one.name, one.description or "", _read_parameters(one)) for one in found)
-
-
-def _read_parameters(tool: _Function) -> JsonSchema:
-    """The schema of a tool's parameters; `true` takes whatever comes, `false` nothing."""
-    if isinstance(tool.parameters, bool):
-        return {} if tool.parameters else {"not": {}}
-    return tool.parameters or {}
+    return tuple(ToolSpec(one.name, one.description or "", one.parameters or {}) for one in found)
 
 
 def write_openai_reply(number: int, reply: ChatReply) -> Json:
