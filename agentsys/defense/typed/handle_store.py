@@ -1,21 +1,20 @@
 """`HandleStore`: accepted values under names such as `$c3.body`, which the main agent passes on unread.
 
 A handle is resolved once: what it stands for is never searched for handles again. It can take steps into
-mappings and lists, and nothing else. `sum($c1.a, $c2.b)` adds numbers, `count($c1.files)` counts a list,
-`largest($c1.files, size).id` picks a record by a field; what comes out depends on all values that went in.
+mappings and lists, and nothing else.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from decimal import Decimal
 from typing import Any, TypeAlias
 
 from agentsys.base.json_values import read_json_data
 from agentsys.defense.call_trace import UserRequest
+from agentsys.defense.typed.value_joins import FoundValue, compute_join
 from agentsys.defense.typed.value_origin import (
     WORDLESS_KINDS,
     ChosenBy,
@@ -24,7 +23,6 @@ from agentsys.defense.typed.value_origin import (
     ValueOrigin,
     ValuePath,
     find_value_kind,
-    iterate_leaves,
     map_leaves,
     write_canonical,
 )
@@ -40,10 +38,6 @@ _ASSIGNED = re.compile(r"([A-Za-z][\w-]{0,40})\s{0,5}[:=]\s{0,5}[\"'<(]{0,5}$", 
 _ASSIGNED_CHARS = 60
 _QUOTE_BARE = re.compile(rf"([:\[,]\s*)({HANDLE.pattern})(?=\s*[,}}\]])", re.ASCII)
 """A name in JSON without its quotation marks."""
-
-
-FoundValue = tuple[Any, Mapping[ValuePath, ValueOrigin]]
-"""A value, and what is known of each of its leaves."""
 
 
 @dataclass(frozen=True)
@@ -103,22 +97,37 @@ class ResolvedArguments:
     @property
     def leaves(self) -> list[ResolvedLeaf]:
         """All leaves, and the keys that are hidden values."""
-        found: list[ResolvedLeaf] = []
-        waiting = list(self.tree.values())
-        while waiting:
-            node = waiting.pop(0)
-            if isinstance(node, ResolvedLeaf):
-                found.append(node)
-            elif isinstance(node, ResolvedObject):
-                waiting[:0] = [
-                    part
-                    for key, below in node.entries
-                    for part in (key, below)
-                    if part is not key or key.by_handle
-                ]
-            else:
-                waiting[:0] = node
-        return found
+        return [leaf for node in self.tree.values() for leaf in _list_leaves(node)]
+
+
+def _list_leaves(node: ResolvedNode) -> Iterator[ResolvedLeaf]:
+    if isinstance(node, ResolvedLeaf):
+        yield node
+    elif isinstance(node, ResolvedObject):
+        for key, below in node.entries:
+            yield from [key] if key.by_handle else []
+            yield from _list_leaves(below)
+    else:
+        for item in node:
+            yield from _list_leaves(item)
+
+
+def _build_tree(
+    value: Any,
+    open_leaf: Callable[[Any, ValuePath], ResolvedNode],
+    open_key: Callable[[str], ResolvedLeaf],
+    path: ValuePath = (),
+) -> ResolvedNode:
+    if isinstance(value, Mapping):
+        return ResolvedObject(
+            tuple(
+                (open_key(key), _build_tree(child, open_leaf, open_key, (*path, key)))
+                for key, child in value.items()
+            )
+        )
+    if isinstance(value, list):
+        return [_build_tree(item, open_leaf, open_key, (*path, at)) for at, item in enumerate(value)]
+    return open_leaf(value, path)
 
 
 def _name_place(place: str) -> str:
@@ -230,40 +239,28 @@ class HandleStore:
         return written, self._open_text(leaf, data)
 
     def _open_value(
-        self, place: str, value: Any, know: Callable[[ValuePath, Any], ValueOrigin], path: ValuePath = ()
+        self, place: str, value: Any, know: Callable[[ValuePath, Any], ValueOrigin]
     ) -> ResolvedNode:
         """The leaves of a hidden value; the keys of its objects are names that the main agent chose."""
-        if isinstance(value, Mapping):
-            return ResolvedObject(
-                tuple(
-                    (
-                        ResolvedLeaf(place, key),
-                        self._open_value(f"{place}.{key}", child, know, (*path, key)),
-                    )
-                    for key, child in value.items()
-                )
+
+        def open_leaf(leaf: Any, path: ValuePath) -> ResolvedNode:
+            said = isinstance(leaf, str) and self._request.says(leaf)
+            within = place + "".join("[]" if isinstance(step, int) else f".{step}" for step in path)
+            found = ResolvedLeaf(
+                _name_place(within), leaf, (know(path, leaf),), in_request=said, by_handle=True
             )
-        if isinstance(value, list):
-            return [self._open_value(f"{place}[]", item, know, (*path, at)) for at, item in enumerate(value)]
-        said = isinstance(value, str) and self._request.says(value)
-        leaf = ResolvedLeaf(_name_place(place), value, (know(path, value),), in_request=said, by_handle=True)
-        data = read_json_data(value) if isinstance(value, str) else None
-        return leaf if data is None else self._open_text(leaf, data)
+            data = read_json_data(leaf) if isinstance(leaf, str) else None
+            return found if data is None else self._open_text(found, data)
+
+        return _build_tree(value, open_leaf, lambda key: ResolvedLeaf(place, key))
 
     def _open_text(self, text: ResolvedLeaf, data: Any) -> ResolvedNode:
         """The leaves of a hidden text that is JSON: all are as foreign as it is, keys too, and are told as it is."""
-        if isinstance(data, Mapping):
-            pairs = ((self._open_text(text, key), child) for key, child in data.items())
-            return ResolvedObject(
-                tuple(
-                    (key, self._open_text(text, child))
-                    for key, child in pairs
-                    if isinstance(key, ResolvedLeaf)
-                )
-            )
-        if isinstance(data, list):
-            return [self._open_text(text, item) for item in data]
-        return replace(text, value=data, in_request=isinstance(data, str) and self._request.says(data))
+
+        def open_leaf(leaf: Any, _: object = ()) -> ResolvedLeaf:
+            return replace(text, value=leaf, in_request=isinstance(leaf, str) and self._request.says(leaf))
+
+        return _build_tree(data, open_leaf, open_leaf)
 
     def _splice(self, place: str, text: str) -> tuple[str, ResolvedLeaf]:
         """A text with the values of the handles in it; unknown names stay as they are."""
@@ -403,79 +400,6 @@ def list_number_forms(leaf: object) -> list[str]:
         whole = [str(int(leaf))] if leaf.is_integer() else []
         return [str(leaf), f"{leaf:.2f}", *whole]
     return [str(leaf)]
-
-
-_JOIN = re.compile(
-    r"\s*=?\s*(?P<operator>sum|count|largest|smallest)\((?P<inside>[^()]{1,2000})\)(?:\.(?P<field>\w{1,60}))?\s*",
-    re.ASCII,
-)
-
-
-def compute_join(text: str, find: Callable[[str], FoundValue | None]) -> tuple[Any, ValueOrigin] | None:
-    """What a text gives that is a join; None for any other text, and where values are missing or not of the kind.
-
-    Returns:
-        The value, and what is known of it: it is trusted as little as the least of what it was computed from.
-    """
-    form = _JOIN.fullmatch(text)
-    if form is None:
-        return None
-    operator, parts = form["operator"], [part.strip().strip("'\"`") for part in form["inside"].split(",")]
-    picks = operator in ("largest", "smallest")
-    if (picks and len(parts) > 2) or (form["field"] and not picks):
-        return None
-    located = [one for part in (parts[:1] if picks else parts) if (one := find(part)) is not None]
-    if len(located) != (1 if picks else len(parts)):
-        return None
-    values = [value for value, _ in located]
-    try:
-        if picks:
-            key = parts[1].removeprefix(".") if len(parts) == 2 else None
-            value = _pick_record(values[0], operator, key, form["field"])
-        else:
-            value = _add_numbers(values) if operator == "sum" else _count_items(values)
-    except _UnfitValues:
-        return None
-    origins = [origin for _, inside in located for origin in inside.values()]
-    choice = max((origin.choice for origin in origins), default=ChosenBy.CODE)
-    distance = max((origin.distance for origin in origins), default=Distance.OWN)
-    rivals = any(origin.has_rivals for origin in origins)
-    return value, ValueOrigin(0, operator, (), find_value_kind(value), choice, distance, rivals)
-
-
-class _UnfitValues(Exception):
-    """The values are not of the kind that a join takes."""
-
-
-def _count_items(values: Sequence[Any]) -> int:
-    if not all(isinstance(value, list) for value in values):
-        raise _UnfitValues
-    return sum(map(len, values))
-
-
-def _add_numbers(values: Sequence[Any]) -> int | float:
-    leaves = [leaf for value in values for _, leaf in iterate_leaves(value)]
-    if not leaves or any(find_value_kind(leaf) is not ValueKind.NUMBER for leaf in leaves):
-        raise _UnfitValues
-    total = sum(Decimal(write_canonical(leaf)) for leaf in leaves)
-    return int(total) if total == int(total) else float(total)
-
-
-def _pick_record(records: Any, operator: str, key: str | None, wanted: str | None) -> Any:
-    if not isinstance(records, list) or not records:
-        raise _UnfitValues
-    keys = [record.get(key) if isinstance(record, dict) else record for record in records]
-    kinds = {find_value_kind(key) for key in keys}
-    if kinds not in ({ValueKind.NUMBER}, {ValueKind.DATE}):
-        raise _UnfitValues
-    texts = map(write_canonical, keys)
-    ranks: list[Any] = list(map(Decimal, texts) if kinds == {ValueKind.NUMBER} else texts)
-    record = records[ranks.index(max(ranks) if operator == "largest" else min(ranks))]
-    if wanted is None:
-        return record
-    if not isinstance(record, dict) or wanted not in record:
-        raise _UnfitValues
-    return record[wanted]
 
 
 def taint_literal(leaf: ResolvedLeaf) -> ResolvedLeaf:
