@@ -24,6 +24,7 @@ import httpx
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from agentsys.base.json_values import to_plain_data
+from agentsys.errors import Unavailable
 from agentsys.guards.guard_channel import AnswerChannel, LateAnswer
 from agentsys.guards.guard_confinement import (
     SERVICE,
@@ -72,8 +73,8 @@ class GuardProcess:
     """Asks one guard. May be used from many threads, which take turns.
 
     Raises:
-        Unavailable: If it is not installed, or this system cannot shut it in and its YAML does not say that it may
-            run all the same.
+        Unavailable: If it is not installed, has no key, or this system cannot shut it in and its YAML does not say
+            that it may run all the same.
     """
 
     def __init__(self, spec: GuardSpec) -> None:
@@ -98,7 +99,10 @@ class GuardProcess:
         self._channel: AnswerChannel | None = None
         self._end: Any = None
         self._in_a_row = 0
-        self._key = os.environ.get(spec.api_key_env or "", "")
+        self._key = os.environ.get(spec.api_key_env or "", "").strip()
+        if spec.api_key_env and not self._key:
+            why = f"The guard at {spec.url} needs the variable {spec.api_key_env}: export {spec.api_key_env}=..."
+            raise Unavailable(why, needs=spec.api_key_env)
         self._where = spec.describe_for_worker()["verdict"]
 
     def ask(
