@@ -152,7 +152,7 @@ def _build_carriers(corpus: TextCorpus, verdicts: Verdicts, most: int) -> list[s
         while texts and size < most:
             used.append(texts.pop())
             size += len(used[-1])
-        found.append("\n\n".join(used)[:most])
+        found += ["\n\n".join(used)[:most]] if size >= most else []
     return found
 
 

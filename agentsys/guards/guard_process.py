@@ -67,6 +67,8 @@ class GuardVerdict(BaseModel):
     """Milliseconds of the processor; of a command or a service, by the clock."""
     failed: bool = False
     """Whether it said nothing, and this is what its YAML has follow then."""
+    number: str = ""
+    """The question's, where its answer may yet turn out to have a second one."""
 
 
 class GuardProcess:
@@ -88,8 +90,8 @@ class GuardProcess:
         """Kind of failure -> how often."""
         self.last_words = ""
         """Last line of what it wrote to standard error, as far as it has ended; else of what it gave as a reason."""
-        self.late_doubles = 0
-        """How often an answer turned out to have had a second one when the next question was put."""
+        self.contradicted: set[str] = set()
+        """Numbers of questions whose answers turned out to have a second one when others were put."""
         self._lock = threading.Lock()
         self._folder = tempfile.TemporaryDirectory(prefix="agentsys-guard-", ignore_cleanup_errors=True)
         self._work, self._errors = Path(self._folder.name) / "work", Path(self._folder.name) / "stderr"
@@ -166,12 +168,12 @@ class GuardProcess:
         try:
             if self.spec.kind in ("text", "call"):
                 reply = self._ask_worker({"do": what, "values": values})
-                return GuardVerdict.model_validate(
-                    {**reply, "read": reply.get("read") and tuple(reply["read"])}
-                )
+                read, number = reply.get("read"), reply.pop("id")
+                return GuardVerdict(**{**reply, "read": read and tuple(read), "number": number})
             reply = self._post(asked) if self.spec.kind == "http" else self._exchange(asked)
             verdict = read_verdict(reply, self._where)
-            return GuardVerdict(**verdict, ms=(time.perf_counter() - start) * 1000)
+            number = str(reply.get("id", "")) if self.spec.kind == "command" else ""
+            return GuardVerdict(**verdict, ms=(time.perf_counter() - start) * 1000, number=number)
         except ValidationError:
             raise NoVerdict("nonsense", "a reply that is no verdict") from None
 
@@ -179,7 +181,7 @@ class GuardProcess:
         reply = self._exchange(line, limit_s)
         if "error" in reply:
             raise NoVerdict(str(reply["error"]), str(reply.get("why")))
-        return {key: value for key, value in reply.items() if key != "id"}
+        return reply
 
     def _exchange(self, line: Mapping[str, Any], limit_s: float | None = None) -> dict[str, Any]:
         """Put a question to the process; one that does not answer it once is ended, and so is one asked only once."""
@@ -195,9 +197,9 @@ class GuardProcess:
                 if once:
                     return channel.ask_once(line, limit_s, self._is_answer)
                 return channel.ask(line, limit_s)
-            except LateAnswer:
-                # The question before has its answer, which nobody can take back now; this one is put anew.
-                self.late_doubles += 1
+            except LateAnswer as late:
+                # Who asked that question has its answer, which nobody can take back now; this one is put anew.
+                self.contradicted.add(late.number)
                 self.failures["doubled"] += 1
                 self._stop()
             except NoVerdict as error:
@@ -302,16 +304,12 @@ def judge_texts(
     process: GuardProcess, texts: Mapping[str, str], tools: Mapping[str, str] | None = None
 ) -> dict[str, GuardVerdict | None]:
     """Ask about texts in their order; None where it gave no verdict, or afterwards contradicted it."""
-    found: dict[str, GuardVerdict | None] = dict.fromkeys(texts)
-    before, doubles = "", process.late_doubles
+    found: dict[str, GuardVerdict] = {}
     for name, text in texts.items():
         with contextlib.suppress(NoVerdict):
-            verdict = process.ask(text=text, tool=(tools or {}).get(name, "tool"))
-            found[name] = None if verdict.failed else verdict
-        if process.late_doubles > doubles and before:
-            found[before] = None
-        before, doubles = name, process.late_doubles
-    return found
+            found[name] = process.ask(text=text, tool=(tools or {}).get(name, "tool"))
+    untold = {name for name, one in found.items() if one.failed or one.number in process.contradicted}
+    return {name: None if name in untold else found.get(name) for name in texts}
 
 
 def _end_process(process: subprocess.Popen[bytes], lifeline: int) -> None:

@@ -251,3 +251,10 @@ def test_how_much_of_a_long_text_was_read_is_measured_with_a_known_sentence(
     config = write_own(tmp_path, f"def score(text):\n    {code}\n")
     done = score("mine", "--texts", file, "--config-dir", str(config), "--format", "markdown")
     assert said in done.stdout, done.output
+
+
+def test_what_is_said_of_a_long_text_was_measured_on_one(tmp_path: Path) -> None:
+    file = write_texts(tmp_path / "texts.jsonl", TEXTS)
+    config = write_own(tmp_path, "def score(text):\n    return float('ignore' in text.lower())\n")
+    done = score("mine", "--texts", file, "--config-dir", str(config), "--format", "markdown")
+    assert "no long text that it does not flag" in done.stdout
