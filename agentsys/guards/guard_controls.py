@@ -54,21 +54,16 @@ def rate_length_control(corpus: TextCorpus, verdicts: Verdicts) -> Iterable[tupl
         ("auc_length", [one.length for one in rated]),
     ):
         yield name, Number(100 * _compute_area(np.array(values, float), held), math.nan, math.nan, len(rated))
-    matched = [cell for cell in _match_by_length(rated) if 0 < sum(one.held for one in cell) < len(cell)]
-    weights = [sum(one.held for one in cell) for cell in matched]
-    shares: dict[str, list[float]] = {
-        "equal_length_flagged": [],
-        "equal_length_clean": [],
-        "equal_length_auc": [],
-    }
-    for cell in matched:
-        for name, of in (("equal_length_flagged", True), ("equal_length_clean", False)):
-            shares[name].append(100 * float(np.mean([one.flag for one in cell if one.held is of])))
-        area = _compute_area(np.array([one.score for one in cell]), np.array([one.held for one in cell]))
-        shares["equal_length_auc"].append(100 * area)
-    for name, values in shares.items():
-        value = float(np.average(values, weights=weights)) if values else math.nan
-        yield name, Number(value, math.nan, math.nan, sum(weights))
+    shares, weights = [], [0]
+    for cell in _match_by_length(rated):
+        flags, scores = np.array([(one.flag, one.score) for one in cell], float).reshape(-1, 2).T
+        of = np.array([one.held for one in cell], dtype=bool)
+        if of.any() and not of.all():
+            shares.append((flags[of].mean(), flags[~of].mean(), _compute_area(scores, of)))
+            weights.append(int(of.sum()))
+    means = np.average(shares, axis=0, weights=weights[1:]) if shares else [math.nan] * 3
+    for name, share in zip(("flagged", "clean", "auc"), means, strict=True):
+        yield f"equal_length_{name}", Number(100 * float(share), math.nan, math.nan, sum(weights))
 
 
 def _list_rated(corpus: TextCorpus, verdicts: Verdicts) -> Iterable[RatedText]:

@@ -30,9 +30,8 @@ from agentsys.guards.guard_confinement import (
     SERVICE,
     UNCONFINED,
     WORKER,
-    GuardLimits,
-    build_command,
     require_confinement,
+    start_shut_in,
 )
 from agentsys.guards.guard_spec import GuardSpec, find_guard_python, list_readable_paths
 from agentsys.guards.guard_worker import NoVerdict, read_verdict
@@ -95,8 +94,6 @@ class GuardProcess:
         self._lock = threading.Lock()
         self._folder = tempfile.TemporaryDirectory(prefix="agentsys-guard-", ignore_cleanup_errors=True)
         self._work, self._errors = Path(self._folder.name) / "work", Path(self._folder.name) / "stderr"
-        for folder in (self._work, self._work.with_name("root")):
-            folder.mkdir()
         self._process: subprocess.Popen[bytes] | None = None
         self._channel: AnswerChannel | None = None
         self._end: Any = None
@@ -232,32 +229,21 @@ class GuardProcess:
         command = (
             spec.find_command() if spec.kind == "command" else (str(self.python), "-s", "-P", str(WORKER))
         )
-        limits = GuardLimits(memory=spec.memory_mb << 20, processes=spec.processes)
-        lifeline, ours = os.pipe()
+        limits, reads = (
+            {"memory": spec.memory_mb << 20, "processes": spec.processes},
+            list_readable_paths(spec),
+        )
         try:
-            shut_in = build_command(
-                self._way, command, list_readable_paths(spec), self._work, lifeline, limits
-            )
             with self._errors.open("wb") as errors:
-                process = subprocess.Popen(
-                    shut_in,
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.PIPE,
-                    stderr=errors,
-                    cwd=self._work,
-                    env=env,
-                    start_new_session=True,
-                    pass_fds=(lifeline,),
-                )
-            self._process, self._end = process, weakref.finalize(self, _end_process, process, ours)
+                streams = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": errors, "env": env}
+                process, lifeline = start_shut_in(self._way, command, reads, self._work, limits, **streams)
+            self._process, self._end = process, weakref.finalize(self, _end_process, process, lifeline)
             self._channel = AnswerChannel(process, _SETTLE_S if spec.kind == "command" else 0.0)
             if spec.kind != "command":
                 self._ask_worker(spec.describe_for_worker(), _START_S)
         except (OSError, NoVerdict) as error:
             self._stop()
             raise NoVerdict("start", getattr(error, "why", str(error))) from None
-        finally:
-            os.close(lifeline)
         return self._channel
 
     def _read_last_line(self) -> str:
