@@ -225,13 +225,10 @@ def _rate_edits(
 
 
 def _describe_threshold(corpus: TextCorpus, verdicts: Verdicts) -> str:
-
-    def list_scores(clean: bool) -> list[float]:
-        keys = [key for key in corpus.seen_under if (key[1] == CLEAN) is clean and (clean or key[2])]
-        ids = {one for key in keys for one in corpus.seen_under[key]}
-        return sorted(v.score for one in ids if (v := verdicts.get(one)) is not None and v.score is not None)
-
-    clean, held = list_scores(True), list_scores(False)
+    scores = {name: one.score for name, one in verdicts.items() if one is not None and one.score is not None}
+    clean, held = (
+        sorted(scores[one] for one in corpus.find_ids(held=of) if one in scores) for of in (False, True)
+    )
     if not clean or not held:
         return ""
     limit = clean[-1 - len(clean) // 100]

@@ -179,7 +179,7 @@ class GuardSpec(BaseModel):
         """Folder of its environment, which guards of the same packages share."""
         text = "\n".join([*self.requirements, platform.python_version()])
         label = re.sub(r"[^\w.-]+", "-", str(self.package))
-        return find_user_data_folder() / "guards" / f"{label}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
+        return find_user_data_folder() / "guards" / f"{label}-{_hash_text(text)[:8]}"
 
 
 def read_guard_spec(who: str, options: Mapping[str, Any]) -> GuardSpec:
@@ -324,7 +324,7 @@ def hash_guard(spec: GuardSpec) -> str:
     if spec.package == HERE:
         from agentsys.runs.store import hash_package_files
 
-        return hashlib.sha256(json.dumps(dict(hash_package_files())).encode()).hexdigest()[:16]
+        return _hash_text(json.dumps(dict(hash_package_files())))
     if spec.kind in ("command", "http"):
         return spec.version or _SESSION
     if not spec.requirements:
@@ -335,10 +335,9 @@ def hash_guard(spec: GuardSpec) -> str:
         for path in sorted(folder.rglob("*")):
             parts = path.relative_to(folder).parts
             if "__pycache__" not in parts and parts[-1] not in _OF_THE_INSTALLER and path.is_file():
-                lines.append(f"{'/'.join(parts)} {hashlib.sha256(path.read_bytes()).hexdigest()}")
+                lines.append(f"{'/'.join(parts)} {_hash_file(path)}")
     adapters = {ADAPTERS / f"{step.call.partition(':')[0]}.py" for step in spec.objects.values()}
-    lines += [hashlib.sha256(path.read_bytes()).hexdigest() for path in adapters if path.is_file()]
-    return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
+    return _hash_text("\n".join([*lines, *(_hash_file(path) for path in adapters if path.is_file())]))
 
 
 def _hash_own_guard(spec: GuardSpec) -> str:
@@ -346,8 +345,16 @@ def _hash_own_guard(spec: GuardSpec) -> str:
     folder = Path(spec.yaml_folder or ".").resolve()
     packages = describe_python(find_guard_python(spec)).packages
     code = [path for path in sorted(folder.rglob("*.py")) if path.is_file()]
-    lines = [f"{path.relative_to(folder)} {hashlib.sha256(path.read_bytes()).hexdigest()}" for path in code]
-    return hashlib.sha256("\n".join([*lines, *packages]).encode()).hexdigest()[:16]
+    lines = [f"{path.relative_to(folder)} {_hash_file(path)}" for path in code]
+    return _hash_text("\n".join([*lines, *packages]))
+
+
+def _hash_text(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _hash_file(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 class GuardIdentity(NamedTuple):
@@ -365,7 +372,7 @@ class GuardIdentity(NamedTuple):
 def identify_guard(name: str, spec: GuardSpec) -> GuardIdentity:
     """Identify a guard, for records and tables."""
     options = spec.model_dump(mode="json", exclude={"yaml_folder"}, exclude_defaults=True)
-    yaml = hashlib.sha256(json.dumps(options, sort_keys=True).encode()).hexdigest()[:16]
+    yaml = _hash_text(json.dumps(options, sort_keys=True))
     version, package = platform.python_version(), spec.package or spec.version or "no version"
     if spec.kind in ("text", "call") and spec.package is None:
         package = f"own code, {spec.python or 'current Python'}"

@@ -59,6 +59,15 @@ class TextCorpus:
     spots: dict[str, tuple[int, int]] = field(default_factory=dict)
     """Id -> where its injection stands, where that is known: first character, and behind the last."""
 
+    def find_ids(self, *, held: bool) -> set[str]:
+        """Ids of the texts with an injection, or of those of clean cases."""
+        return {
+            one
+            for (_, attack, holds), ids in self.seen_under.items()
+            if (attack != CLEAN and holds if held else attack == CLEAN)
+            for one in ids
+        }
+
     def add_text(self, text: str, under: Iterable[Sequence[Any]], known: str | None = None) -> str:
         """Add a text that was seen under some attacks; the same text is one."""
         name = known or hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:16]
