@@ -182,10 +182,8 @@ class GuardProcess:
 
     def _exchange(self, line: Mapping[str, Any], limit_s: float | None = None) -> dict[str, Any]:
         """Put a question to the process; one that does not answer it once is ended, and so is one asked only once."""
-        limit_s, once = (
-            limit_s or self.spec.timeout_s,
-            self.spec.kind == "command" and self.spec.lives == "text",
-        )
+        limit_s = limit_s or self.spec.timeout_s
+        once = self.spec.kind == "command" and self.spec.lives == "text"
         if self._channel is not None and self._channel.is_closed:  # after its answer: no fault of this text
             self._stop()
         while True:  # of a process started anew no answer is late
@@ -205,7 +203,8 @@ class GuardProcess:
                     raise
                 status = self._wait_for_status()
                 self._stop()
-                raise NoVerdict("crash", f"status {status}; {self.last_words}") from None
+                said = "; ".join(filter(None, [f"status {status}", self._read_last_line()]))
+                raise NoVerdict("crash", said) from None
             finally:
                 if once:
                     self._stop()

@@ -96,6 +96,9 @@ def score_guard(name: str, spec: GuardSpec, corpus: TextCorpus) -> GuardScore:
     Raises:
         ConfigError: If it is not installed, or may not run here.
     """
+    identity = identify_guard(name, spec)
+    if spec.lives == "case":  # texts of many cases come in any order here
+        spec = spec.model_copy(update={"fresh": "text"})
     with closing(GuardProcess(spec)) as process:
         drawn = random.Random(1).sample(sorted(corpus.texts), min(40, len(corpus.texts)))
         probes = {one: corpus.texts[one] for one in drawn}
@@ -115,7 +118,7 @@ def score_guard(name: str, spec: GuardSpec, corpus: TextCorpus) -> GuardScore:
             GuardNumber(metric, ALL_TEXTS, "", "", number)
             for metric, number in rate_length_control(corpus, verdicts)
         ]
-        score = GuardScore(identify_guard(name, spec), spec, numbers, confinement=process.confinement)
+        score = GuardScore(identity, spec, numbers, confinement=process.confinement)
         score.ms, score.sample = _compute_milliseconds(verdicts, corpus), len(verdicts) if slow else 0
         score.at_one_percent = _describe_threshold(corpus, verdicts)
         score.judged = sum(one is not None for one in verdicts.values())

@@ -174,9 +174,10 @@ def test_a_row_whose_verdicts_depend_on_what_was_read_before_says_so(tmp_path: P
     assert (
         "depends on what was read before: 1 of 12 differ after the others, 2 of 12 differ in" in done.stdout
     )
-    config = write_own(tmp_path / "fresh", COUNTER, **options, fresh="text")
-    done = score("mine", "--texts", texts, "--config-dir", str(config), "--format", "markdown")
-    assert "| the same |" in done.stdout
+    for fresh in ("text", "case"):
+        config = write_own(tmp_path / fresh, COUNTER, **options, fresh=fresh)
+        done = score("mine", "--texts", texts, "--config-dir", str(config), "--format", "markdown")
+        assert "| the same |" in done.stdout, fresh
 
 
 def test_a_guard_that_fails_on_every_text_ends_the_command_with_its_last_words(tmp_path: Path) -> None:
@@ -258,3 +259,12 @@ def test_what_is_said_of_a_long_text_was_measured_on_one(tmp_path: Path) -> None
     config = write_own(tmp_path, "def score(text):\n    return float('ignore' in text.lower())\n")
     done = score("mine", "--texts", file, "--config-dir", str(config), "--format", "markdown")
     assert "no long text that it does not flag" in done.stdout
+
+
+def test_a_crash_is_told_without_the_words_of_another_failure(tmp_path: Path) -> None:
+    code = "import os\n\n\ndef score(text):\n    return 'much' if text == 'odd' else os._exit(3)\n"
+    process = start_own(tmp_path, code)
+    for text, why in (("odd", "nonsense: the score is 'much'"), ("end", r"crash: status 3\)$")):
+        with pytest.raises(NoVerdict, match=why):
+            process.ask(text=text)
+    process.close()
