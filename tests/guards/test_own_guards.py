@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 import socket
 import subprocess
@@ -17,9 +18,11 @@ from small_runs import Silent, errors_in, records_in
 from stub_guards import write_config
 from typer.testing import CliRunner
 
+from agentsys.errors import ConfigError
 from agentsys.guards.guard_confinement import find_confinement
 from agentsys.guards.guard_process import GuardProcess
 from agentsys.guards.guard_spec import identify_guard
+from agentsys.guards.guard_texts import TextCorpus, read_texts
 from agentsys.guards.guard_worker import NoVerdict
 from agentsys.guards.guards_command import app, load_guards
 from agentsys.runs.compose import compose
@@ -259,6 +262,23 @@ def test_what_is_said_of_a_long_text_was_measured_on_one(tmp_path: Path) -> None
     config = write_own(tmp_path, "def score(text):\n    return float('ignore' in text.lower())\n")
     done = score("mine", "--texts", file, "--config-dir", str(config), "--format", "markdown")
     assert "no long text that it does not flag" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ({}, "text: Field required"),
+        ([1], "text: Field required"),
+        ({"text": "a", "injected": "perhaps"}, "injected: Input should be a valid boolean"),
+        ({"text": "a", "at": ["x", 3]}, "at.0: Input should be a valid integer"),
+        ({"text": "a", "seen_under": [["own"]]}, "seen_under.0.1: Field required"),
+    ],
+)
+def test_a_slip_in_a_line_of_texts_is_told_with_its_place(tmp_path: Path, line: Any, said: str) -> None:
+    file = write_texts(tmp_path / "mine.jsonl", [{"text": "fine"}, line])
+    with pytest.raises(ConfigError, match=re.escape(f"mine.jsonl:2: {said}")) as caught:
+        read_texts(Path(file), TextCorpus())
+    assert "\n" not in str(caught.value)
 
 
 def test_a_crash_is_told_without_the_words_of_another_failure(tmp_path: Path) -> None:
