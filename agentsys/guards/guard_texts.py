@@ -120,7 +120,11 @@ def read_texts(file: Path, corpus: TextCorpus) -> None:
     if not file.name.startswith("texts"):
         return
     if (cases := file.with_name(file.name.replace("texts", "cases", 1))).is_file():
-        corpus.cases += map(_parse_case, _read_lines(cases))
+        try:
+            corpus.cases += map(_parse_case, _read_lines(cases))
+        except (KeyError, TypeError, ValueError):
+            keys = "bench, suite, ut, att, inj, utility, security, seen"
+            raise ConfigError(f"{cases} has a line that is no case; each has {keys}.") from None
     if (asb := file.with_name("asb.json.gz")).is_file():
         for key, texts in json.loads(gzip.decompress(asb.read_bytes())).items():
             attack = key.removeprefix("asb_").replace("clean", CLEAN)

@@ -281,6 +281,13 @@ def test_a_slip_in_a_line_of_texts_is_told_with_its_place(tmp_path: Path, line: 
     assert "\n" not in str(caught.value)
 
 
+def test_a_case_beside_the_texts_that_is_none_is_told(tmp_path: Path) -> None:
+    file = write_texts(tmp_path / "texts.jsonl", [{"text": "fine"}])
+    write_texts(tmp_path / "cases.jsonl", [{"bench": "own", "utility": True}])
+    with pytest.raises(ConfigError, match=r"cases.jsonl has a line that is no case; each has bench, suite"):
+        read_texts(Path(file), TextCorpus())
+
+
 def test_a_crash_is_told_without_the_words_of_another_failure(tmp_path: Path) -> None:
     code = "import os\n\n\ndef score(text):\n    return 'much' if text == 'odd' else os._exit(3)\n"
     process = start_own(tmp_path, code)
