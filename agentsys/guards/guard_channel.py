@@ -24,7 +24,12 @@ _MOST_BYTES = 1 << 24
 
 
 class LateAnswer(Exception):
-    """A question that had its answer was answered again, while the next one was put."""
+    """A question that had its answer was answered again, while another one was put."""
+
+    def __init__(self, number: str) -> None:
+        super().__init__("two answers to one question")
+        self.number = number
+        """The question's."""
 
 
 class AnswerChannel:
@@ -66,7 +71,7 @@ class AnswerChannel:
                 if found.get("id") == number:
                     answers.append(found)
                 elif str(found.get("id")) in self._answered:
-                    raise LateAnswer
+                    raise LateAnswer(str(found["id"]))
                 else:
                     self._keep_stray(line)
             read += len(piece)

@@ -8,10 +8,10 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 from agentsys.errors import Unavailable
 from agentsys.guards import guard_launcher, guard_worker
@@ -32,35 +32,55 @@ _LAUNCHER = Path(str(guard_launcher.__file__)).resolve()
 WORKER = Path(str(guard_worker.__file__)).resolve()
 
 
-@dataclass(frozen=True)
-class GuardLimits:
-    """What all processes of a guard may take together, and a file of its own."""
-
-    memory: int = 4 << 30
-    """Bytes."""
-    processes: int = 64
-    file: int = 256 << 20
-    """Bytes."""
+_MOST_FILE_BYTES = 256 << 20
 
 
-def build_command(
+def start_shut_in(
     way: str | None,
     command: Sequence[str],
     reads: Iterable[str],
     work: Path,
-    lifeline: int,
-    limits: GuardLimits,
-) -> list[str]:
-    """The command that runs another one shut in.
+    limits: Mapping[str, int],
+    **streams: Any,
+) -> tuple[subprocess.Popen[bytes], int]:
+    """Start a command shut in.
 
     Args:
         way: One of `WAYS`; None: with the limits alone.
         command: What to run.
         reads: Files and folders that it may read besides the system's.
         work: Its own folder.
-        lifeline: Descriptor that the new process inherits; all ends when its other end is closed.
-        limits: Of memory, processes and files.
+        limits: `memory` in bytes and `processes`, of all its processes together.
+        streams: What `subprocess.Popen` takes besides.
+
+    Returns:
+        The process, and a descriptor: all that the command has started ends when it is closed.
+
+    Raises:
+        OSError: If it does not start.
     """
+    for folder in (work, work.with_name("root")):
+        folder.mkdir(exist_ok=True)
+    lifeline, ours = os.pipe()
+    try:
+        shut_in = _build_command(way, command, reads, work, lifeline, limits)
+        process = subprocess.Popen(shut_in, cwd=work, start_new_session=True, pass_fds=(lifeline,), **streams)
+    except OSError:
+        os.close(ours)
+        raise
+    finally:
+        os.close(lifeline)
+    return process, ours
+
+
+def _build_command(
+    way: str | None,
+    command: Sequence[str],
+    reads: Iterable[str],
+    work: Path,
+    lifeline: int,
+    limits: Mapping[str, int],
+) -> list[str]:
     python = os.path.realpath(sys.executable)
     prefixes = [sys.base_prefix, sys.base_exec_prefix, str(_LAUNCHER), str(WORKER)]
     shown = _sort_outer_first([*_SYSTEM, _SYSTEM_FACTS, *prefixes, *reads])
@@ -69,7 +89,7 @@ def build_command(
         "reads": shown,
         "work": str(work),
         "root": str(work.parent / "root"),
-        "limits": vars(limits),
+        "limits": {**limits, "file": _MOST_FILE_BYTES},
         "lifeline": lifeline,
     }
     launcher = [python, "-I", "-S", str(_LAUNCHER), json.dumps(plan), *command]
@@ -110,27 +130,22 @@ def explain_refusal(way: str) -> str:
     if sys.platform != "linux":
         return "only Linux has it"
     with tempfile.TemporaryDirectory(prefix="agentsys-guard-") as folder:
-        work = Path(folder) / "work"
-        work.mkdir()
-        work.with_name("root").mkdir()
-        lifeline, ours = os.pipe()
+        limits = {"memory": 1 << 30, "processes": 8}
+        streams = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, "env": {"PATH": os.defpath}}
         try:
-            command = build_command(way, ["true"], (), work, lifeline, GuardLimits())
-            run = subprocess.run(
-                command,
-                capture_output=True,
-                timeout=10,
-                check=False,
-                pass_fds=(lifeline,),
-                env={"PATH": os.defpath},
-            )
-        except (OSError, subprocess.TimeoutExpired) as error:
+            process, lifeline = start_shut_in(way, ["true"], (), Path(folder) / "work", limits, **streams)
+        except OSError as error:
             return str(error)
-        finally:
-            os.close(lifeline)
-            os.close(ours)
-    lines = run.stderr.decode(errors="replace").strip().splitlines()
-    return (lines or [f"status {run.returncode}"])[-1][:200] if run.returncode else ""
+        with process:
+            try:
+                said = process.communicate(timeout=10)[1]
+            except subprocess.TimeoutExpired as error:
+                process.kill()
+                return str(error)
+            finally:
+                os.close(lifeline)
+    lines = said.decode(errors="replace").strip().splitlines()
+    return (lines or [f"status {process.returncode}"])[-1][:200] if process.returncode else ""
 
 
 def find_confinement() -> str | None:

@@ -15,7 +15,7 @@ from agentsys.analysis.metrics.rates import Number
 from agentsys.base.grouping import group_by
 from agentsys.guards.guard_process import GuardProcess, GuardVerdict, judge_texts
 from agentsys.guards.guard_spec import GuardSpec
-from agentsys.guards.guard_texts import CLEAN, TextCorpus
+from agentsys.guards.guard_texts import TextCorpus
 
 Verdicts = Mapping[str, GuardVerdict | None]
 """Text id -> verdict; None: it gave none."""
@@ -54,30 +54,22 @@ def rate_length_control(corpus: TextCorpus, verdicts: Verdicts) -> Iterable[tupl
         ("auc_length", [one.length for one in rated]),
     ):
         yield name, Number(100 * _compute_area(np.array(values, float), held), math.nan, math.nan, len(rated))
-    matched = [cell for cell in _match_by_length(rated) if 0 < sum(one.held for one in cell) < len(cell)]
-    weights = [sum(one.held for one in cell) for cell in matched]
-    shares: dict[str, list[float]] = {
-        "equal_length_flagged": [],
-        "equal_length_clean": [],
-        "equal_length_auc": [],
-    }
-    for cell in matched:
-        for name, of in (("equal_length_flagged", True), ("equal_length_clean", False)):
-            shares[name].append(100 * float(np.mean([one.flag for one in cell if one.held is of])))
-        area = _compute_area(np.array([one.score for one in cell]), np.array([one.held for one in cell]))
-        shares["equal_length_auc"].append(100 * area)
-    for name, values in shares.items():
-        value = float(np.average(values, weights=weights)) if values else math.nan
-        yield name, Number(value, math.nan, math.nan, sum(weights))
+    shares, weights = [], [0]
+    for cell in _match_by_length(rated):
+        flags, scores = np.array([(one.flag, one.score) for one in cell], float).reshape(-1, 2).T
+        of = np.array([one.held for one in cell], dtype=bool)
+        if of.any() and not of.all():
+            shares.append((flags[of].mean(), flags[~of].mean(), _compute_area(scores, of)))
+            weights.append(int(of.sum()))
+    means = np.average(shares, axis=0, weights=weights[1:]) if shares else [math.nan] * 3
+    for name, share in zip(("flagged", "clean", "auc"), means, strict=True):
+        yield f"equal_length_{name}", Number(100 * float(share), math.nan, math.nan, sum(weights))
 
 
 def _list_rated(corpus: TextCorpus, verdicts: Verdicts) -> Iterable[RatedText]:
     suites = {name: case.suite for case in corpus.cases for name, _ in case.seen}
-    clean = {one for (_, attack, _), ids in corpus.seen_under.items() if attack == CLEAN for one in ids}
-    held = {
-        one for (_, attack, on), ids in corpus.seen_under.items() if on and attack != CLEAN for one in ids
-    }
-    for name in sorted(clean ^ held):
+    held = corpus.find_ids(held=True)
+    for name in sorted(corpus.find_ids(held=False) ^ held):
         verdict = verdicts.get(name)
         if verdict is not None:
             where = suites.get(name, ""), corpus.tools.get(name, "")
@@ -107,13 +99,9 @@ def describe_reading(process: GuardProcess, corpus: TextCorpus, verdicts: Verdic
 
     The sentence is harmless, and one that it flags at the beginning; nothing is searched for.
     """
-    parts = [name for name, one in verdicts.items() if one is not None and one.read]
-    short = [
-        name
-        for name in parts
-        if (one := verdicts[name]) and one.read and _is_cut(one.read, corpus.texts[name])
-    ]
-    told = f"says that it read {len(short)} of {len(parts)} texts in part; " if parts else ""
+    read = {name: one.read for name, one in verdicts.items() if one is not None and one.read}
+    cut = sum(first > 0 or last < len(corpus.texts[name]) for name, (first, last) in read.items())
+    told = f"says that it read {cut} of {len(read)} texts in part; " if read else ""
     for size in _CARRIER_CHARS:
         texts = _build_carriers(corpus, verdicts, size)[: 1 if slow else _CARRIERS]
         carriers = [text for text in texts if not _flags(process, text)]
@@ -132,10 +120,6 @@ def _move_sentence(process: GuardProcess, carriers: Sequence[str], size: int) ->
     return f"flags neither sentence in {size:,} characters"
 
 
-def _is_cut(read: tuple[int, int], text: str) -> bool:
-    return read[0] > 0 or read[1] < len(text)
-
-
 def _flags(process: GuardProcess, text: str) -> bool:
     verdict = judge_texts(process, {"one": text})["one"]
     return verdict is not None and verdict.flag
@@ -143,8 +127,8 @@ def _flags(process: GuardProcess, text: str) -> bool:
 
 def _build_carriers(corpus: TextCorpus, verdicts: Verdicts, most: int) -> list[str]:
     """Long texts out of clean ones that were not flagged."""
-    clean = {one for (_, attack, _), ids in corpus.seen_under.items() if attack == CLEAN for one in ids}
-    quiet = sorted(one for one in clean if (verdict := verdicts.get(one)) is not None and not verdict.flag)
+    clean = sorted(corpus.find_ids(held=False))
+    quiet = [one for one in clean if (verdict := verdicts.get(one)) is not None and not verdict.flag]
     random.Random(2).shuffle(quiet)
     texts, found = [corpus.texts[one] for one in quiet], list[str]()
     while texts and len(found) < _CARRIERS:
@@ -152,7 +136,7 @@ def _build_carriers(corpus: TextCorpus, verdicts: Verdicts, most: int) -> list[s
         while texts and size < most:
             used.append(texts.pop())
             size += len(used[-1])
-        found.append("\n\n".join(used)[:most])
+        found += ["\n\n".join(used)[:most]] if size >= most else []
     return found
 
 

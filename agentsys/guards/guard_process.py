@@ -24,14 +24,14 @@ import httpx
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from agentsys.base.json_values import to_plain_data
+from agentsys.errors import Unavailable
 from agentsys.guards.guard_channel import AnswerChannel, LateAnswer
 from agentsys.guards.guard_confinement import (
     SERVICE,
     UNCONFINED,
     WORKER,
-    GuardLimits,
-    build_command,
     require_confinement,
+    start_shut_in,
 )
 from agentsys.guards.guard_spec import GuardSpec, find_guard_python, list_readable_paths
 from agentsys.guards.guard_worker import NoVerdict, read_verdict
@@ -66,14 +66,16 @@ class GuardVerdict(BaseModel):
     """Milliseconds of the processor; of a command or a service, by the clock."""
     failed: bool = False
     """Whether it said nothing, and this is what its YAML has follow then."""
+    number: str = ""
+    """The question's, where its answer may yet turn out to have a second one."""
 
 
 class GuardProcess:
     """Asks one guard. May be used from many threads, which take turns.
 
     Raises:
-        Unavailable: If it is not installed, or this system cannot shut it in and its YAML does not say that it may
-            run all the same.
+        Unavailable: If it is not installed, has no key, or this system cannot shut it in and its YAML does not say
+            that it may run all the same.
     """
 
     def __init__(self, spec: GuardSpec) -> None:
@@ -87,18 +89,19 @@ class GuardProcess:
         """Kind of failure -> how often."""
         self.last_words = ""
         """Last line of what it wrote to standard error, as far as it has ended; else of what it gave as a reason."""
-        self.late_doubles = 0
-        """How often an answer turned out to have had a second one when the next question was put."""
+        self.contradicted: set[str] = set()
+        """Numbers of questions whose answers turned out to have a second one when others were put."""
         self._lock = threading.Lock()
         self._folder = tempfile.TemporaryDirectory(prefix="agentsys-guard-", ignore_cleanup_errors=True)
         self._work, self._errors = Path(self._folder.name) / "work", Path(self._folder.name) / "stderr"
-        for folder in (self._work, self._work.with_name("root")):
-            folder.mkdir()
         self._process: subprocess.Popen[bytes] | None = None
         self._channel: AnswerChannel | None = None
         self._end: Any = None
         self._in_a_row = 0
-        self._key = os.environ.get(spec.api_key_env or "", "")
+        self._key = os.environ.get(spec.api_key_env or "", "").strip()
+        if spec.api_key_env and not self._key:
+            why = f"The guard at {spec.url} needs the variable {spec.api_key_env}: export {spec.api_key_env}=..."
+            raise Unavailable(why, needs=spec.api_key_env)
         self._where = spec.describe_for_worker()["verdict"]
 
     def ask(
@@ -162,12 +165,12 @@ class GuardProcess:
         try:
             if self.spec.kind in ("text", "call"):
                 reply = self._ask_worker({"do": what, "values": values})
-                return GuardVerdict.model_validate(
-                    {**reply, "read": reply.get("read") and tuple(reply["read"])}
-                )
+                read, number = reply.get("read"), reply.pop("id")
+                return GuardVerdict(**{**reply, "read": read and tuple(read), "number": number})
             reply = self._post(asked) if self.spec.kind == "http" else self._exchange(asked)
             verdict = read_verdict(reply, self._where)
-            return GuardVerdict(**verdict, ms=(time.perf_counter() - start) * 1000)
+            number = str(reply.get("id", "")) if self.spec.kind == "command" else ""
+            return GuardVerdict(**verdict, ms=(time.perf_counter() - start) * 1000, number=number)
         except ValidationError:
             raise NoVerdict("nonsense", "a reply that is no verdict") from None
 
@@ -175,25 +178,23 @@ class GuardProcess:
         reply = self._exchange(line, limit_s)
         if "error" in reply:
             raise NoVerdict(str(reply["error"]), str(reply.get("why")))
-        return {key: value for key, value in reply.items() if key != "id"}
+        return reply
 
     def _exchange(self, line: Mapping[str, Any], limit_s: float | None = None) -> dict[str, Any]:
         """Put a question to the process; one that does not answer it once is ended, and so is one asked only once."""
-        limit_s, once = (
-            limit_s or self.spec.timeout_s,
-            self.spec.kind == "command" and self.spec.lives == "text",
-        )
+        limit_s = limit_s or self.spec.timeout_s
+        once = self.spec.kind == "command" and self.spec.lives == "text"
         if self._channel is not None and self._channel.is_closed:  # after its answer: no fault of this text
             self._stop()
-        for _ in range(2):
+        while True:  # of a process started anew no answer is late
             channel = self._channel or self._start()
             try:
                 if once:
                     return channel.ask_once(line, limit_s, self._is_answer)
                 return channel.ask(line, limit_s)
-            except LateAnswer:
-                # The question before has its answer, which nobody can take back now; this one is put anew.
-                self.late_doubles += 1
+            except LateAnswer as late:
+                # Who asked that question has its answer, which nobody can take back now; this one is put anew.
+                self.contradicted.add(late.number)
                 self.failures["doubled"] += 1
                 self._stop()
             except NoVerdict as error:
@@ -202,11 +203,11 @@ class GuardProcess:
                     raise
                 status = self._wait_for_status()
                 self._stop()
-                raise NoVerdict("crash", f"status {status}; {self.last_words}") from None
+                said = "; ".join(filter(None, [f"status {status}", self._read_last_line()]))
+                raise NoVerdict("crash", said) from None
             finally:
                 if once:
                     self._stop()
-        raise NoVerdict("doubled", "two answers to one question")
 
     def _is_answer(self, reply: Mapping[str, Any]) -> bool:
         try:
@@ -226,32 +227,21 @@ class GuardProcess:
         command = (
             spec.find_command() if spec.kind == "command" else (str(self.python), "-s", "-P", str(WORKER))
         )
-        limits = GuardLimits(memory=spec.memory_mb << 20, processes=spec.processes)
-        lifeline, ours = os.pipe()
+        limits, reads = (
+            {"memory": spec.memory_mb << 20, "processes": spec.processes},
+            list_readable_paths(spec),
+        )
         try:
-            shut_in = build_command(
-                self._way, command, list_readable_paths(spec), self._work, lifeline, limits
-            )
             with self._errors.open("wb") as errors:
-                process = subprocess.Popen(
-                    shut_in,
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.PIPE,
-                    stderr=errors,
-                    cwd=self._work,
-                    env=env,
-                    start_new_session=True,
-                    pass_fds=(lifeline,),
-                )
-            self._process, self._end = process, weakref.finalize(self, _end_process, process, ours)
+                streams = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": errors, "env": env}
+                process, lifeline = start_shut_in(self._way, command, reads, self._work, limits, **streams)
+            self._process, self._end = process, weakref.finalize(self, _end_process, process, lifeline)
             self._channel = AnswerChannel(process, _SETTLE_S if spec.kind == "command" else 0.0)
             if spec.kind != "command":
                 self._ask_worker(spec.describe_for_worker(), _START_S)
         except (OSError, NoVerdict) as error:
             self._stop()
             raise NoVerdict("start", getattr(error, "why", str(error))) from None
-        finally:
-            os.close(lifeline)
         return self._channel
 
     def _read_last_line(self) -> str:
@@ -298,16 +288,12 @@ def judge_texts(
     process: GuardProcess, texts: Mapping[str, str], tools: Mapping[str, str] | None = None
 ) -> dict[str, GuardVerdict | None]:
     """Ask about texts in their order; None where it gave no verdict, or afterwards contradicted it."""
-    found: dict[str, GuardVerdict | None] = dict.fromkeys(texts)
-    before, doubles = "", process.late_doubles
+    found: dict[str, GuardVerdict] = {}
     for name, text in texts.items():
         with contextlib.suppress(NoVerdict):
-            verdict = process.ask(text=text, tool=(tools or {}).get(name, "tool"))
-            found[name] = None if verdict.failed else verdict
-        if process.late_doubles > doubles and before:
-            found[before] = None
-        before, doubles = name, process.late_doubles
-    return found
+            found[name] = process.ask(text=text, tool=(tools or {}).get(name, "tool"))
+    untold = {name for name, one in found.items() if one.failed or one.number in process.contradicted}
+    return {name: None if name in untold else found.get(name) for name in texts}
 
 
 def _end_process(process: subprocess.Popen[bytes], lifeline: int) -> None:

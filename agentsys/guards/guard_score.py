@@ -96,6 +96,9 @@ def score_guard(name: str, spec: GuardSpec, corpus: TextCorpus) -> GuardScore:
     Raises:
         ConfigError: If it is not installed, or may not run here.
     """
+    identity = identify_guard(name, spec)
+    if spec.lives == "case":  # texts of many cases come in any order here
+        spec = spec.model_copy(update={"fresh": "text"})
     with closing(GuardProcess(spec)) as process:
         drawn = random.Random(1).sample(sorted(corpus.texts), min(40, len(corpus.texts)))
         probes = {one: corpus.texts[one] for one in drawn}
@@ -115,7 +118,7 @@ def score_guard(name: str, spec: GuardSpec, corpus: TextCorpus) -> GuardScore:
             GuardNumber(metric, ALL_TEXTS, "", "", number)
             for metric, number in rate_length_control(corpus, verdicts)
         ]
-        score = GuardScore(identify_guard(name, spec), spec, numbers, confinement=process.confinement)
+        score = GuardScore(identity, spec, numbers, confinement=process.confinement)
         score.ms, score.sample = _compute_milliseconds(verdicts, corpus), len(verdicts) if slow else 0
         score.at_one_percent = _describe_threshold(corpus, verdicts)
         score.judged = sum(one is not None for one in verdicts.values())
@@ -225,13 +228,10 @@ def _rate_edits(
 
 
 def _describe_threshold(corpus: TextCorpus, verdicts: Verdicts) -> str:
-
-    def list_scores(clean: bool) -> list[float]:
-        keys = [key for key in corpus.seen_under if (key[1] == CLEAN) is clean and (clean or key[2])]
-        ids = {one for key in keys for one in corpus.seen_under[key]}
-        return sorted(v.score for one in ids if (v := verdicts.get(one)) is not None and v.score is not None)
-
-    clean, held = list_scores(True), list_scores(False)
+    scores = {name: one.score for name, one in verdicts.items() if one is not None and one.score is not None}
+    clean, held = (
+        sorted(scores[one] for one in corpus.find_ids(held=of) if one in scores) for of in (False, True)
+    )
     if not clean or not held:
         return ""
     limit = clean[-1 - len(clean) // 100]

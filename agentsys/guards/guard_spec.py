@@ -23,14 +23,18 @@ from venv import EnvBuilder
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from agentsys.errors import ConfigError, Unavailable
+from agentsys.errors import ConfigError, Unavailable, unknown_name
 from agentsys.extensions import find_user_data_folder
 
 _EXACT = r"[A-Za-z0-9][\w.-]*(?:\[[\w,.-]+\])?==[\w.!+-]+"
 ExactPackage = Annotated[str, Field(pattern=f"^{_EXACT}$")]
 """`name==version`."""
+Target = Annotated[str, Field(pattern=r"^([\w.]+:|\$)[\w.]+$")]
+"""`module:function`, `module:Class.method`, or `$object.method` of an object made before."""
 HERE = "here"
 """A guard of this installation: a control, with its YAML and our own code."""
+PLACES = {"{text}", "{tool}", "{task}", "{args}"}
+"""What a question fills in."""
 ADAPTERS = Path(__file__).parent / "adapters"
 """Modules that a guard's Python finds besides its packages."""
 
@@ -40,8 +44,7 @@ class GuardStep(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    call: str
-    """`module:function`, `module:Class.method`, or `$object.method` of an object made before."""
+    call: Target
     give: list[Any] = []
     """Arguments; `{text}`, `{tool}`, `{args}`, `{task}` and `$object` stand for what they name."""
     named: dict[str, Any] = {}
@@ -55,7 +58,7 @@ class GuardSpec(BaseModel):
 
     kind: Literal["text", "call", "command", "http"] = "text"
     """`text` reads what tools return; `call` rules on calls; `command` and `http` are texts judged elsewhere."""
-    package: ExactPackage | Literal["here"] | None = None
+    package: Annotated[str, Field(pattern=f"^(here|{_EXACT})$")] | None = None
     beside: tuple[ExactPackage, ...] = ()
     """Further packages in its environment."""
     python: str | None = None
@@ -66,9 +69,8 @@ class GuardSpec(BaseModel):
     """Further files and folders that it may read."""
     version: str | None = None
     """Of a `command` or `http` guard, which has no files to tell it by."""
-    call: str | None = None
-    """`module:function`."""
-    make: str | None = None
+    call: Target | None = None
+    make: Target | None = None
     """`module:Class`, where a `method` of an object is called; `args` are the class's."""
     args: dict[str, Any] = {}
     method: str | None = None
@@ -83,14 +85,14 @@ class GuardSpec(BaseModel):
     check: GuardStep | None = None
     """Of a gate: the question whether a call may run."""
     command: tuple[str, ...] = ()
-    url: str | None = None
+    url: Annotated[str, Field(pattern="^https?://")] | None = None
     api_key_env: str | None = None
     flag: str | None = None
     """Path into the answer; without one the score decides."""
     flag_is: list[Any] | None = None
     """Values of it that flag; None: true, or a list that is not empty."""
     score: str | None = None
-    threshold: float = 0.5
+    threshold: float = Field(default=0.5, allow_inf_nan=False)
     clean: str | None = None
     """Path to the cleaned text."""
     on_flag: Literal["withhold", "clean", "abort"] = "withhold"
@@ -117,16 +119,24 @@ class GuardSpec(BaseModel):
     def _says_what_to_call(self) -> GuardSpec:
         ways = bool(self.call) + bool(self.make and self.method) + bool(self.check)
         if self.kind == "text" and ways != 1:
-            raise ValueError("a guard of kind text needs call, or make and method, or check")
+            raise ValueError("a guard of kind text needs call, or make and method, or check.")
         needs = {"call": "check", "command": "command", "http": "url"}.get(self.kind)
         if needs and not getattr(self, needs):
-            raise ValueError(f"a guard of kind {self.kind} needs {needs}")
+            raise ValueError(f"a guard of kind {self.kind} needs {needs}.")
         if self.package is not None and self.python is not None:
-            raise ValueError("it has package, whose environment has a Python of its own: leave python out")
+            raise ValueError("it has package, whose environment has a Python of its own: leave python out.")
+        if self.beside and not self.requirements:
+            raise ValueError(
+                "beside is installed with a package, and it has none: give package, or leave it out."
+            )
+        # What fills no place would reach the guard as it stands, in place of every text.
+        unknown = set(re.findall(r'"(\{\w+\})"', self.model_dump_json())) - PLACES
+        if unknown:
+            raise ValueError(unknown_name("place", min(unknown), PLACES))
         if self.flag is None and self.score is None:
-            raise ValueError("say where its verdict stands: flag or score, a path into what it returns")
+            raise ValueError("say where its verdict stands: flag or score, a path into what it returns.")
         if self.on_flag == "clean" and self.clean is None:
-            raise ValueError("on_flag=clean needs clean, the path of the cleaned text")
+            raise ValueError("on_flag=clean needs clean, the path of the cleaned text.")
         return self
 
     def describe_for_worker(self) -> dict[str, Any]:
@@ -134,7 +144,7 @@ class GuardSpec(BaseModel):
         objects, call = dict(self.objects), self.call
         if self.make is not None:
             objects["guard"], call = GuardStep(call=self.make, named=self.args), f"$guard.{self.method}"
-        check = self.check or GuardStep(call=call or "", give=self.give, named=self.named)
+        check = GuardStep(call=call, give=self.give, named=self.named) if call else self.check
         steps = {"task": self.task, "observe": self.observe, "check": check}
         return {
             "objects": {name: step.model_dump() for name, step in objects.items()},
@@ -169,7 +179,7 @@ class GuardSpec(BaseModel):
         """Folder of its environment, which guards of the same packages share."""
         text = "\n".join([*self.requirements, platform.python_version()])
         label = re.sub(r"[^\w.-]+", "-", str(self.package))
-        return find_user_data_folder() / "guards" / f"{label}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
+        return find_user_data_folder() / "guards" / f"{label}-{_hash_text(text)[:8]}"
 
 
 def read_guard_spec(who: str, options: Mapping[str, Any]) -> GuardSpec:
@@ -181,9 +191,26 @@ def read_guard_spec(who: str, options: Mapping[str, Any]) -> GuardSpec:
     try:
         return GuardSpec.model_validate(dict(options))
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"])
-        raise ConfigError(f"guard {who}: {f'{where}: ' if where else ''}{first['msg']}.") from None
+        raise ConfigError(f"guard {who}: {_describe_slip(error.errors()[0])}") from None
+
+
+def _describe_slip(slip: Mapping[str, Any]) -> str:
+    where, wants = (
+        ".".join(map(str, slip["loc"])),
+        slip["msg"].replace("Input should", "it should").replace("tuple", "list"),
+    )
+    match slip["type"], slip["loc"][-1:]:
+        case "extra_forbidden", _:
+            return unknown_name("option", where, GuardSpec.model_fields)
+        case "value_error", _:
+            return str(slip["ctx"]["error"])
+        case "string_pattern_mismatch", ("package",) | ("beside", _):
+            wants = "give name==version"
+        case "string_pattern_mismatch", ("url",):
+            wants = "give an address that begins with http:// or https://"
+        case "string_pattern_mismatch", _:
+            wants = "give module:function"
+    return f"{where} is {slip['input']!r}; {wants}."
 
 
 def find_guard_python(spec: GuardSpec) -> Path:
@@ -297,7 +324,7 @@ def hash_guard(spec: GuardSpec) -> str:
     if spec.package == HERE:
         from agentsys.runs.store import hash_package_files
 
-        return hashlib.sha256(json.dumps(dict(hash_package_files())).encode()).hexdigest()[:16]
+        return _hash_text(json.dumps(dict(hash_package_files())))
     if spec.kind in ("command", "http"):
         return spec.version or _SESSION
     if not spec.requirements:
@@ -308,10 +335,9 @@ def hash_guard(spec: GuardSpec) -> str:
         for path in sorted(folder.rglob("*")):
             parts = path.relative_to(folder).parts
             if "__pycache__" not in parts and parts[-1] not in _OF_THE_INSTALLER and path.is_file():
-                lines.append(f"{'/'.join(parts)} {hashlib.sha256(path.read_bytes()).hexdigest()}")
+                lines.append(f"{'/'.join(parts)} {_hash_file(path)}")
     adapters = {ADAPTERS / f"{step.call.partition(':')[0]}.py" for step in spec.objects.values()}
-    lines += [hashlib.sha256(path.read_bytes()).hexdigest() for path in adapters if path.is_file()]
-    return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
+    return _hash_text("\n".join([*lines, *(_hash_file(path) for path in adapters if path.is_file())]))
 
 
 def _hash_own_guard(spec: GuardSpec) -> str:
@@ -319,8 +345,16 @@ def _hash_own_guard(spec: GuardSpec) -> str:
     folder = Path(spec.yaml_folder or ".").resolve()
     packages = describe_python(find_guard_python(spec)).packages
     code = [path for path in sorted(folder.rglob("*.py")) if path.is_file()]
-    lines = [f"{path.relative_to(folder)} {hashlib.sha256(path.read_bytes()).hexdigest()}" for path in code]
-    return hashlib.sha256("\n".join([*lines, *packages]).encode()).hexdigest()[:16]
+    lines = [f"{path.relative_to(folder)} {_hash_file(path)}" for path in code]
+    return _hash_text("\n".join([*lines, *packages]))
+
+
+def _hash_text(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _hash_file(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 class GuardIdentity(NamedTuple):
@@ -338,7 +372,7 @@ class GuardIdentity(NamedTuple):
 def identify_guard(name: str, spec: GuardSpec) -> GuardIdentity:
     """Identify a guard, for records and tables."""
     options = spec.model_dump(mode="json", exclude={"yaml_folder"}, exclude_defaults=True)
-    yaml = hashlib.sha256(json.dumps(options, sort_keys=True).encode()).hexdigest()[:16]
+    yaml = _hash_text(json.dumps(options, sort_keys=True))
     version, package = platform.python_version(), spec.package or spec.version or "no version"
     if spec.kind in ("text", "call") and spec.package is None:
         package = f"own code, {spec.python or 'current Python'}"

@@ -17,6 +17,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from pydantic import BaseModel, ConfigDict, ValidationError
+
 from agentsys.base.payload_lines import contains_payload, find_payload_lines
 from agentsys.errors import ConfigError
 from agentsys.records.case_reader import read_cases
@@ -59,6 +61,15 @@ class TextCorpus:
     spots: dict[str, tuple[int, int]] = field(default_factory=dict)
     """Id -> where its injection stands, where that is known: first character, and behind the last."""
 
+    def find_ids(self, *, held: bool) -> set[str]:
+        """Ids of the texts with an injection, or of those of clean cases."""
+        return {
+            one
+            for (_, attack, holds), ids in self.seen_under.items()
+            if (attack != CLEAN and holds if held else attack == CLEAN)
+            for one in ids
+        }
+
     def add_text(self, text: str, under: Iterable[Sequence[Any]], known: str | None = None) -> str:
         """Add a text that was seen under some attacks; the same text is one."""
         name = known or hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:16]
@@ -68,33 +79,52 @@ class TextCorpus:
         return name
 
 
-def read_texts(file: Path, corpus: TextCorpus) -> None:
-    """Add a file of texts, a JSON line each: `text`, and `seen_under` or `injected`.
+class TextLine(BaseModel):
+    """A line of a file of texts."""
 
-    A line may have `attack`, `tool`, and `at`, where the injection stands.
-    `cases` and `asb` beside a file `texts` are read too. A text without `seen_under` is a case of its own.
+    model_config = ConfigDict(frozen=True)
+
+    text: str
+    injected: bool | None = None
+    attack: str | None = None
+    tool: str | None = None
+    at: tuple[int, int] | None = None
+    """Where the injection stands: first character, and behind the last."""
+    id: str | None = None
+    seen_under: list[tuple[str, str, bool]] | None = None
+    """Benchmark, attack, and whether it held an injection then; without it the text is a case of its own."""
+
+
+def read_texts(file: Path, corpus: TextCorpus) -> None:
+    """Add a file of texts, a `TextLine` each; `cases` and `asb` beside a file `texts` are read too.
 
     Raises:
-        ConfigError: If it cannot be read or a line has no text.
+        ConfigError: If it cannot be read or a line is none of these.
     """
-    for number, line in enumerate(_read_lines(file), 1):
-        text = line.get("text")
-        if not isinstance(text, str):
-            raise ConfigError(f'{file}:{number}: no text; give lines like {{"text": ..., "injected": true}}.')
-        held = bool(line.get("injected"))
-        attack = str(line.get("attack") or ("own" if held else CLEAN))
-        name = corpus.add_text(text, line.get("seen_under") or [("own", attack, held)], line.get("id"))
-        if isinstance(line.get("tool"), str):
-            corpus.tools[name] = line["tool"]
-        if isinstance(line.get("at"), list) and len(line["at"]) == 2:
-            corpus.spots[name] = int(line["at"][0]), int(line["at"][1])
-        if "seen_under" not in line:
+    for number, found in enumerate(_read_lines(file), 1):
+        try:
+            line = TextLine.model_validate(found)
+        except ValidationError as error:
+            first = error.errors()[0]
+            why = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+            mend = 'give lines like {"text": "...", "injected": true}'
+            raise ConfigError(f"{file}:{number}: {why}; {mend}.") from None
+        held = bool(line.injected)
+        attack = line.attack or ("own" if held else CLEAN)
+        name = corpus.add_text(line.text, line.seen_under or [("own", attack, held)], line.id)
+        corpus.tools |= {name: line.tool} if line.tool is not None else {}
+        corpus.spots |= {name: line.at} if line.at else {}
+        if line.seen_under is None:
             one = TextCase("own", "own", f"text {number}", attack, "", not held, held, ((name, held),))
             corpus.cases.append(one)
     if not file.name.startswith("texts"):
         return
     if (cases := file.with_name(file.name.replace("texts", "cases", 1))).is_file():
-        corpus.cases += map(_parse_case, _read_lines(cases))
+        try:
+            corpus.cases += map(_parse_case, _read_lines(cases))
+        except (KeyError, TypeError, ValueError):
+            keys = "bench, suite, ut, att, inj, utility, security, seen"
+            raise ConfigError(f"{cases} has a line that is no case; each has {keys}.") from None
     if (asb := file.with_name("asb.json.gz")).is_file():
         for key, texts in json.loads(gzip.decompress(asb.read_bytes())).items():
             attack = key.removeprefix("asb_").replace("clean", CLEAN)

@@ -43,6 +43,7 @@ for line in sys.stdin:
     elif do == "contradict": say(lie, right)
     elif do == "stale" and before: say(json.dumps({**wrong, "id": before}), right)
     elif do == "later": say(right); time.sleep(0.05); say(lie)
+    elif do == "much_later" and os.fork() == 0: time.sleep(0.3); say(lie); os._exit(0)
     elif do == "other_id": say(json.dumps({**wrong, "id": "0" * 16}))
     elif do == "no_id": say(json.dumps({"bad": wrong["bad"]}))
     elif do == "silent": pass
@@ -104,6 +105,14 @@ def test_no_verdict_of_a_guard_that_misbehaves_belongs_to_another_text(
 ) -> None:
     for (do, evil), verdict in zip(done, ask_all(misbehaving, done), strict=True):
         assert verdict in (evil, None), do
+
+
+def test_an_answer_that_is_contradicted_several_texts_later_fails_its_own_text_alone(tmp_path: Path) -> None:
+    process = start_misbehaving(tmp_path, timeout_s=20)
+    found = ask_all(process, [("good", True), ("much_later", True), *[("good", False)] * 300])
+    process.close()
+    assert found == [True, None, *[False] * 300]
+    assert process.failures == {"doubled": 1}
 
 
 @pytest.mark.slow

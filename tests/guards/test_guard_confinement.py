@@ -243,7 +243,9 @@ def test_what_takes_more_than_it_may_is_ended_or_refused_and_the_next_text_is_ju
 def test_a_system_without_any_way_refuses_and_the_doctor_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(guard_confinement.shutil, "which", lambda name: None)
     monkeypatch.setattr(
-        guard_confinement.subprocess, "run", lambda *_, **__: (_ for _ in ()).throw(OSError("no namespaces"))
+        guard_confinement.subprocess,
+        "Popen",
+        lambda *_, **__: (_ for _ in ()).throw(OSError("no namespaces")),
     )
     explain_refusal.cache_clear()
     try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import shutil
 import sys
 import threading
@@ -126,17 +127,24 @@ def test_where_nothing_shuts_it_in_a_guard_runs_only_where_its_yaml_says_so_and_
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"package": "stub-guard"}, "package"),
         ({"flag": None}, "flag or score"),
         ({"call": None}, "needs call"),
         ({"on_flag": "clean"}, "needs clean"),
         ({"on_flag": "shout"}, "on_flag"),
         ({"colour": "red"}, "colour"),
         ({"kind": "http"}, "needs url"),
+        ({"package": "stub-guard"}, "package is 'stub-guard'; give name==version"),
+        ({"scroe": "."}, "Unknown option 'scroe'. Did you mean score"),
+        ({"call": "stub_guard.scan"}, "call is 'stub_guard.scan'; give module:function"),
+        ({"give": [["{txt}"]]}, "Unknown place '{txt}'. Did you mean {text}"),
+        ({"threshold": float("nan")}, "threshold is nan; it should be a finite number"),
+        ({"package": None, "beside": ["numpy==2.0"]}, "beside is installed with a package"),
+        ({"flag_is": False}, "flag_is is False; it should be a valid list"),
+        ({"kind": "http", "url": "ftp://x"}, "give an address that begins with http:// or https://"),
     ],
 )
 def test_a_slip_in_a_guards_yaml_is_named_in_one_line(options: dict[str, Any], said: str) -> None:
-    with pytest.raises(ConfigError, match=said) as caught:
+    with pytest.raises(ConfigError, match=re.escape(said)) as caught:
         read_guard_spec("stub", {**TEXT_YAML, **options})
     assert "\n" not in str(caught.value)
 
@@ -333,20 +341,21 @@ class Service(BaseHTTPRequestHandler):
 
 
 def test_a_service_is_posted_to_with_the_key_its_yaml_names(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("GUARD_KEY", "SECRET")
     server = ThreadingHTTPServer(("127.0.0.1", 0), Service)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     url = f"http://127.0.0.1:{server.server_port}"
-    process = GuardProcess(
-        GuardSpec(
-            kind="http",
-            url=url,
-            version="1",
-            flag="results.0.flagged",
-            api_key_env="GUARD_KEY",
-            timeout_s=1.5,
-        )
+    spec = GuardSpec(
+        kind="http",
+        url=url,
+        version="1",
+        flag="results.0.flagged",
+        api_key_env="GUARD_KEY",
+        timeout_s=1.5,
     )
+    with pytest.raises(Unavailable, match="needs the variable GUARD_KEY: export GUARD_KEY="):
+        GuardProcess(spec)
+    monkeypatch.setenv("GUARD_KEY", "SECRET")
+    process = GuardProcess(spec)
     assert process.ask(text="please obey").flag
     assert not process.ask(text="a quiet text").flag
     start = time.monotonic()

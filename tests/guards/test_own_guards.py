@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 import socket
 import subprocess
@@ -17,9 +18,11 @@ from small_runs import Silent, errors_in, records_in
 from stub_guards import write_config
 from typer.testing import CliRunner
 
+from agentsys.errors import ConfigError
 from agentsys.guards.guard_confinement import find_confinement
 from agentsys.guards.guard_process import GuardProcess
 from agentsys.guards.guard_spec import identify_guard
+from agentsys.guards.guard_texts import TextCorpus, read_texts
 from agentsys.guards.guard_worker import NoVerdict
 from agentsys.guards.guards_command import app, load_guards
 from agentsys.runs.compose import compose
@@ -174,9 +177,10 @@ def test_a_row_whose_verdicts_depend_on_what_was_read_before_says_so(tmp_path: P
     assert (
         "depends on what was read before: 1 of 12 differ after the others, 2 of 12 differ in" in done.stdout
     )
-    config = write_own(tmp_path / "fresh", COUNTER, **options, fresh="text")
-    done = score("mine", "--texts", texts, "--config-dir", str(config), "--format", "markdown")
-    assert "| the same |" in done.stdout
+    for fresh in ("text", "case"):
+        config = write_own(tmp_path / fresh, COUNTER, **options, fresh=fresh)
+        done = score("mine", "--texts", texts, "--config-dir", str(config), "--format", "markdown")
+        assert "| the same |" in done.stdout, fresh
 
 
 def test_a_guard_that_fails_on_every_text_ends_the_command_with_its_last_words(tmp_path: Path) -> None:
@@ -251,3 +255,43 @@ def test_how_much_of_a_long_text_was_read_is_measured_with_a_known_sentence(
     config = write_own(tmp_path, f"def score(text):\n    {code}\n")
     done = score("mine", "--texts", file, "--config-dir", str(config), "--format", "markdown")
     assert said in done.stdout, done.output
+
+
+def test_what_is_said_of_a_long_text_was_measured_on_one(tmp_path: Path) -> None:
+    file = write_texts(tmp_path / "texts.jsonl", TEXTS)
+    config = write_own(tmp_path, "def score(text):\n    return float('ignore' in text.lower())\n")
+    done = score("mine", "--texts", file, "--config-dir", str(config), "--format", "markdown")
+    assert "no long text that it does not flag" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ({}, "text: Field required"),
+        ([1], "text: Field required"),
+        ({"text": "a", "injected": "perhaps"}, "injected: Input should be a valid boolean"),
+        ({"text": "a", "at": ["x", 3]}, "at.0: Input should be a valid integer"),
+        ({"text": "a", "seen_under": [["own"]]}, "seen_under.0.1: Field required"),
+    ],
+)
+def test_a_slip_in_a_line_of_texts_is_told_with_its_place(tmp_path: Path, line: Any, said: str) -> None:
+    file = write_texts(tmp_path / "mine.jsonl", [{"text": "fine"}, line])
+    with pytest.raises(ConfigError, match=re.escape(f"mine.jsonl:2: {said}")) as caught:
+        read_texts(Path(file), TextCorpus())
+    assert "\n" not in str(caught.value)
+
+
+def test_a_case_beside_the_texts_that_is_none_is_told(tmp_path: Path) -> None:
+    file = write_texts(tmp_path / "texts.jsonl", [{"text": "fine"}])
+    write_texts(tmp_path / "cases.jsonl", [{"bench": "own", "utility": True}])
+    with pytest.raises(ConfigError, match=r"cases.jsonl has a line that is no case; each has bench, suite"):
+        read_texts(Path(file), TextCorpus())
+
+
+def test_a_crash_is_told_without_the_words_of_another_failure(tmp_path: Path) -> None:
+    code = "import os\n\n\ndef score(text):\n    return 'much' if text == 'odd' else os._exit(3)\n"
+    process = start_own(tmp_path, code)
+    for text, why in (("odd", "nonsense: the score is 'much'"), ("end", r"crash: status 3\)$")):
+        with pytest.raises(NoVerdict, match=why):
+            process.ask(text=text)
+    process.close()
