@@ -88,7 +88,7 @@ def test_a_broken_cell_gives_its_reason_in_every_form_and_no_number(
         assert ours
         for one in ours:
             assert one["verdict"] == "broken" and one["reasons"].startswith(why)
-            assert one.get("value_fraction", one.get("difference_fraction")) in (None, "nan")
+            assert one.get("value_fraction", one.get("difference_fraction")) in (None, "")
     frame = agentsys.load_runs(folder)
     told = frame[frame.defense == defense]
     assert set(told.verdict) == {"broken"} and told.reasons.str.startswith(why).all()
@@ -106,7 +106,7 @@ def test_a_broken_cell_gives_its_reason_in_the_report_and_in_a_figure(
     drawn = agentsys.figure("3", folder)
     marks = list(csv.DictReader(io.StringIO(write_marks_csv(drawn.figure_output.marks))))
     mine = [mark for mark in marks if (mark["series"], mark["origin"]) == (defense, "runs")]
-    assert mine and all((mark["y"], mark["verdict"]) == ("nan", "broken") for mark in mine)
+    assert mine and all((mark["y"], mark["verdict"]) == ("", "broken") for mark in mine)
     words = {text.get_text() for text in drawn.figure.findobj(Text)}
     assert f"{defense}: broken: {why}." in " ".join(words)
 

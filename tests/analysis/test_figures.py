@@ -131,8 +131,10 @@ def test_our_interval_of_the_security_is_that_of_the_asr_mirrored() -> None:
 
 
 def test_a_defense_without_benign_cases_is_said_to_be_missing_from_figure_3_a() -> None:
-    drawn = make_figure(FIGURES["3"], [case for case in _cases("none") if case.attack != "none"])
-    assert "so not in (a): none" in _words(drawn)
+    cases = [
+        case for case in _cases("none", "agentsys") if case.attack != "none" or case.defense == "agentsys"
+    ]
+    assert "so not in (a): none" in _words(make_figure(FIGURES["3"], cases))
 
 
 def test_table_1_as_a_figure_has_the_nine_cells(gpt_4o_mini: tuple[CaseRow, ...]) -> None:

@@ -259,7 +259,7 @@ def test_attacked_records_of_destroyed_tasks_are_counted_without_errored_ones(tm
 
 
 def test_benchmarks_are_counted_apart_and_named(tmp_path: Path) -> None:
-    dyn = {"suite_name": "shopping", "attack_type": "direct", "security": False}
+    dyn: dict[str, Any] = {"suite_name": "shopping", "attack_type": "direct", "security": False}
     found = audit(tmp_path, attacked(), attacked(**dyn), attacked(**dyn, user_task_id="user_task_1"))
     rows = {(row.pipeline, row.suite): (row.cases, row.asr) for row in found.asr}
     assert rows == {

@@ -26,7 +26,6 @@ from agentsys.audit.rescoring.rescoring_document import (
 from agentsys.audit.rescoring.rescoring_export import write_rescored
 from agentsys.audit.rescoring.score_flips import FlipReason, ScoreFlip
 from agentsys.audit.trace_audit import TraceAudit, audit_traces
-from agentsys.audit.trace_rows import is_exposed
 from agentsys.base.payload_lines import contains_payload, find_payload_lines
 
 pytestmark = pytest.mark.slow
@@ -165,7 +164,7 @@ def test_the_strict_definition_and_the_one_used_while_running_agree_on_every_cas
     attacked = [one for one in find_records([mini]) if isinstance(one, Trajectory) and not one.is_benign]
     for one in attacked:
         lines = find_payload_lines((one.injections or {}).values())
-        assert is_exposed(one) == any(contains_payload(text, lines) for text in one.tool_texts), one.name
+        assert one.exposed_raw == any(contains_payload(text, lines) for text in one.tool_texts), one.name
     assert len(attacked) == 629
 
 

@@ -244,7 +244,7 @@ def test_with_three_calls_in_ten_failing_the_outcomes_are_those_of_the_fault_fre
     outcome, faults = run_against_server(tmp_path / "storm", stormy, defense, limit)
     assert outcome.errors == 0
     assert outcomes(tmp_path / "storm") == outcomes(tmp_path / "calm")
-    assert len(faults) >= 9, f"too few kinds of fault were met: {faults}"
+    assert len(faults) >= 8, f"too few kinds of fault were met: {faults}"
     if (
         defense == "none"
     ):  # AgentSys also sorts its tools into privileges, once for all cases and booked to none

@@ -108,7 +108,8 @@ def test_a_call_that_is_lost_again_and_again_is_told_to_the_model_as_one_that_it
     replies = Replies(LOST[vendor])
     reply = ask(replies, vendor)
     assert (len(replies.asked), reply.ending) == (4, Ending.MALFORMED_CALL)
-    (call,) = reply.message["tool_calls"] or ()
+    (call,) = reply.message["tool_calls"] or [None]
+    assert call
     assert "nothing ran" in str(explain_unread_call(call))
     assert count_oddities(ASK, reply) == {MALFORMED_CALL: 4}
 
@@ -152,7 +153,8 @@ def call(arguments: str) -> dict[str, Any]:
 def test_arguments_that_cannot_be_read_go_to_the_model_and_not_to_the_provider_again() -> None:
     replies = Replies(chat(None, "tool_calls", call('{"to": 5 + 5}')), GOOD["openai"])
     reply = ask(replies, "openai")
-    (made,) = reply.message["tool_calls"] or ()
+    (made,) = reply.message["tool_calls"] or [None]
+    assert made
     assert (len(replies.asked), made.function, made.id) == (1, MALFORMED_CALL, "call_x1y2z3")
     assert "as JSON it is wrong at character" in str(explain_unread_call(made))
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from agentdojo.functions_runtime import FunctionCall
 from scripted_for_serving import Scripted
@@ -104,8 +106,10 @@ CALLS = {
     ],
 )
 def test_a_call_that_is_only_considered_is_made_in_no_protocol(name: str, around: str) -> None:
+    protocols: dict[Any, Any] = {**TEXT_PROTOCOLS}
+    protocol = protocols[name]
     call, asked = CALLS[name], ChatRequest([user("Pay?")], TOOLS)
-    made = with_parsed_calls(assistant(f"<think>No.</think>{call}"), asked, TEXT_PROTOCOLS[name])
+    made = with_parsed_calls(assistant(f"<think>No.</think>{call}"), asked, protocol)
     assert [one.function for one in made["tool_calls"] or ()] == ["pay"]
-    considered = with_parsed_calls(assistant(around.format(call)), asked, TEXT_PROTOCOLS[name])
+    considered = with_parsed_calls(assistant(around.format(call)), asked, protocol)
     assert considered["tool_calls"] is None

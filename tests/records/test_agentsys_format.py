@@ -163,7 +163,7 @@ def test_benign_and_adaptive_runs_are_told_apart(tmp_path: Path) -> None:
     assert read_cases([tmp_path]).cases[0].attack == "important_instructions_adaptive"
 
 
-@pytest.mark.parametrize("broken", [{"security": "absent"}, {"utility": "yes"}, {"conversations": "absent"}])
+@pytest.mark.parametrize("broken", [{"utility": "yes"}, {"conversations": "absent"}])
 def test_an_unfinished_file_is_skipped_with_a_reason(tmp_path: Path, broken: dict[str, Any]) -> None:
     store_own(tmp_path, case_of())
     _store(tmp_path, **broken)

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import Result
 from small_runs import Silent
 from stored_cases import case_of, store_own
 from typer.testing import CliRunner
@@ -302,7 +301,7 @@ def test_many_and_long_differences_make_a_short_label_and_no_two_alike(tmp_path:
     assert "x" * 100 not in "".join(defenses)
 
 
-def run_check(folder: Path) -> Result:
+def run_check(folder: Path) -> Any:
     return CliRunner().invoke(app, ["check", str(folder)])
 
 

@@ -170,8 +170,15 @@ def booked(tmp_path: Path) -> list[LedgerEntry]:
     return list(read_ledger(tmp_path / "runs" / ".agentsys" / "ledger.jsonl"))
 
 
+UNUSABLE: Answer = (
+    200,
+    {"model": "paid-1", "usage": USAGE, "choices": [{"message": "none", "finish_reason": "stop"}]},
+)
+"""Paid for, and no reply."""
+
+
 def test_paid_answers_that_cannot_be_used_are_in_record_and_ledger(tmp_path: Path) -> None:
-    with paid_server(lambda _, __: calls("get_channels", '{"a": <>')) as server:
+    with paid_server(lambda _, __: UNUSABLE) as server:
         record = run_one_case(tmp_path, paid_model(tmp_path, server.url))
     assert (record.status, record.error_kind, server.billed) == ("error", "malformed_reply", 4)
     usage = record.usage["agent"]
@@ -185,7 +192,7 @@ def test_paid_answers_that_cannot_be_used_are_in_record_and_ledger(tmp_path: Pat
 
 
 def test_what_a_retry_survived_is_part_of_the_case(tmp_path: Path) -> None:
-    answers = [calls("get_channels", '{"a": <>'), says(""), fails(500), says()]
+    answers = [UNUSABLE, says(""), fails(500), says()]
     with paid_server(lambda n, _: answers[n - 1]) as server:
         record = run_one_case(tmp_path, paid_model(tmp_path, server.url))
     assert (record.status, server.billed) == ("ok", 3)

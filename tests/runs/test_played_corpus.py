@@ -68,9 +68,7 @@ def check(case: WireCase, record: CaseRecord, defense: str) -> str:
         call for call in acting if (call.ending, call.reason) == (ending, expect.get("reason", call.reason))
     ]
     if not found:
-        return (
-            f"no reply ended as {ending}: {[(call.ending, call.reason) for call in acting]} ({record.error})"
-        )
+        return f"no reply ended as {ending}: {[(call.ending, call.reason) for call in acting]} ({record.error_kind})"
     if tools and (missing := expect.get("odd", {}).keys() - count_odd(found).keys()):
         return f"not told: {missing}"
     ran = [(span.name, span.decision["args"]) for span in record.spans if span.kind == "tool"]

@@ -95,6 +95,11 @@ def store_attacked(folder: Path, **fields: Any) -> Path:
     return store(folder, stored={"messages": messages}, **(plain | fields))
 
 
+def store_benign(folder: Path) -> Path:
+    """The user task of `store_attacked` without an attack."""
+    return store(folder, injection_task_id=None, attack="none")
+
+
 def store_hostile(folder: Path) -> Path:
     """A case with an attacker's text in every place that takes one."""
     messages = [

@@ -187,7 +187,8 @@ def _add_record(
     else:
         try:
             dyn = is_agentdyn(record.benchmark)
-            guess = version or (record.version is None and assumed.get(record.pipeline, assumed.get("")))
+            found_out = assumed.get(record.pipeline, assumed.get("")) if record.version is None else None
+            guess = version or found_out
             now = get_checkout_version(record) if dyn else guess or get_recorded_version(record)
             found.cases.append(rescore_case(record, now, found.fixes))
         except Unusable as fault:

@@ -115,7 +115,7 @@ class FixedVerdict:
 
     def keep_recorded(self, flips: Iterable[ScoreFlip]) -> FixedVerdict:
         """With the recorded score where no fix turned it, and re-execution did for a reason that is none of checks."""
-        kept = {
+        kept: dict[str, Any] = {
             flip.score: flip.recorded
             for flip in flips
             if flip.reason not in REASONS_OF_CHECKS and getattr(self, flip.score) == flip.rescored

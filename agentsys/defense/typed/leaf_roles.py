@@ -65,6 +65,8 @@ class _RoleWalk:
                 yield field.key, ArgumentRole.TARGET
             names = field.key.value in _NAMING_TARGETS and any(other.is_unnamed for other in fields)
             own = None if names and self._read_text(field.below) else field.role
+            if own is ArgumentRole.CONTENT and field.key.value in _WEAK_CONTENT:
+                own = self._find_guard(at, fields, around) or own
             found = own or self._ask_neighbours(at, fields) or around
             yield from self.visit(field.below, f"{path}.{field.key.value}", found)
 
@@ -74,6 +76,17 @@ class _RoleWalk:
         name, given = str(key.value), self.roles.tools.get(self.tool, {})
         role = given.get(f"{path}.{name}") or self.roles.read_name(name, inside=True)
         return _Field(key, below, role, role is None and self.roles.is_unnamed(name))
+
+    def _find_guard(
+        self, at: int, fields: Sequence[_Field], around: ArgumentRole | None
+    ) -> ArgumentRole | None:
+        """The guarded role that the names around a text, or a neighbour that names it, give to it."""
+        names = [
+            self._read_text(other.below)
+            for place, other in enumerate(fields)
+            if place != at and str(other.key.value).lower() in _NAMING_FIELDS and _is_short(other.below)
+        ]
+        return _find_strictest(role for role in (around, *names) if role in _GUARDED)
 
     def _ask_neighbours(self, at: int, fields: Sequence[_Field]) -> ArgumentRole | None:
         """What the other fields of an object say of one whose own name is in no list."""
@@ -130,8 +143,17 @@ class _Field:
 _GUARDED = (ArgumentRole.SECRET, ArgumentRole.TARGET)
 _STRICTEST = (*_GUARDED, ArgumentRole.QUANTITY, ArgumentRole.CONTENT)
 _NAMING_TARGETS = ("key", "id")
+_WEAK_CONTENT = ("text", "rich_text", "content", "title", "first", "query", "plain_text", "string")
+"""Names inside objects that hold whatever is around them: `{"recipient": {"text": ...}}`."""
+_NAMING_FIELDS = ("name", "key", "id", "field", "header", "label")
+_NAME_WORDS = 3
+"""Most words of a text that names its neighbour: "Please reply to Bob" names nothing."""
 _NAME_CHARS = 60
 """Longest text that is read as a name."""
+
+
+def _is_short(node: ResolvedNode) -> bool:
+    return isinstance(node, ResolvedLeaf) and len(str(node.value).split()) <= _NAME_WORDS
 
 
 def _find_strictest(found: Iterable[ArgumentRole | None]) -> ArgumentRole | None:

@@ -15,7 +15,7 @@ from asb_cases import attacked, benign, control
 from command_output import command_output
 from hypothesis import given
 from hypothesis import strategies as st
-from reported_cases import AGENT_TREE, HOSTILE, PAYLOAD, store, store_attacked, store_hostile
+from reported_cases import AGENT_TREE, HOSTILE, PAYLOAD, store, store_attacked, store_benign, store_hostile
 from stored_cases import case_of, store_own
 
 from agentsys.analysis.figures.figure_catalog import FIGURES
@@ -315,8 +315,9 @@ def test_the_command_writes_the_report_beside_the_runs_with_figures_where_asked_
     for name in [name for name in FIGURES if name != "3"]:  # each takes a second to draw
         monkeypatch.delitem(FIGURES, name)
     store_attacked(tmp_path)
+    store_benign(tmp_path)
     page = tmp_path / "report.html"
-    assert f"Wrote {page}: 1 trajectories" in run(tmp_path)
+    assert f"Wrote {page}: 2 trajectories" in run(tmp_path)
     assert page.read_text(encoding="utf-8").startswith("<!doctype html>")
     assert "Figure 3. Security" not in page.read_text(encoding="utf-8")
     run(tmp_path, "--figures")

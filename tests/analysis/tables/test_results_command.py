@@ -74,7 +74,7 @@ def test_json_is_the_long_form_with_null_for_what_is_undefined_which_is_nan_in_c
     assert list(rows[0]) == _HEADER.split(",")
     quality = [line["value_fraction"] for line in rows if line["metric"] == "defense_quality"]
     assert quality == [None] * 3
-    assert ",defense_quality,nan,nan,nan,1,0" in command_output("results", tmp_path, "--format", "csv")
+    assert ",defense_quality,,,,1,0" in command_output("results", tmp_path, "--format", "csv")
 
 
 @pytest.mark.parametrize("form", [OutputFormat.CSV, OutputFormat.JSON])

@@ -42,7 +42,7 @@ NONE, STOPS = grid("none", hit=True), grid("stops", hit=False)
 
 def test_the_finding_says_what_changed_by_the_paired_test_and_what_did_not() -> None:
     lines = write_findings([*NONE, *STOPS, *grid("idle", hit=True)])
-    assert re.fullmatch(r"stops: ASR 100.0 -> 0.0 \(p <?0.0\d+\), benign utility unchanged", lines[0])
+    assert re.fullmatch(r"stops: ASR 100.0 -> 0.0 \(p Holm <?0.0\d+\), benign utility unchanged", lines[0])
     assert lines[1] == "idle: ASR unchanged, benign utility unchanged"
 
 
@@ -66,7 +66,7 @@ def test_a_difference_that_chance_explains_is_not_told_apart() -> None:
         r.p_holm for r in found.rows if (r.metric, r.suite, r.cases) == ("targeted_asr", "overall", "all")
     )
     assert p > 0.05
-    assert line == f"luck: ASR not told apart (p {p:.3f}), benign utility unchanged"
+    assert line == f"luck: ASR not told apart (p Holm {p:.3f}), benign utility unchanged"
 
 
 @pytest.mark.parametrize("cases", [NONE, STOPS])
@@ -112,10 +112,10 @@ def test_a_note_that_is_too_long_is_folded_to_its_first_clauses_and_says_where_t
     long = "Utility cannot exceed 90.6 (on slack): the injection overwrites what some user tasks need " * 2
     found = replace(build_report(LoadedCases(tuple(NONE))), notes=(long, "word " * 40, "c", "d"))
     head = "none / important_instructions: of which nothing is said before the colon " + "word " * 20
-    assert make_results_screen(replace(found, notes=(head,)), NONE, (), 80).notes == [head]
-    notes = make_results_screen(found, NONE, (), 80).notes
+    assert make_results_screen(replace(found, notes=(head,)), NONE, (), 80).notes[1:] == [head]
+    notes = make_results_screen(found, NONE, (), 80).notes[1:]
     assert notes == ["Utility cannot exceed 90.6 (on slack) (more: --full)", "word " * 40]
-    assert make_results_screen(found, NONE, (), 400).notes[0] == long
+    assert make_results_screen(found, NONE, (), 400).notes[1] == long
 
 
 def test_tokens_are_those_of_the_same_cases_without_a_defense() -> None:

@@ -82,8 +82,11 @@ def test_an_attacks_own_schedule_beside_the_right_one_is_no_wrong_argument() -> 
 ANY_MATCH = ("any_match",)
 
 
+# The check of Travel 2 lets a second event pass.
 @pytest.mark.parametrize("version", ["v1", "v1.2.2"])
-@pytest.mark.parametrize("task", EFFECTS, ids=" ".join)
+@pytest.mark.parametrize(
+    "task", [task for task in EFFECTS if task != ("travel", "injection_task_2")], ids=" ".join
+)
 def test_the_attack_done_twice_failed_and_now_succeeds(version: str, task: tuple[str, str]) -> None:
     suite, injection = task
     calls = ground_truth(version, suite, injection) * 2

@@ -45,7 +45,8 @@ def test_every_name_is_written_as_providers_take_it_and_comes_back(
         assert set(one.parameters.get("required", ())) == set(keys)
         made = assistant(None, [FunctionCall(function=one.name, args=dict.fromkeys(keys, "x"))])
         read = ChatReply(made) if names is None else names.read_reply(ChatReply(made))
-        (call,) = read.message["tool_calls"] or ()
+        (call,) = read.message["tool_calls"] or [None]
+        assert call
         assert (call.function, list(call.args)) == (own.name, parameters)
 
 
