@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
+import shlex
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -34,6 +35,7 @@ from yaml import YAMLError
 from agentsys.base.config_catalog import list_config_names
 from agentsys.errors import ConfigError, unknown_name
 from agentsys.extensions import list_shipped_config_dirs, shipped_config_dir
+from agentsys.records.row_settings import NOT_IDENTITY
 from agentsys.runs.instantiate import READ_TOOLS
 from agentsys.runs.references import (
     add_contents,
@@ -46,7 +48,6 @@ from agentsys.runs.references import (
     resolve_names,
 )
 from agentsys.runs.settings import (
-    NOT_IDENTITY,
     Settings,
     is_scripted_model,
     refuse_old_name,
@@ -157,7 +158,22 @@ def _parse_overrides(overrides: Sequence[str]) -> list[Override]:
     try:
         return list(OverridesParser.create().parse_overrides(list(overrides)))
     except HydraException as error:
-        raise ConfigError(f"Override not understood: {pick_first_line(error)} {_KEY_VALUE}") from None
+        raise ConfigError(
+            f"Override not understood: {pick_first_line(error)} {_suggest_quotes(overrides)}"
+        ) from None
+
+
+def _suggest_quotes(overrides: Sequence[str]) -> str:
+    """The first setting whose value is read only in quotes, written so; else how settings are written."""
+    for text in overrides:
+        key, _, value = text.partition("=")
+        try:
+            OverridesParser.create().parse_override(text)
+        except HydraException:
+            if re.match(r"[^\[{'\"].*[=(]", value):
+                quoted = f"{key}={QuotedString(value, Quote.single).with_quotes()}"
+                return f"A value with = or ( has quotes of its own: {shlex.quote(quoted)}"
+    return _KEY_VALUE
 
 
 _KEY_VALUE = "Write key=value, e.g. defense=agentsys limit_per_suite=10."

@@ -18,9 +18,9 @@ from agentsys.base.config_catalog import find_config_file, list_config_names, lo
 from agentsys.errors import ConfigError, require_known_name
 from agentsys.models.recorded_runs import digest_records, find_pipeline_folder
 from agentsys.models.secrets import mask_address_credentials
+from agentsys.records.row_settings import NOT_IN_NAME
 from agentsys.runs.instantiate import READ_TOOLS, find_folder_option, load_class
 from agentsys.runs.settings import (
-    NOT_IN_NAME,
     Settings,
     drop_keys,
     list_options_outside_identity,

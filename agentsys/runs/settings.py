@@ -33,25 +33,7 @@ from agentsys.errors import ConfigError
 from agentsys.models.budget import Budget
 from agentsys.models.secrets import mask_credentials
 from agentsys.models.wrappers.reply_cache import CacheMode
-
-NOT_IDENTITY = {
-    "model": {
-        *("api_key_env", "location_env", "project_env", "timeout_s", "max_reply_bytes", "rate", "retry"),
-        *("price", "cache", "prompt_cache", "context_tokens", "chat_family", "send_role", "simulated"),
-        *("traces", "pipeline"),
-    },
-    "defense": set(),
-    "attack": {"file", "artefact", "knowledge_file"},
-    "benchmark": {"suites", "modules", "tasks", "attack_tools", "data", "source"},
-}
-"""Per group, the options that say how something is reached, not what is measured: changing one
-neither renames a cell nor makes its finished cases stale. Of an attack's file and recorded runs the
-content counts (`Settings.files`), of modules the source (`Settings.code`), not where they lie. Of a model's
-chat family an attack that asks for it keeps what it was told (`compose`)."""
-
-NOT_IN_NAME = {"base_url", "strict"}
-"""The options of a model that do not rename a cell besides. Two servers of one model are the same row of a
-table, but what one of them answered is not what the other would have."""
+from agentsys.records.row_settings import NOT_IDENTITY
 
 
 def list_options_outside_identity(group: str, node: Mapping[str, Any]) -> set[str]:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+import shlex
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from hydra.core.override_parser.overrides_parser import OverridesParser
 
 from agentsys.base.config_catalog import list_config_names
 from agentsys.errors import ConfigError
@@ -320,6 +322,15 @@ def test_a_slip_is_one_line_with_the_mend(override: str, said: str) -> None:
         compose([override])
     assert said in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("value", ["Do it = now", "a (b) c", "it's a=b", "x=1"])
+def test_a_value_that_needs_quotes_is_shown_as_the_shell_takes_it(value: str) -> None:
+    override = f"attack.text={value}"
+    with pytest.raises(ConfigError) as caught:
+        compose(["attack=template", override])
+    (typed,) = shlex.split(str(caught.value).partition("quotes of its own: ")[2])
+    assert OverridesParser.create().parse_override(typed).value() == value
 
 
 VALUES = (
