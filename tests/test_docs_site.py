@@ -121,7 +121,7 @@ def test_what_pages_name_of_ours_is_there() -> None:
         for room in ("agentsys", "baselines", "examples")
         for path in (ROOT / room).rglob("*.py")
     )
-    theirs = {"CodeAgent", "JoyYizhu", "KillWait", "MyEmbedder", "ToolCallingAgent"}
+    theirs = {"CodeAgent", "JoyYizhu", "KillWait", "LangGraph", "MyEmbedder", "ToolCallingAgent"}
     for page in (*PAGES, *OUTSIDE[:2]):
         text = page.read_text(encoding="utf-8")
         classes = re.findall(r"`[^`\n]*?\b([A-Z][a-z]+(?:[A-Z][a-z]+)+)\b", text)
