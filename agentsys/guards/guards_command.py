@@ -21,7 +21,6 @@ from agentsys.cli.terminal import escape_to_line
 from agentsys.errors import ConfigError
 from agentsys.guards.guard_confinement import WAYS, explain_refusal, find_confinement
 from agentsys.guards.guard_spec import GuardSpec, identify_guard, install_guard, read_guard_spec
-from agentsys.runs.references import add_yaml_folder
 
 app = typer.Typer(add_completion=False, no_args_is_help=True)
 _TARGET = "agentsys.guards.guard_defense.GuardDefense"
@@ -49,6 +48,8 @@ def load_guards(
     """
     found: dict[str, GuardSpec] = {}
     for name in names if ALL not in names else list_config_names("defense", config_dirs):
+        from agentsys.runs.references import add_yaml_folder  # brings AgentDojo along
+
         config = add_yaml_folder(load_config("defense", name, config_dirs), name, config_dirs)
         of_guard = config.pop("_target_", None) == _TARGET
         spec = read_guard_spec(name, config) if of_guard else None

@@ -23,6 +23,7 @@ from agentsys.base.json_values import to_json_bytes
 from agentsys.errors import ConfigError
 from agentsys.models.chat import ModelError, ToolSpec, Usage, assistant
 from agentsys.models.endings import Ending
+from agentsys.models.serving.json_check import find_bad_schema
 from agentsys.models.serving.wire_format import RequestRefused, TracedReply, WireRequest
 from agentsys.models.trace import ACTING_ROLES, Tracer
 from agentsys.records.served_call_ids import ANSWER, TOOL, make_call_id
@@ -233,6 +234,11 @@ class RunningTurn:
             raise self._fail("bad_request", 400, str(slip)) from None
         answer = self._answer_tool
         schema = request.reply_schema if answer is None else answer.parameters
+        if schema is not None:
+            named = None if answer is None else answer.name
+            if slip_of_schema := find_bad_schema([(named, schema)], start.owner):
+                self.dialogue.requests.append(start.user_text)
+                raise self._fail("bad_request", 400, slip_of_schema)
         turn = replace(start, functions=functions, reply_schema=schema, check=self._check_alive)
         self._run_agent(turn)
         if schema is None:

@@ -279,6 +279,9 @@ def test_a_case_that_ends_at_a_bound_is_scored_and_counted_beside(
     if fault == "ramble":
         assert all(case.odd_replies == {"simulated": {"cut": 1}} for case in cases)
     told = CliRunner().invoke(app, ["results", str(tmp_path / "runs"), "--full"]).output
-    reason = {"cut": "undecided cases (8 of 8: cut replies 8", "rounds": "ended at a bound (rounds 8, of 8 cases"}
+    reason = {
+        "cut": "undecided cases (8 of 8: cut replies 8",
+        "rounds": "ended at a bound (rounds 8, of 8 cases",
+    }
     assert reason[ended] in " ".join(told.split())
     assert {row.n for row in measure(cases)} == {8}

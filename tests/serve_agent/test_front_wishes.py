@@ -150,6 +150,29 @@ def test_openais_older_mode_gets_an_object_and_its_text_alone() -> None:
     assert reply.choices[0].message.content == '{"a": 1}'
 
 
+def nested(levels: int) -> dict[str, Any]:
+    schema: dict[str, Any] = {"type": "string"}
+    for _ in range(levels):
+        schema = {"type": "object", "properties": {"in": schema}}
+    return schema
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [{"type": "objct"}, {"type": "object", "$schema": 5}, nested(90)],
+    ids=["type", "dialect", "depth"],
+)
+def test_a_schema_of_an_answer_that_is_none_is_refused_before_the_agent_is_asked(
+    schema: dict[str, Any],
+) -> None:
+    model = Scripted()
+    client = Client(desk_of(model, NoDefense()), TOOLS, [])
+    client.messages.append(user("What is the bill?"))
+    with refused(400, "the schema of response_format"):
+        client.send(reply_schema=schema)
+    assert model.asked == []
+
+
 PLACES = {"type": "object", "properties": {"place": {"type": "string"}, "kind": {"enum": ["bill", "note"]}}}
 
 

@@ -78,7 +78,7 @@ class Mark:
 
 
 def write_marks_csv(marks: Iterable[Mark]) -> str:
-    """Write one header line, then one line per mark; what is undefined is `nan`."""
+    """Write one header line, then one line per mark; what is undefined is left empty."""
     return write_csv_text(make_long_form(Mark, marks))
 
 

@@ -16,6 +16,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 
@@ -97,11 +98,11 @@ def _ask(owner: str, kind: bytes, seconds: float, raw: bytes) -> str | None:
             _FREE.put(worker)
 
 
-def find_bad_schema(tools: list[tuple[str, object]], owner: str = "") -> str | None:
+def find_bad_schema(tools: Sequence[tuple[str | None, object]], owner: str = "") -> str | None:
     """What is wrong with the schemas of these tools, by name; None if nothing is.
 
     Args:
-        tools: Name and schema of each.
+        tools: Name and schema of each; the schema of an answer has None for a name.
         owner: Whose they are.
     """
     try:

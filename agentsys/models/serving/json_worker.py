@@ -38,21 +38,25 @@ class _TimeUp(BaseException):
     pass
 
 
-def check_schemas(tools: list[tuple[str, Any]]) -> str | None:
-    """What is wrong with the schemas of tools."""
-    for tool, schema in tools:
+def check_schemas(named: list[tuple[str | None, Any]]) -> str | None:
+    """What is wrong with the schemas of tools, which are objects', or of an answer, which has no tool's name."""
+    for tool, schema in named:
+        whose = "the schema of response_format" if tool is None else f"the schema of tool {tool!r}"
         if _count_levels(schema) > MAX_LEVELS:
-            return f"the schema of tool {tool!r} is nested more than {MAX_LEVELS} levels deep"
-        if not isinstance(schema, dict) or schema.get("type", "object") not in ("object", ["object"]):
-            return f"the parameters of tool {tool!r} must be an object's schema"
+            return f"{whose} is nested more than {MAX_LEVELS} levels deep"
+        if not isinstance(schema, dict) or (
+            tool is not None and schema.get("type", "object") not in ("object", ["object"])
+        ):
+            what = "the schema of response_format" if tool is None else f"the parameters of tool {tool!r}"
+            return f"{what} must be a JSON object" if tool is None else f"{what} must be an object's schema"
         if not isinstance(schema.get("$schema", ""), str):
-            return f"the schema of tool {tool!r} is not valid: $.$schema must be a text"
+            return f"{whose} is not valid: $.$schema must be a text"
         try:
             validator_for(schema, default=Draft202012Validator).check_schema(schema)
         except SchemaError as error:
-            return f"the schema of tool {tool!r} is not valid: {error.json_path}: {error.message}"
+            return f"{whose} is not valid: {error.json_path}: {error.message}"
         except Exception as error:  # noqa: BLE001 - of the library, for what its own schemas let pass
-            return f"the schema of tool {tool!r} is not valid: {type(error).__name__}: {error}"
+            return f"{whose} is not valid: {type(error).__name__}: {error}"
     return None
 
 
