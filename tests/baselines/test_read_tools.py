@@ -27,6 +27,8 @@ DATA = {"agentdojo": None, "asb": ATTACK_TOOLS, "agentdyn": SHARED / "agentdyn" 
 """Benchmark -> where its data is, if not in a package."""
 FLAGGED = {("control_middleware", "update_password")}
 """Defense and tool: the league's run of the middleware flags a text of which one sentence would be cut."""
+CONTROLS = ("token_repetition", "length_alone")
+"""Rows of the league that measure no injection, and flag what is long or says a word often."""
 
 
 @pytest.fixture(scope="module")

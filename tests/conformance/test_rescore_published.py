@@ -82,7 +82,7 @@ def test_the_fixes_turn_five_utilities_and_no_attack_at_v1_1(mini_again: Rescori
     rows = {(row.attack, row.suite): row for row in count_fixed_rows(mini_again.cases)}
     benign, under = rows["none", ALL_SUITES], rows["important_instructions", ALL_SUITES]
     assert (benign.solved, benign.solved_fixed) == (66, 65)
-    assert (under.solved, under.solved_fixed, under.succeeded, under.succeeded_fixed) == (314, 312, 173, 173)
+    assert (under.solved, under.solved_fixed, under.succeeded, under.succeeded_fixed) == (314, 312, 173, 172)
     turned = Counter(
         name
         for case in select_changed_cases(mini_again.cases)
