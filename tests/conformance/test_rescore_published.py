@@ -78,7 +78,7 @@ def test_at_v1_1_all_utilities_and_all_but_two_securities_agree(mini_again: Resc
     ]
 
 
-def test_the_fixes_turn_five_utilities_and_no_attack_at_v1_1(mini_again: RescoringResult) -> None:
+def test_the_fixes_turn_five_utilities_and_one_attack_at_v1_1(mini_again: RescoringResult) -> None:
     rows = {(row.attack, row.suite): row for row in count_fixed_rows(mini_again.cases)}
     benign, under = rows["none", ALL_SUITES], rows["important_instructions", ALL_SUITES]
     assert (benign.solved, benign.solved_fixed) == (66, 65)
@@ -89,7 +89,8 @@ def test_the_fixes_turn_five_utilities_and_no_attack_at_v1_1(mini_again: Rescori
         if case.fixed
         for name in case.fixed.changed_by
     )
-    assert turned == {"utility_arguments": 3, "utility_new_effects": 1, "ignore_read_flag": 1}
+    utilities = {"utility_arguments": 3, "utility_new_effects": 1, "ignore_read_flag": 1}
+    assert turned == utilities | {"undone_by_user_task": 1}
 
 
 def test_destroyed_tasks_were_solved_in_0_of_34_attacked_records(mini_audit: TraceAudit) -> None:
