@@ -17,7 +17,16 @@ from posted_server import JSON, serve_posts
 from providers_under_test import model_at
 from wire_corpus import FILES, load, name_of
 
-from agentsys.models.chat import ChatModel, ChatReply, ChatRequest, ModelError, ToolSpec, text_of, user
+from agentsys.models.chat import (
+    ChatModel,
+    ChatReply,
+    ChatRequest,
+    ErrorKind,
+    ModelError,
+    ToolSpec,
+    text_of,
+    user,
+)
 from agentsys.models.endings import Ending
 from agentsys.models.pipeline_elements import tool_specs
 from agentsys.models.pricing import Price
@@ -40,7 +49,8 @@ FIELDS = {
     "request",
 }
 EXPECTED = {
-    *("ending", "reason", "calls", "text", "thoughts", "odd", "usage", "cost", "error", "message", "notes")
+    *("ending", "reason", "calls", "text", "thoughts", "odd", "usage", "cost", "error", "message", "notes"),
+    "mended",
 }
 KEY = "CORPUS_KEY"
 USUAL_TOOLS = ("send_money", "get_balance", "read_file")
@@ -120,10 +130,18 @@ def tidy(reply: ChatReply | ModelError) -> dict[str, int]:
     return {name: count for name, count in asdict(reply.usage).items() if count}
 
 
+def is_malformed_without_tools(case: dict[str, Any]) -> bool:
+    """Whether its arguments can be read only by the schema of the tool on offer."""
+    reply = read({**case, "tools": []})[1]
+    return isinstance(reply, ModelError) and reply.kind is ErrorKind.MALFORMED_REPLY
+
+
 @pytest.mark.parametrize("path", map(marked, FILES))
 def test_a_reply_is_read_as_its_file_says(path: Path) -> None:
     case = load(path)
     expect = {"error": None, "calls": [], "odd": {}, **case["expect"]}
+    if expect.pop("mended", False):
+        assert is_malformed_without_tools(case)
     got = told(*read(case))
     if expect["error"] is not None:
         expect = {key: value for key, value in expect.items() if key not in ("calls", "odd")}

@@ -59,7 +59,8 @@ def check(case: WireCase, record: CaseRecord, defense: str) -> str:
     error, ending = expect.get("error"), expect.get("ending")
     if ending == Ending.PAUSED:
         error = ErrorKind.SERVER_ERROR.value
-    told_to_nobody = MALFORMED_CALL in expect.get("odd", {}) and not tools
+    # Slips are mended by the schema of a tool on offer, and what cannot be read is told to who may call one.
+    told_to_nobody = (MALFORMED_CALL in expect.get("odd", {}) or expect.get("mended")) and not tools
     if error is not None or told_to_nobody:
         wanted = ErrorKind.MALFORMED_REPLY.value if told_to_nobody else error
         return "" if record.error_kind == wanted else f"{record.status} {record.error_kind}, not {wanted}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import orjson
@@ -119,10 +120,14 @@ def _read_user(conversation: WireConversation, content: object) -> None:
     return None
 
 
+_SERVER_BLOCK = re.compile(r"\A(server_tool_use|\w+_tool_result)\Z")
+
+
 def _read_assistant(conversation: WireConversation, content: object) -> None:
     if not isinstance(content, list):
         return conversation.assistant(read_text_blocks(content), [])
-    blocks = content
+    # What the server's own tools said comes back with a turn that was paused; only it can read that.
+    blocks = [block for block in content if not _SERVER_BLOCK.search(str(block.get("type")))]
     uses = [block for block in blocks if block.get("type") == "tool_use"]
     calls = [FunctionCall(function=use["name"], args=use["input"], id=use["id"]) for use in uses]
     texts = read_text_blocks([block for block in blocks if block.get("type") != "tool_use"])
