@@ -148,8 +148,8 @@ _COMPILED = [
     (form, re.compile(form.pattern.replace("¤", _TOOL).replace("§", rf"{_TOOL}[\w.-]*\w"), re.DOTALL))
     for form in CALL_FORMS
 ]
-_HINT = re.compile(rf"[<\[|｜✿{_TOOL}]|\bto=|```|functools")
-"""What every form holds; an answer without any is not looked at more closely."""
+_HINT = re.compile(r"[<\[|｜✿]|\bto=|```|functools")
+"""What every form holds but for a tool's name; an answer without either is not looked at more closely."""
 _SPACES = r"(?:functions|default_api|api|tools?)[.:]"
 _LOST_IN_COPIES = re.compile(rf"^> ?|\\[nrt]|[\s\"'\\`*{_TOOL}]|{_SPACES}", re.MULTILINE)
 _ESCAPED = re.compile(r"\\u([0-9a-fA-F]{4})")
@@ -165,10 +165,10 @@ def find_call_form(text: str, tools: Collection[str], copied: Iterable[str] = ()
         tools: Names of the tools on offer.
         copied: Texts that it may have copied from, e.g. results of tools: what stands there is no call.
     """
+    if not (_HINT.search(text) or any(name in text for name in tools)):
+        return None
     names = _compile_names(frozenset(tools))
     said = names.sub(rf"{_TOOL}\1", text.strip().replace('\\"', '"').replace(_TOOL, ""))
-    if not _HINT.search(said):
-        return None
     shown: list[str] | None = None
     for form, pattern in _COMPILED:
         for found in pattern.finditer(said):

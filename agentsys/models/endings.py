@@ -9,30 +9,31 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from enum import StrEnum
+from functools import lru_cache
 from typing import assert_never
 
 
 class Ending(StrEnum):
-    """The way in which a model's reply ended."""
+    """The way in which a model's reply ended. Where its choices ended in several ways, the last of these counts."""
 
     COMPLETE = "complete"
     """The model said all that it wanted to say."""
     CALLS = "calls"
     """The model wants tools to be called, and says which."""
-    CUT = "cut"
-    """A bound on tokens ended the reply."""
-    FILTERED = "filtered"
-    """A classifier of the provider stopped the reply."""
     REFUSED = "refused"
     """The model itself declined, in a field of its own."""
-    BROKEN_OFF = "broken_off"
-    """The server gave up before the model had ended."""
-    MALFORMED_CALL = "malformed_call"
-    """The model called a tool, and the server could not read the call, or lost it."""
-    PAUSED = "paused"
-    """The server handed over what there is so far, and wants to be asked to go on."""
     UNKNOWN = "unknown"
     """The server gives no reason, or one that stands in no table."""
+    CUT = "cut"
+    """A bound on tokens ended the reply."""
+    PAUSED = "paused"
+    """The server handed over what there is so far, and wants to be asked to go on."""
+    MALFORMED_CALL = "malformed_call"
+    """The model called a tool, and the server could not read the call, or lost it."""
+    FILTERED = "filtered"
+    """A classifier of the provider stopped the reply."""
+    BROKEN_OFF = "broken_off"
+    """The server gave up before the model had ended."""
 
 
 class EndingConsequence(StrEnum):
@@ -237,6 +238,7 @@ PLAIN_ENDINGS = (Ending.COMPLETE, Ending.CALLS, Ending.UNKNOWN)
 """What gateways make of other words, too."""
 
 
+@lru_cache(maxsize=1000)
 def _look_up(reason: str) -> Ending:
     """The ending that a word names; of two, as in `content_filter: SAFETY`, the last that is known."""
     words = [reason, *reversed(reason.split(":"))]

@@ -51,9 +51,10 @@ def count_oddities(request: ChatRequest, reply: ChatReply) -> dict[str, int]:
 
 def _count_odd_names(request: ChatRequest, reply: ChatReply) -> int:
     """Calls of tools that are not on offer whose names hold that of one which is: spoilt by a server, maybe."""
-    offered = {tool.name for tool in request.tools}
-    strange = [call.function for call in reply.message["tool_calls"] or () if call.function not in offered]
-    letters = {_NO_LETTER.sub("", name).casefold() for name in offered}
+    calls = reply.message["tool_calls"] or ()
+    offered = {tool.name for tool in request.tools} if calls else set()
+    strange = [call.function for call in calls if call.function not in offered]
+    letters = {_NO_LETTER.sub("", name).casefold() for name in offered} if strange else set()
     return sum(any(name in _NO_LETTER.sub("", called).casefold() for name in letters) for called in strange)
 
 

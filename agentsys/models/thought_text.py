@@ -62,6 +62,8 @@ def split_leading_thoughts(text: str, kinds: Collection[ThoughtBlock] = tuple(Th
 
 def split_all_thoughts(text: str, *, unclosed: bool = False) -> SplitText:
     """Take every block of thoughts off a text; with `unclosed` one too that begins within it and never ends."""
+    if not any(sign in text for sign in "<[◁"):
+        return SplitText("", text)
     thoughts, rest = split_leading_thoughts(text)
     pattern = _BLOCK if unclosed else _CLOSED
     inner = [found[1].strip() for found in pattern.finditer(rest)]

@@ -149,6 +149,8 @@ def resolve_runs(cases: Sequence[CaseRow], names: RunNames) -> ResolvedRuns:
 def _apply_names(
     cases: Sequence[CaseRow], places: Sequence[RunFolders], names: RunNames, notes: list[str]
 ) -> list[CaseRow]:
+    if not any(map(_is_named_by_pipeline, cases)):
+        return list(cases)
     cases, served = _name_served_agents(cases, places, notes)
     renamed: defaultdict[tuple[str, PublishedName, PublishedName, bool], int] = defaultdict(int)
     found: list[CaseRow] = []

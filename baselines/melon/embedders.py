@@ -20,7 +20,7 @@ from agentsys.errors import ConfigError, Unavailable, unknown_name
 from agentsys.models.chat import ChatReply, ChatRequest, Usage, assistant, text_of, user
 from agentsys.models.pricing import Price, cost_usd
 from agentsys.models.providers.openai import OpenAIModel
-from agentsys.models.providers.reply_reader import read_body
+from agentsys.models.providers.reply_reader import Reading, read_body
 from agentsys.models.providers.wire_parts import (
     as_mapping,
     clean_json,
@@ -141,10 +141,9 @@ class EmbeddingEndpoint(OpenAIModel):
         texts = [text_of(message) for message in request.messages]
         return to_json_bytes({"model": self.model_id, "input": texts, "encoding_format": "float"})
 
-    def _read_reply(self, answer: bytes, request: ChatRequest) -> ChatReply:
-        return _read_vectors(
-            read_body(answer, "data", self._key), len(request.messages), self.model_id, self.price
-        )
+    def _read_reply(self, answer: bytes, reading: Reading) -> ChatReply:
+        body = read_body(answer, "data", reading.key)
+        return _read_vectors(body, len(reading.request.messages), self.model_id, reading.price)
 
 
 def _read_vectors(answer: Mapping[str, Any], count: int, model: str, price: Price | None) -> ChatReply:

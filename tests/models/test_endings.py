@@ -29,7 +29,6 @@ from agentsys.models.endings import (
     keep_reason,
     normalize_reason,
 )
-from agentsys.models.providers.reply_reader import GRAVITY
 
 SOURCE = Path(endings.__file__)
 
@@ -153,10 +152,6 @@ def test_a_plain_word_of_a_gateway_hides_no_other_of_the_vendor_behind_it() -> N
     assert find_ending("error", native="stop") is Ending.BROKEN_OFF
     assert find_ending("tool_calls", native="stop") is Ending.MALFORMED_CALL
     assert find_ending("stop", native="a_new_word") is Ending.COMPLETE
-
-
-def test_the_gravest_of_several_endings_is_one_of_all() -> None:
-    assert sorted(GRAVITY) == sorted(Ending)
 
 
 def test_each_consequence_follows_from_an_ending() -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 from agentsys.models.chat import ChatReply, ChatRequest, text_of
 from agentsys.models.providers.openai_wire import read_openai_reply
+from agentsys.models.providers.reply_reader import Reading
 from agentsys.models.trace import ACTING_ROLES
 from agentsys.simulated.simulated_model import SimulatedModel
 
@@ -70,7 +71,7 @@ class DamagedModel(SimulatedModel):
         spoilt = request.role in ACTING_ROLES and draw.random() < self.share
         ways = [draw.choice(list(way)) if spoilt else "" for way in self.ways]
         body = write_body(reply, *ways)
-        return read_openai_reply(json.dumps(body), None, request=request)
+        return read_openai_reply(json.dumps(body), Reading(request))
 
 
 def write_body(reply: ChatReply, reason: str, name: str, text: str, body: str) -> dict[str, Any]:

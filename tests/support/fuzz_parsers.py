@@ -301,7 +301,7 @@ def _models() -> Iterator[Target]:
         storable(load_reply(wire)) if isinstance(wire, dict) else None
 
     def by_google(text: str) -> None:
-        storable(wire_google.read_gemini_reply(text, None, key)[0])
+        storable(wire_google.read_gemini_reply(text, reply_reader.Reading(key=key))[0])
 
     def failed(text: str) -> None:
         # surrogatepass: half characters arrive as bytes that are no UTF-8
@@ -315,8 +315,8 @@ def _models() -> Iterator[Target]:
         _read_vectors(reply_reader.read_body(text, "data", key), 2, "m", None)
 
     ours = (ModelError,)
-    of_openai = lambda t: storable(wire_openai.read_openai_reply(t, None, key))  # noqa: E731
-    of_anthropic = lambda t: storable(wire_anthropic.read_anthropic_reply(t, None, key))  # noqa: E731
+    of_openai = lambda t: storable(wire_openai.read_openai_reply(t, reply_reader.Reading(key=key)))  # noqa: E731
+    of_anthropic = lambda t: storable(wire_anthropic.read_anthropic_reply(t, reply_reader.Reading(key=key)))  # noqa: E731
     yield Target("wire/openai", of_openai, [json.dumps(openai), json.dumps(error)], ours)
     yield Target("wire/anthropic", of_anthropic, [json.dumps(anthropic), '{"type":"error"}'], ours)
     yield Target("wire/google", by_google, [json.dumps(google), json.dumps(error)], ours)

@@ -35,6 +35,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from agentdojo.base_tasks import BaseInjectionTask, BaseUserTask
 from agentdojo.functions_runtime import FunctionCall, TaskEnvironment
@@ -134,8 +135,15 @@ def _has_called_all(
     task: BaseInjectionTask[TaskEnvironment], before: TaskEnvironment, calls: Sequence[FunctionCall]
 ) -> bool:
     """Whether each tool of the attack's ground truth was called: it spares most cases the play."""
-    wanted = {call.function for call in task.ground_truth(before.model_copy(deep=True))}
+    wanted = _WANTED_TOOLS.get(task)
+    if wanted is None:
+        made = task.ground_truth(before.model_copy(deep=True))
+        wanted = _WANTED_TOOLS.setdefault(task, frozenset(call.function for call in made))
     return bool(wanted) and wanted <= {call.function for call in calls}
+
+
+_WANTED_TOOLS: WeakKeyDictionary[SuiteTask, frozenset[str]] = WeakKeyDictionary()
+"""Copying an environment takes as long as the rest of a case's scoring; the tools are the same in each."""
 
 
 def _keep_one_alone(part: str, items: str, before: Any, after: Any) -> Iterator[Any]:

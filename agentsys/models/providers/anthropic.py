@@ -11,11 +11,10 @@ from agentdojo.types import ChatMessage, MessageContentBlock
 
 from agentsys.base.json_values import to_json_bytes
 from agentsys.models.chat import ChatReply, ChatRequest, Usage
-from agentsys.models.pricing import Price
 from agentsys.models.providers import wire_parts
 from agentsys.models.providers.chat_thoughts import NOTE_PREFIX
 from agentsys.models.providers.openai_wire import is_closed_schema
-from agentsys.models.providers.reply_reader import NO_REQUEST, RawCall, RawReply, Reading, read_body
+from agentsys.models.providers.reply_reader import PLAIN_READING, RawCall, RawReply, Reading
 from agentsys.models.providers.sdk_model import PostingModel
 from agentsys.models.providers.wire_parts import (
     OPENAI_ITEM_PREFIX,
@@ -124,24 +123,9 @@ def _build_wire_block(block: MessageContentBlock) -> AnthropicBlock | None:
     return {"type": "text", "text": text} if text and text.strip() else None
 
 
-def read_anthropic_reply(
-    data: object,
-    price: Price | None,
-    key: str | None = None,
-    *,
-    request: ChatRequest = NO_REQUEST,
-    max_tokens: int | None = None,
-) -> ChatReply:
-    """Read a reply; see `openai_wire.read_openai_reply` for what it takes.
-
-    Raises:
-        ModelError: `MALFORMED_REPLY` if it is not a message; the error's kind if it is one under status 200;
-            what its ending asks for (docs/errors.md).
-    """
-    body = read_body(data, "content", key)
-    reading = Reading(request, price, key, max_tokens)
-    usage = _parse_usage(as_mapping(body.get("usage")))
-    return reading.read(lambda: _read_content(body), usage, body.get("model"))
+def read_anthropic_reply(data: object, reading: Reading = PLAIN_READING) -> ChatReply:
+    """Read a message; see `Reading.read`."""
+    return reading.read(data, "content", _parse_usage, _read_content)
 
 
 def _read_content(body: Mapping[str, Any]) -> RawReply:
@@ -255,11 +239,9 @@ class AnthropicModel(PostingModel):
 
         return self._make_sdk(anthropic.Anthropic, anthropic.DefaultHttpxClient, "https://api.anthropic.com")
 
-    def _read_reply(self, answer: bytes, request: ChatRequest) -> ChatReply:
-        reply = read_anthropic_reply(
-            answer, self.price, self._key, request=request, max_tokens=self.max_tokens
-        )
-        if self._thinks_by_budget and has_calls_without_thinking(build_anthropic_messages(request.messages)):
+    def _read_reply(self, answer: bytes, reading: Reading) -> ChatReply:
+        reply, sent = read_anthropic_reply(answer, reading), reading.request.messages
+        if self._thinks_by_budget and has_calls_without_thinking(build_anthropic_messages(sent)):
             return replace(reply, notes=(*reply.notes, WITHOUT_THINKING))
         return reply
 

@@ -66,7 +66,8 @@ def read_notes(blocks: Sequence[MessageContentBlock], prefix: str) -> Iterator[M
 def sign_made_up_calls(wires: Sequence[dict[str, Any]]) -> None:
     """Give turns that a defense made up Gemini's stand-in, in a conversation with signed calls: it wants one each."""
     turns = [wire["tool_calls"] for wire in wires if wire.get("tool_calls")]
-    if any("google" in as_mapping(call.get("extra_content")) for calls in turns for call in calls):
+    kept = [call["extra_content"] for calls in turns for call in calls if "extra_content" in call]
+    if any("google" in as_mapping(fields) for fields in kept):
         for calls in turns:
             if not any("extra_content" in call for call in calls):
                 calls[0]["extra_content"] = UNSIGNED_CALL

@@ -6,6 +6,7 @@ import json
 import uuid
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from threading import Lock
 from typing import Any
 
@@ -13,15 +14,13 @@ from agentdojo.functions_runtime import FunctionCall
 from agentdojo.types import ChatMessage, ChatToolResultMessage
 
 from agentsys.models.chat import ChatReply, ChatRequest, ErrorKind, ModelError, Usage
-from agentsys.models.pricing import Price
 from agentsys.models.providers import wire_parts
 from agentsys.models.providers.reply_reader import (
-    NO_REQUEST,
+    PLAIN_READING,
     RawCall,
     RawReply,
     Reading,
     list_call_ids,
-    read_body,
 )
 from agentsys.models.providers.sdk_model import SdkModel, read_env_variable
 from agentsys.models.providers.wire_parts import as_mapping, make_malformed_reply_error, read_system_text
@@ -93,27 +92,15 @@ def _with_id(value: dict[str, Any], call_id: str | None) -> dict[str, Any]:
     return {"id": call_id, **value} if call_id and not call_id.startswith(OWN_ID_PREFIX) else value
 
 
-def read_gemini_reply(
-    data: object,
-    price: Price | None,
-    key: str | None = None,
-    *,
-    request: ChatRequest = NO_REQUEST,
-    max_tokens: int | None = None,
-) -> tuple[ChatReply, dict[str, str]]:
-    """Read a reply (see `openai_wire.read_openai_reply`), and its calls' thought signatures by call id.
+def read_gemini_reply(data: object, reading: Reading = PLAIN_READING) -> tuple[ChatReply, dict[str, str]]:
+    """Read a reply (see `Reading.read`), and its calls' thought signatures by call id.
 
     Raises:
-        ModelError: `MALFORMED_REPLY` if it has no candidate; `CONTENT_REFUSED` if its prompt was blocked; what
-            its ending asks for (docs/errors.md).
+        ModelError: `CONTENT_REFUSED` besides if its prompt was blocked.
     """
-    body = read_body(data, "candidates", key)
-    usage = _parse_usage(as_mapping(body.get("usageMetadata")))
     signatures: dict[str, str] = {}
-    reading = Reading(request, price, key, max_tokens)
-    taken = list_call_ids(request)
-    reply = reading.read(lambda: _read_candidates(body, signatures, taken), usage, body.get("modelVersion"))
-    return reply, signatures
+    parse = partial(_read_candidates, signatures=signatures, taken=list_call_ids(reading.request))
+    return reading.read(data, "candidates", _parse_usage, parse), signatures
 
 
 def _read_candidates(
@@ -241,12 +228,9 @@ class GoogleModel(SdkModel):
             model=self.model_id, contents=_PLACEHOLDER_CONTENTS, config=config
         )
 
-    def _read_reply(self, answer: Any, request: ChatRequest) -> ChatReply:
+    def _read_reply(self, answer: Any, reading: Reading) -> ChatReply:
         http = answer.sdk_http_response
-        body = (http.body if http else None) or "{}"
-        reply, signatures = read_gemini_reply(
-            body, self.price, self._key, request=request, max_tokens=self.max_tokens
-        )
+        reply, signatures = read_gemini_reply((http.body if http else None) or "{}", reading)
         self._remember_signatures(signatures)
         return reply
 

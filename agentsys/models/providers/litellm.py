@@ -18,6 +18,7 @@ from agentsys.models.providers.openai_wire import (
     build_response_format,
     read_openai_reply,
 )
+from agentsys.models.providers.reply_reader import Reading
 from agentsys.models.providers.sdk_errors import find_own_error, make_http_error, redact_line
 from agentsys.models.providers.sdk_model import SdkModel
 
@@ -62,10 +63,8 @@ class LiteLLMModel(SdkModel):
     def _send(self, request: ChatRequest) -> Any:
         return self._client.completion(**self._build_completion_arguments(request))
 
-    def _read_reply(self, answer: Any, request: ChatRequest) -> ChatReply:
-        return read_openai_reply(
-            answer.model_dump(), self.price, self._key, request=request, max_tokens=self.max_tokens
-        )
+    def _read_reply(self, answer: Any, reading: Reading) -> ChatReply:
+        return read_openai_reply(answer.model_dump(), reading)
 
     def _build_completion_arguments(self, request: ChatRequest) -> dict[str, Any]:
         arguments: dict[str, Any] = {

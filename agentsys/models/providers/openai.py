@@ -19,22 +19,15 @@ from agentdojo.types import ChatAssistantMessage, ChatMessage, MessageContentBlo
 from agentsys.base.json_values import to_json_bytes
 from agentsys.errors import ConfigError, require_known_name
 from agentsys.models import text_tools
-from agentsys.models.chat import (
-    ChatReply,
-    ChatRequest,
-    ToolSpec,
-    text_of,
-)
-from agentsys.models.pricing import Price
+from agentsys.models.chat import ChatReply, ChatRequest, ToolSpec, text_of
 from agentsys.models.providers import openai_wire, wire_parts
 from agentsys.models.providers.chat_thoughts import read_notes
 from agentsys.models.providers.reply_reader import (
-    NO_REQUEST,
+    PLAIN_READING,
     THOUGHT_ANSWER,
     RawCall,
     RawReply,
     Reading,
-    read_body,
 )
 from agentsys.models.providers.sdk_model import PostingModel
 from agentsys.models.providers.wire_parts import (
@@ -96,24 +89,9 @@ def _find_items_before(target: str, opaque: Sequence[Mapping[str, Any]]) -> Iter
     return (dict(note["item"]) for note in opaque if note.get("before") == target and note.get("item"))
 
 
-def read_responses_reply(
-    data: object,
-    price: Price | None,
-    key: str | None = None,
-    *,
-    request: ChatRequest = NO_REQUEST,
-    max_tokens: int | None = None,
-) -> ChatReply:
-    """Read a reply; see `openai_wire.read_openai_reply` for what it takes.
-
-    Raises:
-        ModelError: `MALFORMED_REPLY` if it is not a response; the error's kind if it failed under status 200;
-            what its ending asks for (docs/errors.md).
-    """
-    body = read_body(data, "output", key)
-    reading = Reading(request, price, key, max_tokens)
-    usage = wire_parts.read_openai_usage(as_mapping(body.get("usage")))
-    return reading.read(lambda: _read_output(body), usage, body.get("model"))
+def read_responses_reply(data: object, reading: Reading = PLAIN_READING) -> ChatReply:
+    """Read a response; see `Reading.read`."""
+    return reading.read(data, "output", wire_parts.read_openai_usage, _read_output)
 
 
 def _read_output(body: Mapping[str, Any]) -> RawReply:
@@ -242,17 +220,14 @@ class OpenAIModel(PostingModel):
 
         return self._make_sdk(openai.OpenAI, openai.DefaultHttpxClient, "https://api.openai.com/v1")
 
-    def _read_reply(self, answer: bytes, request: ChatRequest) -> ChatReply:
-        with_what: Any = {"request": request, "max_tokens": self.max_tokens}
+    def _read_reply(self, answer: bytes, reading: Reading) -> ChatReply:
         if self.api == "responses":
-            return read_responses_reply(answer, self.price, self._key, **with_what)
-        reply = openai_wire.read_openai_reply(
-            answer, self.price, self._key, strip_think=bool(self.strip_think), **with_what
-        )
+            return read_responses_reply(answer, reading)
+        reply = openai_wire.read_openai_reply(answer, reading, strip_think=bool(self.strip_think))
         if self.tools == "native" or THOUGHT_ANSWER in reply.odd:
             return reply
-        message = text_tools.with_parsed_calls(reply.message, request, TEXT_PROTOCOLS[self.text_protocol])
-        return replace(reply, message=message)
+        protocol = TEXT_PROTOCOLS[self.text_protocol]
+        return replace(reply, message=text_tools.with_parsed_calls(reply.message, reading.request, protocol))
 
     def _build_body(self, request: ChatRequest) -> bytes:
         body = (

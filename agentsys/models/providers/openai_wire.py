@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from agentdojo.types import ChatMessage, MessageContentBlock
 
-from agentsys.models.chat import ChatReply, ChatRequest, JsonSchema, ToolSpec
+from agentsys.models.chat import ChatReply, JsonSchema, ToolSpec
 from agentsys.models.endings import PLAIN_ENDINGS, find_ending, keep_reason
-from agentsys.models.pricing import Price
 from agentsys.models.providers import wire_parts
 from agentsys.models.providers.chat_thoughts import (
     keep_call_fields,
@@ -20,12 +20,11 @@ from agentsys.models.providers.chat_thoughts import (
     sign_made_up_calls,
 )
 from agentsys.models.providers.reply_reader import (
-    NO_REQUEST,
+    PLAIN_READING,
     RawCall,
     RawReply,
     Reading,
     raise_error_field,
-    read_body,
 )
 from agentsys.models.providers.wire_parts import (
     PRINTABLE_IDS,
@@ -162,35 +161,19 @@ def is_closed_schema(schema: Any) -> bool:
 
 
 def read_openai_reply(
-    data: object,
-    price: Price | None,
-    key: str | None = None,
-    *,
-    request: ChatRequest = NO_REQUEST,
-    max_tokens: int | None = None,
-    strip_think: bool = False,
+    data: object, reading: Reading = PLAIN_READING, *, strip_think: bool = False
 ) -> ChatReply:
-    """A reply (bytes, or parsed) as our type, without the key; `strip_think` takes thoughts out of its text.
-
-    Raises:
-        ModelError: `MALFORMED_REPLY` if it is not a chat completion; the error's kind if it is an error
-            under status 200 (as some gateways send); what its ending asks for (docs/errors.md).
-    """
-    body = read_body(data, "choices", key)
-    reading = Reading(request, price, key, max_tokens)
-    usage = wire_parts.read_openai_usage(as_mapping(body.get("usage")))
-    reply = reading.read(lambda: _read_choices(body, strip_think, key), usage, body.get("model"))
-    logprobs = _parse_logprobs(body)
-    servers = {name: body[name][:100] for name in _SERVERS if isinstance(body.get(name), str)}
-    return replace(reply, logprobs=logprobs, **servers) if logprobs or servers else reply
+    """Read a chat completion (see `Reading.read`); `strip_think` takes thoughts out of its text."""
+    parse = partial(_read_choices, strip_think=strip_think, key=reading.key)
+    return reading.read(data, "choices", wire_parts.read_openai_usage, parse)
 
 
 _SERVERS = ("provider", "system_fingerprint")
 
 
-def _parse_logprobs(body: Mapping[str, Any]) -> tuple[Mapping[str, float], ...]:
+def _parse_logprobs(choices: Sequence[Mapping[str, Any]]) -> tuple[Mapping[str, float], ...]:
     """Per token the alternatives that the server tells of; nothing where it tells of none, or oddly."""
-    tokens = next((as_mapping(choice.get("logprobs")).get("content") for choice in _list_choices(body)), None)
+    tokens = next((as_mapping(choice.get("logprobs")).get("content") for choice in choices), None)
     by_token = []
     for token in tokens if isinstance(tokens, list) else ():
         others = as_mapping(token).get("top_logprobs")
@@ -208,14 +191,10 @@ def _parse_logprobs(body: Mapping[str, Any]) -> tuple[Mapping[str, float], ...]:
     return tuple(by_token)
 
 
-def _list_choices(body: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    choices = body.get("choices")
-    return [as_mapping(choice) for choice in choices] if isinstance(choices, list) else []
-
-
 def _read_choices(body: Mapping[str, Any], strip_think: bool, key: str | None) -> RawReply:
     """All choices of a reply as one: some servers give each parallel call a choice of its own."""
-    choices = _list_choices(body)
+    listed = body.get("choices")
+    choices = [as_mapping(choice) for choice in listed] if isinstance(listed, list) else []
     for choice in choices:
         raise_error_field(choice, key)
     said = [_read_message(choice, strip_think) for choice in choices]
@@ -231,6 +210,10 @@ def _read_choices(body: Mapping[str, Any], strip_think: bool, key: str | None) -
         kept={name: value for one in said for name, value in one.kept.items()},
         refused=any(one.refused for one in said),
         left_in_thoughts="".join(one.left_in_thoughts for one in said),
+        more={
+            "logprobs": _parse_logprobs(choices),
+            **{name: body[name][:100] for name in _SERVERS if isinstance(body.get(name), str)},
+        },
     )
 
 
@@ -268,7 +251,7 @@ def _read_message(choice: Mapping[str, Any], strip_think: bool) -> RawReply:
         _list_calls(message),
         kept=keep_message_fields(message),
         refused=(bool(refusal) and not content.text) or _is_refusal(message.get("content")),
-        left_in_thoughts="" if _has_sealed_thoughts(message) else told,
+        left_in_thoughts=told if told and not _has_sealed_thoughts(message) else "",
     )
 
 

@@ -16,13 +16,7 @@ from agentdojo.functions_runtime import FunctionCall
 from agentdojo.types import ChatAssistantMessage, MessageContentBlock
 
 from agentsys.models.chat import ChatReply, ChatRequest, ErrorKind, ModelError, Usage
-from agentsys.models.endings import (
-    Ending,
-    EndingConsequence,
-    find_consequence,
-    find_ending,
-    keep_reason,
-)
+from agentsys.models.endings import Ending, EndingConsequence, find_consequence, find_ending, keep_reason
 from agentsys.models.pricing import Price, cost_usd
 from agentsys.models.providers.call_arguments import read_arguments
 from agentsys.models.providers.chat_thoughts import note_opaque_thoughts
@@ -85,33 +79,47 @@ class RawReply:
     is_list: bool = False
     """Whether AgentDojo's element for this wire gives a list where nothing is said: it then runs a pipeline once,
     and not three times."""
-
-
-NO_REQUEST = ChatRequest(())
-"""Stands where a reply is read by itself: then no tools are known."""
+    more: Mapping[str, Any] = field(default_factory=dict)
+    """Fields of our reply that this wire alone fills."""
 
 
 @dataclass(frozen=True)
 class Reading:
     """What a reply is read with: the request that it answers, and what the model's YAML says."""
 
-    request: ChatRequest = NO_REQUEST
+    request: ChatRequest = field(default_factory=lambda: ChatRequest(()))
+    """Without messages and tools where a reply is read by itself."""
     price: Price | None = None
     key: str | None = None
     max_tokens: int | None = None
     """Bound on output tokens that the model's YAML sets."""
 
-    def read(self, parse: Callable[[], RawReply], usage: Usage, model_id: object) -> ChatReply:
-        """Make a reply of what its wire holds, which `parse` gives.
+    def read(
+        self,
+        data: object,
+        payload: str,
+        parse_usage: Callable[[Mapping[str, Any]], Usage],
+        parse: Callable[[Mapping[str, Any]], RawReply],
+    ) -> ChatReply:
+        """Make a reply of an answer with status 200, without the key.
+
+        Args:
+            data: The answer as it came, or parsed.
+            payload: The field that every reply of this wire has, and which an error has not.
+            parse_usage: Reads the field that counts tokens.
+            parse: Reads all else.
 
         Raises:
-            ModelError: If its ending asks for that, or what it says cannot be told to anybody; with usage and
-                cost, as it was paid for.
+            ModelError: `MALFORMED_REPLY` if it is no reply of this wire; the error that it holds, as some
+                gateways send it; what its ending asks for (docs/errors.md), with usage and cost, as it was paid for.
         """
+        body = read_body(data, payload, self.key)
+        usage = parse_usage(as_mapping(body.get("usage") or body.get("usageMetadata")))
+        model_id = str(body.get("model") or body.get("modelVersion") or "")
         try:
-            raw = parse()
+            raw = parse(body)
             ending, reason = self._find_ending(raw, usage)
-            return self._make_reply(raw, ending, reason, usage, str(model_id or ""))
+            return self._make_reply(raw, ending, reason, usage, model_id)
         except ModelError as error:
             # An answer that cannot be used and says nothing of its tokens counts as none, as an error page does;
             # a budget counts it as the most that it can have cost.
@@ -125,7 +133,7 @@ class Reading:
         native = keep_reason(raw.native)
         judge = partial(find_ending, calls=bool(raw.calls), refused=raw.refused)
         found = [(judge(word, native=native), word) for word in sorted(words)]
-        ending, reason = max(found, key=lambda pair: GRAVITY.index(pair[0]))
+        ending, reason = max(found, key=lambda pair: _GRAVITY.index(pair[0]))
         bound = self.request.max_tokens or self.max_tokens
         at_bound = bound is not None and usage.completion == bound
         if at_bound and ending in (Ending.COMPLETE, Ending.CALLS):
@@ -155,7 +163,7 @@ class Reading:
             "content": content if content or raw.is_list else None,
             "tool_calls": made.calls or None,
         }
-        told: Any = {"ending": ending, "reason": reason, "odd": odd}
+        told: Any = {"ending": ending, "reason": reason, "odd": odd, **raw.more}
         cost = cost_usd(usage, self.price)
         return ChatReply(message, usage, cost, model_id=model_id, notes=tuple(notes), **told)
 
@@ -182,6 +190,8 @@ class Reading:
         return bool(self.request.tools) and self.request.tool_choice != "none"
 
     def _make_calls(self, raw: RawReply, ending: Ending) -> _MadeCalls:
+        if not raw.calls:
+            return _MadeCalls([])
         tools, said = {tool.name: tool.parameters for tool in self.request.tools}, list[FunctionCall]()
         made, used = _MadeCalls([]), list_call_ids(self.request)
         for told in raw.calls:
@@ -213,6 +223,9 @@ class Reading:
         return made
 
 
+PLAIN_READING = Reading()
+
+
 @dataclass(frozen=True)
 class _MadeCalls:
     calls: list[FunctionCall]
@@ -229,17 +242,7 @@ def list_call_ids(request: ChatRequest) -> set[str | None]:
 
 
 _ANSWERS = (Ending.COMPLETE, Ending.UNKNOWN)
-GRAVITY = (
-    Ending.COMPLETE,
-    Ending.CALLS,
-    Ending.REFUSED,
-    Ending.UNKNOWN,
-    Ending.CUT,
-    Ending.PAUSED,
-    Ending.MALFORMED_CALL,
-    Ending.FILTERED,
-    Ending.BROKEN_OFF,
-)
+_GRAVITY = tuple(Ending)
 """Which ending a reply has whose choices ended in several ways: the last of these."""
 
 
@@ -297,16 +300,7 @@ _ERROR_FIELDS = ("errors", "message", "msg", "detail", "error_msg", "error_messa
 
 
 def read_body(data: object, payload: str, key: str | None) -> Mapping[str, Any]:
-    """A reply with status 200, as it came or parsed, as a JSON object fit to be stored, without the key.
-
-    Args:
-        data: The reply.
-        payload: The field that every reply of this wire has, and which an error has not.
-        key: The key in use.
-
-    Raises:
-        ModelError: `MALFORMED_REPLY` if it is none; the error that it holds.
-    """
+    """An answer as a JSON object fit to be stored, without the key; see `Reading.read`."""
     body = parse_json(data, key) if isinstance(data, str | bytes) else clean_json(data, key)
     if isinstance(body, list) and len(body) == 1:  # as Gemini's compatible endpoint wraps its errors
         body = body[0]

@@ -9,95 +9,27 @@ from __future__ import annotations
 import math
 import re
 import time
-from collections.abc import Mapping
+import tomllib
+from collections.abc import Iterable, Mapping
 from email.utils import parsedate_to_datetime
+from importlib.resources import files
 
 from agentsys.errors import ConfigError
 from agentsys.models.chat import ErrorKind, ModelError
 from agentsys.models.providers.wire_parts import as_mapping, find_page_title
 from agentsys.models.secrets import SECRET_MARK, mask_address_credentials, mask_key, mask_other_secrets
 
-_WORDINGS = {
-    # Spelled as vendors do; what two of them share stands once. The order counts: the first that fits holds.
-    ErrorKind.NO_CREDIT: (
-        r"insufficient_quota|billing_error|billing_hard_limit|billing_?disabled|requires billing|arrearage"
-        r"|exceeded_current_quota_error|account.{0,60}is suspended|please recharge|key limit exceeded|余额|欠费"
-        r"|(insufficient|not enough)[_ ](account[_ ])?(balance|credit|fund)|spend(ing)?[_ ]limit|api usage limits"
-        r"|(used all|out of|(have|has) no|have any|more) (of )?(your |available )?(credits?|balance|funds)\b"
-        r"|included credits|credit (limit|balance)|credits? (\w+ ){0,3}(required|depleted|exhausted|used up)"
-    ),
-    ErrorKind.BAD_KEY: (
-        r"api_?key_invalid|invalid_?api_?key|authentication_error|unauthenticated|invalid authentication"
-        r"|api key (is |has )?(not valid|invalid|expired|been revoked|was reported as leaked)"
-        r"|(incorrect|invalid|expired|wrong) (x-)?(api[ _-]?key|(auth\w*|access) token|subscription key)"
-        r"|token (has |is )?expired|security token|login fail|UnrecognizedClient|InvalidSignature"
-    ),
-    # The model's call could not be read: Groq's three; OpenAI's; vLLM's of gpt-oss; Ollama's; Gemini's
-    ErrorKind.MALFORMED_REPLY: (
-        r"tool_use_failed|json_validate_failed|output_parse_failed"
-        r"|failed to (call a function|generate (a )?(json|tool|function))|unexpected tokens remaining"
-        r"|model (has )?(produced|generated|output) (an? )?(invalid|malformed)|malformed[_ ]function[_ ]call"
-        r"|(failed to parse|could not parse|error parsing) .{0,12}(tool|function)[ _]calls?"
-    ),
-    ErrorKind.CONTEXT_LENGTH: (
-        r"context[_ ]length|maximum context|context[_ ]window|contextwindowexceeded|prompt is too long"
-        r"|input is too long|too many input tokens|maximum (prompt|sequence) length|range of input length"
-        r"|(prompt|input) (length )?exceeds? (the )?max|input length .{0,60}exceed"
-        r"|exceed(ed|s)? (the )?model('s)? (maximum |max )?(token|context)"
-        r"|input token count.{0,80}exceed|exceeds? the (maximum|max) (number of|input) tokens"
-        r"|reduce the length of the (messages|input)|prompt (tokens )?.{0,40}longer than the (maximum|model)"
-        # llama.cpp; Cohere; Hugging Face's server
-        r"|exceed_context_size|exceeds? the (available )?context size|context size (has been )?exceeded"
-        r"|too many tokens: total number of tokens"
-        r"|inputs.{0,3} (tokens \+ .{0,3}max_new_tokens.{0,3} must be|must have less than)"
-    ),
-    ErrorKind.TOO_LARGE: (
-        r"request too large|request_too_large|(entity|payload|body) (is )?too large|payload size exceeds"
-        r"|exceeds? the maximum (allowed )?(request |body )?size|(string|array)_above_max_length"
-    ),
-    ErrorKind.CONTENT_REFUSED: (
-        # Azure; OpenAI's chat, its reasoning models and its safety checks; Anthropic; Bedrock
-        r"content[_ -]?filter|content[_ ]?policy|content management policy|responsible[_ ]?ai"
-        r"|invalid_prompt|moderation_blocked|flagged (as|for) (potentially|possible|possibly) "
-        r"|rejected (as a result of|by) (our|the) safety system|access to this content for safety reasons"
-        r"|violat(es?|ed|ing|ion of) (our |the |\w+'s )?(usage|content|safety|acceptable use) (polic|guideline)"
-        r"|guardrail_intervened|blocked by .{0,20}guardrail"
-        # OpenRouter and xAI; DashScope; DeepSeek; Moonshot; MiniMax; Z.ai
-        r"|requires moderation|(input|prompt|request|content) (was|has been|is) flagged|safety_check_type"
-        r"|data_?inspection|inappropriate content|content exists risk|considered high risk|new_sensitive"
-        r"|sensitive (content|words?|information)|unsafe (or|content)|敏感|不安全"
-    ),
-    ErrorKind.FORBIDDEN: (
-        r"(?<!or you )(do|does)(n't| not) have (access|permission)|access ?denied|permissions?[_ ]?(denied|error)"
-        r"|model_permission|(must|needs to) be verified|terms[_ ](acceptance|required)|unsupported_country"
-        r"|not (authorized|allowed|permitted|entitled) to|location is not supported|service_disabled"
-        r"|not (available|supported) in (your|this) (region|country|location)|or it is disabled"
-        # OpenRouter's; a quota that Google's free tier does not have at all
-        r"|no (allowed )?(endpoints|providers) (found|are available)|\blimit: ?0\b"
-    ),
-    ErrorKind.UNKNOWN_MODEL: r"model_?not_?found|model_not_exist|unknown model|no such model",
-    ErrorKind.OVERLOADED: (
-        r"overloaded|capacity_exceeded|(no|at|over|insufficient) capacity"
-        r"|(server|engine|system|model) is (too |currently )?(busy|loading)"
-    ),
-    ErrorKind.RATE_LIMITED: (
-        r"throttl|rate[_ -]?limit|too many (concurrent )?requests|too many tokens, please wait"
-        r"|(tokens|requests) per (second|minute|min|day)|service_?quota_?exceeded|quota exceeded"
-        r"|resource_exhausted"
-    ),
-}
-_MEANINGS = {kind: re.compile(text, re.IGNORECASE | re.DOTALL) for kind, text in _WORDINGS.items()}
-_OVERFLOW_UNDER_500 = re.compile(
-    # Older llama.cpp and llama-cpp-python; gateways that know one status alone
-    r"exceed_context_size|exceeds? the available context size|context size (has been )?exceeded"
-    r"|requested tokens \(\d+\) exceed context window|context_length_exceeded|contextwindowexceeded",
-    re.IGNORECASE,
-)
-_TOKENS_A_MINUTE = re.compile(r"\blimit:? ([\d,]{1,15})\b.{0,80}?\brequested:? ([\d,]{1,15})", re.IGNORECASE)
-_WRONG_REQUEST = re.compile(
-    r"invalid[_ ]?(request|param|argument)|bad ?request|validation_?error", re.IGNORECASE
-)
+_WORDINGS = tomllib.loads(files(__package__).joinpath("error_wordings.toml").read_text(encoding="utf-8"))
 
+
+def _compile(wordings: Iterable[str]) -> re.Pattern[str]:
+    return re.compile("|".join(wordings), re.IGNORECASE | re.DOTALL)
+
+
+_MEANINGS = {ErrorKind(kind): _compile(wordings) for kind, wordings in _WORDINGS["meanings"].items()}
+_SIGNS = {name: _compile(wordings) for name, wordings in _WORDINGS["signs"].items()}
+_SETTING_FIXES = {_compile([wording]): mend for wording, mend in _WORDINGS["setting_fixes"].items()}
+_TOKENS_A_MINUTE = re.compile(r"\blimit:? ([\d,]{1,15})\b.{0,80}?\brequested:? ([\d,]{1,15})", re.IGNORECASE)
 _KIND_BY_STATUS = {
     **dict.fromkeys((409, 424, 425, 499), ErrorKind.SERVER_ERROR),
     **dict.fromkeys((408, 504, 524), ErrorKind.TIMEOUT),
@@ -128,7 +60,7 @@ def classify_error(status: int, body: str) -> ErrorKind:
     Status 200: an error in place of a reply. A web page says nothing besides its status.
     """
     if (status == 200 or status >= 400) and not find_page_title(body):
-        if status >= 500 and _OVERFLOW_UNDER_500.search(body):
+        if status >= 500 and _SIGNS["overflow_under_500"].search(body):
             return ErrorKind.CONTEXT_LENGTH
         heeded = _HEEDED.get(min(status, 500), tuple(_MEANINGS))
         if ErrorKind.TOO_LARGE in heeded and _never_fits(body):
@@ -136,7 +68,7 @@ def classify_error(status: int, body: str) -> ErrorKind:
         for kind in heeded:
             if _MEANINGS[kind].search(body):
                 return kind
-        if status == 200 and _WRONG_REQUEST.search(body):
+        if status == 200 and _SIGNS["wrong_request"].search(body):
             return ErrorKind.BAD_REQUEST
     wrong = 300 <= status < 500
     return _KIND_BY_STATUS.get(status, ErrorKind.BAD_REQUEST if wrong else ErrorKind.SERVER_ERROR)
@@ -307,42 +239,16 @@ def _list_class_names(error: BaseException) -> set[str]:
     return {base.__name__ for base in type(error).__mro__}
 
 
-_REFUSED_SETTING = re.compile(
-    r"deprecated for this model|unsupported(_| )?(param|value)|(is|are) not supported|(does not|n't) support"
-    r"|may only be set to|only the default|only \S{1,12} is (allowed|supported)|drop_params|not permitted"
-    # A model's thoughts must come back with its calls.
-    r"|must be passed back|(is|are) missing in assistant|missing an? .?thought_?signature",
-    re.IGNORECASE,
-)
-_SETTING_FIXES = (
-    # OpenAI's newer models take tools together with reasoning under the other API alone.
-    (re.compile(r"/v1/responses", re.IGNORECASE), "api", "responses"),
-    (re.compile(r"use .?max_completion_tokens", re.IGNORECASE), "max_tokens_field", "max_completion_tokens"),
-    (re.compile(r"thinking\W{1,3}type\W{1,3}enabled", re.IGNORECASE), "thinking", "adaptive"),
-    (
-        re.compile(r"\badaptive\b.{0,20}thinking|thinking.{0,20}\badaptive\b", re.IGNORECASE),
-        "thinking",
-        "null",
-    ),
-    (re.compile(r"\breasoning_content\b", re.IGNORECASE), "reasoning_field", "reasoning_content"),
-    (re.compile(r"thought_?signature", re.IGNORECASE), "demands_signatures", "true"),
-    (re.compile(r"\btemperature\b", re.IGNORECASE), "temperature", "null"),
-    (re.compile(r"\breasoning[._]effort\b", re.IGNORECASE), "reasoning_effort", "null"),
-    (re.compile(r"\b(output_config\.)?effort\b", re.IGNORECASE), "effort", "null"),
-)
-_EXTRA_FIXES = {"adaptive": " model.thinking_budget=null"}
-
-
 def make_refused_setting_error(name: str, error: ModelError) -> ConfigError | None:
     """The error for a setting that the model does not take, in place of the provider's; None: it is another.
 
     Every case would meet it, and only the YAML can mend it.
     """
     text = str(error)
-    if error.kind is not ErrorKind.BAD_REQUEST or not _REFUSED_SETTING.search(text):
+    if error.kind is not ErrorKind.BAD_REQUEST or not _SIGNS["refused_setting"].search(text):
         return None
-    for pattern, field, value in _SETTING_FIXES:
-        if pattern.search(text):
-            mend = f"model.{field}={value}{_EXTRA_FIXES.get(value, '')}"
-            return ConfigError(f"Model '{name}' does not take `{field}` as it is ({text}); set {mend}")
-    return None
+    mend = next((mend for wording, mend in _SETTING_FIXES.items() if wording.search(text)), None)
+    if mend is None:
+        return None
+    field = mend.removeprefix("model.").partition("=")[0]
+    return ConfigError(f"Model '{name}' does not take `{field}` as it is ({text}); set {mend}")

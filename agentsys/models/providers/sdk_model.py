@@ -13,6 +13,7 @@ from agentsys.errors import Unavailable
 from agentsys.models.chat import ChatReply, ChatRequest, ModelError, write_role
 from agentsys.models.pricing import Price
 from agentsys.models.providers.bounded_http import MAX_REPLY_BYTES, ExchangeLimits, make_bounded_client
+from agentsys.models.providers.reply_reader import Reading
 from agentsys.models.providers.sdk_errors import make_refused_setting_error, translate_error
 from agentsys.models.providers.wire_names import WireNames
 
@@ -92,7 +93,7 @@ class SdkModel(ABC):
                 else None
             )
             raise refused or translated from None
-        reply = self._read_reply(answer, asked)
+        reply = self._read_reply(answer, Reading(asked, self.price, self._key, self.max_tokens))
         return reply if names is None else names.read_reply(reply)
 
     @property
@@ -109,7 +110,7 @@ class SdkModel(ABC):
         """Send one request and give back what the SDK does."""
 
     @abstractmethod
-    def _read_reply(self, answer: Any, request: ChatRequest) -> ChatReply:
+    def _read_reply(self, answer: Any, reading: Reading) -> ChatReply:
         """The SDK's answer as a reply.
 
         Raises:

@@ -9,12 +9,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import lru_cache
 
 from agentdojo.functions_runtime import FunctionCall
 from agentdojo.types import ChatMessage
 
 from agentsys.models.chat import ChatReply, ChatRequest, ToolSpec
+from agentsys.models.providers.wire_parts import as_mapping
 
 _TAKEN_TOOL = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
 _TAKEN_PARAMETER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
@@ -34,17 +35,16 @@ class WireNames:
     @classmethod
     def find(cls, request: ChatRequest) -> WireNames | None:
         """The names of a request; None where all are taken as they are."""
-        offered = {tool.name: _list_parameters(tool) for tool in request.tools}
+        offered = {tool.name: tuple(as_mapping(tool.parameters.get("properties"))) for tool in request.tools}
         parameters = {
-            tool: _write_names(names, _TAKEN_PARAMETER)
+            tool: written
             for tool, names in offered.items()
-            if not all(map(_TAKEN_PARAMETER.fullmatch, names))
+            if (written := _write_names(names, _TAKEN_PARAMETER))
         }
         called = [call.function for message in request.messages for call in _list_calls(message)]
-        names = [*offered, *called]
-        if not parameters and all(map(_TAKEN_TOOL.fullmatch, names)):
-            return None
-        return cls(_write_names(names, _TAKEN_TOOL), parameters)
+        names = tuple(dict.fromkeys([*offered, *called]))
+        tools = _write_names(names, _TAKEN_TOOL)
+        return cls(tools or {name: name for name in names}, parameters) if tools or parameters else None
 
     def write_request(self, request: ChatRequest) -> ChatRequest:
         """The request with the names of the wire."""
@@ -96,15 +96,15 @@ def _list_calls(message: ChatMessage) -> Iterable[FunctionCall]:
     return (message["tool_calls"] or ()) if message["role"] == "assistant" else ()
 
 
-def _list_parameters(tool: ToolSpec) -> list[str]:
-    properties: Any = tool.parameters.get("properties")
-    return list(properties) if isinstance(properties, Mapping) else []
+@lru_cache(maxsize=10_000)
+def _write_names(known: tuple[str, ...], taken: re.Pattern[str]) -> Mapping[str, str]:
+    """Each name as it is written: as it is where it is taken, otherwise as one that none of the others has.
 
-
-def _write_names(names: Iterable[str], taken: re.Pattern[str]) -> dict[str, str]:
-    """Each name as it is written: as it is where it is taken, otherwise as one that none of the others has."""
-    known = list(dict.fromkeys(names))
+    Empty where all are taken.
+    """
     written = {name: name for name in known if taken.fullmatch(name)}
+    if len(written) == len(known):
+        return {}
     for name in known:
         if name not in written:
             plain = _NOT_TAKEN.sub("_", name)[: _LONGEST - 4]

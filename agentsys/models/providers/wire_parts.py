@@ -8,6 +8,7 @@ import json
 import re
 from collections import deque
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any, TypeGuard
 
 from agentdojo.functions_runtime import FunctionCall
@@ -77,6 +78,7 @@ class CallIds:
         return call_id if self._kept.fullmatch(call_id) else make_call_id(call_id)
 
 
+@lru_cache(maxsize=10_000)
 def make_call_id(seed: str) -> str:
     """An id that every provider takes: Mistral's templates want nine letters and digits. The same for one seed."""
     return hashlib.sha256(seed.encode()).hexdigest()[:9]
@@ -175,9 +177,10 @@ _DETAILS = (
 def read_openai_usage(usage: Mapping[str, Any]) -> Usage:
     """The usage of OpenAI's two APIs, with its details wherever a server writes them."""
     places = [usage, *(as_mapping(usage.get(name)) for name in _DETAILS)]
+    fields = [field for place in places for field in place.items()]
 
     def find_count(names: Sequence[str]) -> int:
-        return max(read_token_count(place.get(name)) for place in places for name in names)
+        return max((read_token_count(value) for name, value in fields if name in names), default=0)
 
     return make_usage(
         usage.get("prompt_tokens", usage.get("input_tokens")),

@@ -61,12 +61,10 @@ def own_thoughts() -> dict[str, Any]:
     ]
     body = {"choices": [{"message": chat, "finish_reason": "tool_calls"}]}
     return {
-        "chat": openai_wire.read_openai_reply(body, None).message,
-        "responses": openai.read_responses_reply(
-            {"status": "completed", "output": [item, made]}, None
-        ).message,
+        "chat": openai_wire.read_openai_reply(body).message,
+        "responses": openai.read_responses_reply({"status": "completed", "output": [item, made]}).message,
         "anthropic": anthropic.read_anthropic_reply(
-            {"type": "message", "content": blocks, "stop_reason": "tool_use"}, None
+            {"type": "message", "content": blocks, "stop_reason": "tool_use"}
         ).message,
     }
 

@@ -88,8 +88,7 @@ def result_of(call: FunctionCall) -> Any:
 PARALLEL = read_responses_reply(
     response(
         reasoning(1), said("I look.", phase="commentary"), reasoning(2), function_call(1), function_call(2)
-    ),
-    None,
+    )
 ).message
 FIRST, SECOND = list(PARALLEL["tool_calls"] or [])
 
@@ -141,14 +140,14 @@ def test_reasoning_goes_with_the_call_that_a_defense_takes_away() -> None:
 
 def test_thoughts_are_no_part_of_the_answer_and_their_summary_is_kept() -> None:
     told = reasoning(1, summary=[{"type": "summary_text", "text": "hm"}])
-    message = read_responses_reply(response(told, said("Done.")), None).message
+    message = read_responses_reply(response(told, said("Done."))).message
     assert text_of(message) == "Done."
     assert (message["content"] or [{}])[0]["content"] == "hm"  # type: ignore[typeddict-item]
 
 
 def test_usage_is_read_with_its_parts_and_a_missing_one_is_unknown() -> None:
-    assert read_responses_reply(response(said("x")), None).usage == Usage(90, 30, 40, 25, written=20)
-    assert read_responses_reply(response(said("x"), usage=None), None).usage == UNCOUNTED
+    assert read_responses_reply(response(said("x"))).usage == Usage(90, 30, 40, 25, written=20)
+    assert read_responses_reply(response(said("x"), usage=None)).usage == UNCOUNTED
 
 
 def _error(body: dict[str, Any]) -> ModelError:
@@ -164,7 +163,7 @@ def test_what_ends_a_response_early_is_told_apart() -> None:
     cut = response(reasoning(1), **incomplete("max_output_tokens"))
     half = {**function_call(1), "arguments": '{"ci', "status": "incomplete"}
     for body in (cut, response(half, **incomplete("max_output_tokens"))):
-        reply = read_responses_reply(body, None)
+        reply = read_responses_reply(body)
         assert (reply.cut, reply.message["tool_calls"], text_of(reply.message)) == (True, None, "")
     assert _error(response(**incomplete("content_filter"))).kind is ErrorKind.CONTENT_REFUSED
     failed = {"status": "failed", "error": {"code": "rate_limit_exceeded", "message": "slow down"}}
@@ -177,7 +176,7 @@ def test_what_ends_a_response_early_is_told_apart() -> None:
 )
 def test_odd_items_break_nothing(output: list[Any]) -> None:
     try:
-        reply = read_responses_reply({"output": output}, None)
+        reply = read_responses_reply({"output": output})
     except ModelError as error:
         assert error.kind is ErrorKind.MALFORMED_REPLY
     else:

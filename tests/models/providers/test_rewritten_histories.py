@@ -17,6 +17,7 @@ from providers_under_test import model_at
 from agentsys.models.chat import ChatRequest, assistant, system, text_of, user
 from agentsys.models.providers import anthropic, google, openai, openai_wire
 from agentsys.models.providers.anthropic import AnthropicModel
+from agentsys.models.providers.reply_reader import Reading
 
 EXAMPLES = int(os.environ.get("AGENTSYS_FUZZED_HISTORIES", "50"))
 
@@ -34,7 +35,7 @@ def responses_turn(number: int, text: str) -> Any:
     for which in "xy":
         about = {"type": "function_call", "call_id": f"call_{number}{which}", "name": "f"}
         output.append({**about, "arguments": json.dumps({"n": number})})
-    return openai.read_responses_reply({"output": output, "model": "m"}, None).message
+    return openai.read_responses_reply({"output": output, "model": "m"}).message
 
 
 def anthropic_turn(number: int, text: str) -> Any:
@@ -50,14 +51,14 @@ def anthropic_turn(number: int, text: str) -> Any:
     content += [
         {"type": "tool_use", "id": f"t{number}{w}", "name": "f", "input": {"n": number}} for w in "xy"
     ]
-    return anthropic.read_anthropic_reply({"type": "message", "content": content}, None).message
+    return anthropic.read_anthropic_reply({"type": "message", "content": content}).message
 
 
 def google_turn(number: int, text: str, signatures: dict[str, str]) -> Any:
     calls = [{"functionCall": {"id": f"g{number}{w}", "name": "f", "args": {"n": number}}} for w in "xy"]
     calls[0]["thoughtSignature"] = f"sig{number}"  # type: ignore[assignment]
     parts = [*([{"text": text}] if text else []), *calls]
-    reply, found = google.read_gemini_reply({"candidates": [{"content": {"parts": parts}}]}, None)
+    reply, found = google.read_gemini_reply({"candidates": [{"content": {"parts": parts}}]})
     signatures |= found
     return reply.message
 
@@ -68,7 +69,7 @@ def deepseek_turn(number: int, text: str) -> Any:
         for w in "xy"
     ]
     message = {"content": text, "reasoning_content": f"hm {number}", "tool_calls": calls}
-    return openai_wire.read_openai_reply({"choices": [{"message": message}]}, None).message
+    return openai_wire.read_openai_reply({"choices": [{"message": message}]}).message
 
 
 def result_of(call: FunctionCall) -> Any:
@@ -186,7 +187,7 @@ def test_signatures_of_calls_whose_ids_repeat_from_turn_to_turn_go_back_with_the
             for which in range(2)
         ]
         body = {"candidates": [{"content": {"parts": parts}, "finishReason": "STOP"}]}
-        reply, signatures = google.read_gemini_reply(body, None, request=ChatRequest(messages))
+        reply, signatures = google.read_gemini_reply(body, Reading(ChatRequest(messages)))
         known |= signatures
         messages = [*messages, reply.message]
     contents = google.build_gemini_contents(messages, known)
@@ -212,7 +213,7 @@ def gateway_turn(number: int, text: str) -> Any:
     calls[0]["extra_content"] = {"google": {"thought_signature": f"sig{number}"}}
     details = [{"type": "reasoning.encrypted", "data": f"detail{number}", "id": f"o{number}x"}]
     message = {"content": text, "reasoning_details": details, "tool_calls": calls}
-    return openai_wire.read_openai_reply({"choices": [{"message": message}]}, None).message
+    return openai_wire.read_openai_reply({"choices": [{"message": message}]}).message
 
 
 @settings(max_examples=EXAMPLES, deadline=None)
@@ -246,7 +247,7 @@ def test_thinking_blocks_go_back_as_they_came_signed_or_not(signature: dict[str,
         {"type": "tool_use", "id": "t1", "name": "f", "input": {"a": 1}},
     ]
     body = {"type": "message", "content": content, "stop_reason": "tool_use"}
-    message = anthropic.read_anthropic_reply(body, None).message
+    message = anthropic.read_anthropic_reply(body).message
     assert anthropic.build_anthropic_messages([message])[0]["content"] == content
 
 
@@ -254,7 +255,7 @@ def test_litellms_blocks_of_anthropic_go_back_as_they_came() -> None:
     blocks = [{"type": "thinking", "thinking": "hm", "signature": "s1"}]
     call = {"id": "call00001", "type": "function", "function": {"name": "f", "arguments": "{}"}}
     message = {"content": None, "thinking_blocks": blocks, "tool_calls": [call]}
-    reply = openai_wire.read_openai_reply({"choices": [{"message": message}]}, None).message
+    reply = openai_wire.read_openai_reply({"choices": [{"message": message}]}).message
     (wire,) = openai_wire.build_openai_messages([reply], "system")
     assert wire == {"role": "assistant", "content": None, "tool_calls": [call], "thinking_blocks": blocks}
 
@@ -265,7 +266,7 @@ def test_thoughts_of_one_vendor_are_never_sent_to_another() -> None:
         "content": [{"type": "thinking", "thinking": "mine"}, {"type": "text", "text": "A"}],
     }
     messages = [user("u"), responses_turn(0, "I look."), anthropic_turn(1, "So."), deepseek_turn(2, "Then.")]
-    messages += [gateway_turn(3, "At last."), anthropic.read_anthropic_reply(unsigned, None).message]
+    messages += [gateway_turn(3, "At last."), anthropic.read_anthropic_reply(unsigned).message]
     opaque = ("encrypted_content", "openai:", "sig1", "zz", "hm 2")
     others = {
         "responses": ("sig1", "zz", "hm 2", "sig3", "detail3", "mine"),
