@@ -20,6 +20,8 @@ from agentsys.bundles.pack_bundle import pack_bundle
 from agentsys.bundles.rerun_bundle import make_portable
 from agentsys.bundles.verify_bundle import VerifiedCase, VerifyOutcome, compare_records
 from agentsys.errors import ConfigError
+from agentsys.records.case_reader import read_cases
+from agentsys.records.runs_source import open_runs
 from agentsys.runs import build_record
 from agentsys.runs.compose import compose
 from agentsys.runs.references import add_contents
@@ -107,6 +109,16 @@ def test_a_changed_record_is_named(bundle: Path, at: int) -> None:
     assert case.record == name.removeprefix("records/")
     assert "the record was changed after it was packed" in case.details
     assert not holds(found)
+
+
+def test_rows_of_two_settings_bear_the_same_labels_in_a_bundle(tmp_path: Path) -> None:
+    for seed in (0, 1):
+        run(tmp_path / "runs", "model=simulated", f"seed={seed}", f"user_tasks=[{seed}]")
+    packed = pack_bundle(tmp_path / "runs", tmp_path / "paper.zip").file
+    folder, bundle = (read_cases([open_runs(path)]) for path in (tmp_path / "runs", packed))
+    assert {case.apart for case in folder.cases} == {"seed=0", "seed=1"}
+    assert {case.table_model for case in bundle.cases} == {case.table_model for case in folder.cases}
+    assert bundle.mixed_settings == folder.mixed_settings != ()
 
 
 def test_a_field_that_came_in_after_a_record_was_stored_is_no_difference() -> None:
