@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 import tempfile
 from collections import Counter
@@ -11,7 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 import yaml
@@ -47,13 +48,38 @@ _MAX_VALUE_CHARS = 60
 _REPORT_EVERY = 100
 
 
-def compare_records(first: Mapping[str, Any], second: Mapping[str, Any]) -> list[str]:
-    """Where two records differ: a field and both values, the first few."""
+class ComparedRecords(NamedTuple):
+    """A record beside the one that its case gives now."""
+
+    differences: list[str]
+    """A field and both values, the first few."""
+    new_values: frozenset[str]
+    """Fields of ours and fixes that only the second one has: what was not stored cannot differ."""
+
+
+def compare_records(first: Mapping[str, Any], second: Mapping[str, Any]) -> ComparedRecords:
+    """Compare what the first record holds with the second one."""
     one, other = _make_comparable(first), _make_comparable(second)
     _level_retried(one, other)
-    found = list(_iterate_differences(one, other))
+    new = {f"fix {name}" for name in _drop_new_fixes(one, other)}
+    found = list(_iterate_differences(one, other, new))
     rest = [f"and {len(found) - _MAX_DIFFERENCES} more"] if len(found) > _MAX_DIFFERENCES else []
-    return [*found[:_MAX_DIFFERENCES], *rest]
+    return ComparedRecords([*found[:_MAX_DIFFERENCES], *rest], frozenset(new))
+
+
+def _drop_new_fixes(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
+    """Take out of the second record what fixes say that the first was not scored under; the names of these."""
+    then, now = (_get_own_block(record).get("measured") for record in (one, other))
+    if not (isinstance(then, dict) and isinstance(now, dict) and isinstance(then.get("fixes"), list)):
+        return []
+    known, turned = then["fixes"], now.get("changed_by") or []
+    new = [name for name in now.get("fixes") or [] if name not in known]
+    levelled = {**now, "fixes": [name for name in now.get("fixes") or [] if name in known]}
+    if not {*new}.isdisjoint(turned):  # the scores without it are not known
+        kept = {key: then[key] for key in ("utility_fixed", "security_fixed") if key in then}
+        levelled |= {**kept, "changed_by": [name for name in turned if name in known]}
+    other[OWN_KEY]["measured"] = levelled
+    return new
 
 
 def _make_comparable(stored: Mapping[str, Any]) -> dict[str, Any]:
@@ -101,27 +127,29 @@ def _iterate_calls(comparable: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         yield from (call for call in (calls if isinstance(calls, list) else ()) if isinstance(call, dict))
 
 
-def _iterate_differences(one: Any, other: Any, place: str = "") -> Iterator[str]:
+def _iterate_differences(one: Any, other: Any, new: set[str], place: str = "") -> Iterator[str]:
     if isinstance(one, dict) and isinstance(other, dict):
         for key in dict.fromkeys([*one, *other]):
             inner = f"{place}.{key}" if place else str(key)
             # Versions before a field came in, and after it went, have none: what was not stored cannot differ.
             if key not in one and place.startswith(OWN_KEY):
+                new.add(_INDEX.sub("", inner.removeprefix(f"{OWN_KEY}.")))
                 continue
             if key not in other and one[key] in _EMPTY:
                 continue
-            yield from _iterate_differences(one.get(key), other.get(key), inner)
+            yield from _iterate_differences(one.get(key), other.get(key), new, inner)
     elif isinstance(one, list) and isinstance(other, list):
         for at, (first, second) in enumerate(zip(one, other, strict=False)):
-            yield from _iterate_differences(first, second, f"{place}[{at}]")
+            yield from _iterate_differences(first, second, new, f"{place}[{at}]")
         if len(one) != len(other):
-            yield f"{place}: {len(one)} entries then, {len(other)} now"
+            yield f"{place.removeprefix(f'{OWN_KEY}.')}: {len(one)} entries then, {len(other)} now"
     elif one != other or isinstance(one, bool) != isinstance(other, bool):
         then, now = _cut_values(one, other)
         yield f"{place.removeprefix(f'{OWN_KEY}.')}: {then} then, {now} now"
 
 
 _EMPTY: tuple[object, ...] = (None, "", [], {})
+_INDEX = re.compile(r"\[\d+\]")
 
 
 def _cut_values(one: Any, other: Any) -> tuple[str, str]:
@@ -157,6 +185,8 @@ class VerifiedCase:
     outcome: VerifyOutcome
     details: tuple[str, ...] = ()
     """Field, value then, value now; what became of the record, of replies and of data."""
+    new_values: frozenset[str] = frozenset()
+    """What the record could not hold yet, so that it was not compared."""
 
 
 @dataclass(frozen=True)
@@ -185,9 +215,13 @@ class Verification:
         text = f"{counts[VerifyOutcome.EQUAL]:,} of {records} equal when run from the bundle's replies"
         if errors := counts[VerifyOutcome.ERROR_THEN]:
             text += f"; {format_count(errors, 'case')} ended in an error then: nothing to compare"
+        new = sorted({name for case in self.cases for name in case.new_values})
+        if new:
+            text += f"; {format_count(len(new), 'value')} that the records do not hold yet"
         details = [f"Stopped early: {self.ended}"] if self.ended else []
         details += [f"{one.outcome.value}: {one.record}: {'; '.join(one.details)}" for one in self.bad]
         details += [f"Other here: {line}" for line in self.here]
+        details += [f"Not compared, as it is new: {', '.join(new)}"] if new else []
         yield CheckFinding("Run again", "broken" if self.bad or self.ended else "valid", text, tuple(details))
         if self.changed:
             lines = tuple(f"Changed or missing: {name}" for name in self.changed)
@@ -251,9 +285,10 @@ def _verify_case(
         why = rerun.failed.get(name) or ("its case was not run" if then else "it is no JSON")
         return VerifiedCase(key, VerifyOutcome.NOT_RUN, (why, *details))
     lacks_reply = _is_reply_missing_then(then, now)
-    details = [*([] if lacks_reply else compare_records(then, now)), *details]
+    differences, new = ([], frozenset[str]()) if lacks_reply else compare_records(then, now)
+    details = [*differences, *details]
     if not details:
-        return VerifiedCase(key, VerifyOutcome.ERROR_THEN if lacks_reply else VerifyOutcome.EQUAL)
+        return VerifiedCase(key, VerifyOutcome.ERROR_THEN if lacks_reply else VerifyOutcome.EQUAL, (), new)
     if _has_missing_reply(now):
         lost = any(member.startswith(REPLIES) for member in changed)
         details.append(
@@ -261,7 +296,7 @@ def _verify_case(
         )
     if _get_data_hash(then) != _get_data_hash(now):
         details.append(f"other data: {now[OWN_KEY]['case']['suite']}")
-    return VerifiedCase(key, VerifyOutcome.DIFFERS, tuple(details))
+    return VerifiedCase(key, VerifyOutcome.DIFFERS, tuple(details), new)
 
 
 def _get_own_block(stored: Mapping[str, Any]) -> Mapping[str, Any]:

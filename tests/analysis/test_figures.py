@@ -291,6 +291,15 @@ def test_a_figure_without_a_number_is_refused() -> None:
         make_figure(FIGURES["tokens"], [row()])
 
 
+@pytest.mark.parametrize("name", ["2", "4"])
+def test_a_figure_whose_runs_are_not_there_is_refused(name: str, tmp_path: Path) -> None:
+    # The paper's own numbers are there all the same; of these runs there is none of the figure's.
+    store_own(tmp_path / "runs", case_of(defense="none", model="gpt-4o-mini", attack="direct"))
+    with pytest.raises(ConfigError, match="Nothing to draw in figure"):
+        command_output("figure", name, tmp_path / "runs", "--out", tmp_path / "out")
+    assert not list(tmp_path.glob("out/*"))
+
+
 def test_the_command_writes_three_files_and_names_them(tmp_path: Path) -> None:
     store_own(tmp_path / "runs", case_of(defense="none", model="gpt-4o-mini"))
     arguments = [tmp_path / "runs", "--out", tmp_path / "out"]

@@ -69,6 +69,23 @@ def test_what_was_found_is_listed_with_the_tasks_it_holds_of() -> None:
     ]
 
 
+def test_attacks_that_the_user_task_hides_have_a_line_and_a_sentence() -> None:
+    hiding = replace(
+        SUITE,
+        user_tasks=(*SUITE.user_tasks[:4], replace(FINE, task="user_task_4", undone_by_user_task=ATTACKS)),
+    )
+    audit = StaticAudit("agentdojo", "v1.2.2", "agentdojo 0.1.35", (hiding,))
+    told = [(one.statement, one.tasks) for one in list_user_findings(hiding)]
+    assert ("hides injection tasks 0, 1 that were carried out", ("user_task_4",)) in told
+    (sentence,) = [one for one in write_static_sentences(audit) if "hides" in one]
+    assert sentence == (
+        "In 2 pairs an attack that was carried out counts as failed, because the user's own task hides it:"
+        " workspace 4 with 0, 1."
+    )
+    output = build_audit_output(AuditReport(audit, None))
+    assert "hides injection tasks 0, 1" in render_output(output, OutputFormat.MARKDOWN).decode()
+
+
 @pytest.mark.parametrize(
     ("row", "says"),
     [

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import orjson
 import pytest
@@ -19,6 +20,8 @@ from agentsys.bundles.pack_bundle import pack_bundle
 from agentsys.bundles.rerun_bundle import make_portable
 from agentsys.bundles.verify_bundle import VerifiedCase, VerifyOutcome, compare_records
 from agentsys.errors import ConfigError
+from agentsys.records.case_reader import read_cases
+from agentsys.records.runs_source import open_runs
 from agentsys.runs import build_record
 from agentsys.runs.compose import compose
 from agentsys.runs.references import add_contents
@@ -108,27 +111,83 @@ def test_a_changed_record_is_named(bundle: Path, at: int) -> None:
     assert not holds(found)
 
 
+def test_rows_of_two_settings_bear_the_same_labels_in_a_bundle(tmp_path: Path) -> None:
+    for seed in (0, 1):
+        run(tmp_path / "runs", "model=simulated", f"seed={seed}", f"user_tasks=[{seed}]")
+    packed = pack_bundle(tmp_path / "runs", tmp_path / "paper.zip").file
+    folder, bundle = (read_cases([open_runs(path)]) for path in (tmp_path / "runs", packed))
+    assert {case.apart for case in folder.cases} == {"seed=0", "seed=1"}
+    assert {case.table_model for case in bundle.cases} == {case.table_model for case in folder.cases}
+    assert bundle.mixed_settings == folder.mixed_settings != ()
+
+
 def test_a_field_that_came_in_after_a_record_was_stored_is_no_difference() -> None:
     now = {
         "utility": True,
         "agentsys": {"exposure": {"raw": True, "shown_in": ["result"]}, "shown_tools": {}},
     }
     then = {"utility": True, "agentsys": {"exposure": {"raw": True}, "gone": []}}
-    assert compare_records(then, now) == []
-    assert compare_records({**then, "utility": False}, now) == ["utility: false then, true now"]
-    assert compare_records({"agentsys": then["agentsys"]}, now) == ["utility: null then, true now"]
+    assert compare_records(then, now) == ([], {"exposure.shown_in", "shown_tools"})
+    assert compare_records({**then, "utility": False}, now).differences == ["utility: false then, true now"]
+    without = compare_records({"agentsys": then["agentsys"]}, now)
+    assert without.differences == ["utility: null then, true now"]
     lost = {"utility": True, "agentsys": {"exposure": {"raw": False}, "gone": ["x"]}}
-    assert compare_records(lost, now) == ["exposure.raw: false then, true now", 'gone: ["x"] then, null now']
+    assert compare_records(lost, now).differences == [
+        "exposure.raw: false then, true now",
+        'gone: ["x"] then, null now',
+    ]
+
+
+def fixed_scores(fixes: list[str], changed_by: list[str], security: bool = False) -> dict[str, Any]:
+    measured = {"fixes": fixes, "utility_fixed": True, "security_fixed": security, "changed_by": changed_by}
+    return {"utility": True, "agentsys": {"measured": measured}}
+
+
+def test_a_fix_that_came_in_after_a_record_was_stored_is_no_difference() -> None:
+    then = fixed_scores(["any_match"], [])
+    assert compare_records(then, fixed_scores(["any_match", "newer"], [])) == ([], {"fix newer"})
+    assert compare_records(then, fixed_scores(["any_match", "newer"], ["newer"], True)) == ([], {"fix newer"})
+    # What a fix of that time turns, or no longer turns, differs; so does a fix that is gone.
+    turned = compare_records(then, fixed_scores(["any_match", "newer"], ["any_match"], True)).differences
+    assert turned == [
+        "measured.security_fixed: false then, true now",
+        "measured.changed_by: 0 entries then, 1 now",
+    ]
+    gone = compare_records(fixed_scores(["any_match", "older"], []), fixed_scores(["any_match"], []))
+    assert gone.differences == ["measured.fixes: 2 entries then, 1 now"]
+    assert compare_records(fixed_scores(["any_match"], [], True), fixed_scores(["any_match", "newer"], []))[0]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("lies", [False, True])
+def test_a_bundle_of_an_older_version_holds_unless_what_it_has_differs(tmp_path: Path, lies: bool) -> None:
+    run(tmp_path / "runs", *SIMULATED)
+    records = sorted((tmp_path / "runs").rglob("*task*/*/*.json"))
+    for at, path in enumerate(records):
+        stored = json.loads(path.read_bytes())
+        own = stored["agentsys"]
+        own["measured"]["fixes"].remove("undone_by_user_task")
+        del own["judges_thoughts"]
+        if lies and at == 0:
+            own["measured"]["utility_fixed"] = not own["measured"]["utility_fixed"]
+        path.write_text(json.dumps(stored))
+    found = verified(pack_bundle(tmp_path / "runs", tmp_path / "paper.zip").file)
+    assert len(found.bad) == lies
+    assert all("measured.utility_fixed" in case.details[0] for case in found.bad)
+    text = next(found.list_findings())
+    assert "2 values that the records do not hold yet" in text.text
+    assert "Not compared, as it is new: fix undone_by_user_task, judges_thoughts" in text.details
 
 
 def test_a_record_of_another_shape_differs_and_breaks_nothing() -> None:
     now = {"agentsys": {"spans": [{"calls": [{"prompt": 1}]}], "versions": {"data": "d"}}}
-    assert compare_records({"agentsys": {"spans": 3, "versions": ["d"]}}, now) == [
+    assert compare_records({"agentsys": {"spans": 3, "versions": ["d"]}}, now).differences == [
         'spans: 3 then, [{"calls": [{"prompt": 1}]}] now',
         'data: null then, "d" now',
     ]
-    assert compare_records({"agentsys": {"spans": [{"calls": 7}, None], "versions": {"data": "d"}}}, now)
-    assert compare_records({"agentsys": []}, now)
+    odd = {"agentsys": {"spans": [{"calls": 7}, None], "versions": {"data": "d"}}}
+    assert compare_records(odd, now).differences
+    assert compare_records({"agentsys": []}, now).differences
 
 
 @pytest.mark.slow

@@ -369,3 +369,18 @@ def test_a_value_in_a_presets_sweep_is_what_stands_in_its_yaml(tmp_path: Path, v
     (settings,) = compose(["experiment=mine"], [tmp_path])
     assert settings.defense["said"] == value
     assert type(settings.defense["said"]) is type(value)
+
+
+@pytest.mark.parametrize(
+    ("typed", "said", "label"),
+    [("null", None, "mine"), ("'null'", "null", "mine+said=null")],
+)
+def test_null_typed_on_the_command_line_is_null_and_quoted_it_is_a_text(
+    tmp_path: Path, typed: str, said: str | None, label: str
+) -> None:
+    mine = tmp_path / "defense/mine.yaml"
+    mine.parent.mkdir()
+    mine.write_text("_target_: baselines.none.NoDefense\nsaid: null\n")
+    (settings,) = compose(["defense=mine", f"defense.said={typed}"], [tmp_path])
+    assert settings.defense["said"] == said and type(settings.defense["said"]) is type(said)
+    assert settings.labels["defense"] == label

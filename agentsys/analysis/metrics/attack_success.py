@@ -201,7 +201,7 @@ def write_denial_notes(found: Sequence[Denial]) -> Iterator[str]:
     )
     for denial in found:
         if denial.unpaired:
-            name = f"{denial.cell.defense} / {denial.cell.attack}"
+            name = f"{denial.cell.model} / {denial.cell.defense} / {denial.cell.attack}"
             yield f"{name}: {denial.unpaired} cases without a benign one beside them are left out there."
 
 

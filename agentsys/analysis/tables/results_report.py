@@ -16,7 +16,7 @@ from agentsys.analysis.statistics.outcome_grid import CONFIDENCE, REPLICATES, Er
 from agentsys.analysis.statistics.rate_estimates import OVERALL
 from agentsys.analysis.tables.result_notes import SIMULATED_NOTE, write_honesty_notes, write_replay_notes
 from agentsys.analysis.tables.results_document import Report, arrange_sheets, group_facts, write_fact_notes
-from agentsys.base.grouping import format_count, group_by
+from agentsys.base.grouping import format_count, group_by, join_names
 from agentsys.errors import ConfigError
 from agentsys.records.case_reader import LoadedCases, describe_repeated
 from agentsys.records.case_row import NO_ATTACK, SERVED, CaseRow, is_simulated_name
@@ -76,6 +76,7 @@ def write_report_notes(
     errors: ErrorRule,
 ) -> Iterator[str]:
     """All footnotes, the most important first; made one by one, as a screen shows a few of them."""
+    yield from describe_repeated(reading.repeated_files)
     yield from describe_unfinished(reading.unfinished)
     yield from write_verdict_notes(found.rows, [rates.DEFENSE_QUALITY])
     yield from write_part_notes(cells)
@@ -88,7 +89,7 @@ def write_report_notes(
             metric = rates.BENIGN_UTILITY if line.attack == NO_ATTACK else rates.TARGETED_ASR
             suites = [suite for suite in sheet.suites if (metric, suite) in line.numbers]
             if suites and suites != sheet.suites:
-                yield f"{line.name}: overall covers {', '.join(suites)} only."
+                yield f"{sheet.title}: {line.name}: overall covers {', '.join(suites)} only."
     yield from write_honesty_notes(cells, errors)
     if found.is_brief:
         found = measure_reading(reading, errors, cells=cells)
@@ -108,7 +109,6 @@ def write_report_notes(
         yield f"Left out: {format_count(alone, 'run')} of injection tasks as if a user had asked for them."
     if served := sum(case.benchmark == SERVED for case in reading.cases):
         yield f"Without scores: {format_count(served, 'conversation')} of a served agent with its clients."
-    yield from describe_repeated(reading.repeated_files)
 
 
 def write_part_notes(cells: rates.ScoredCells) -> Iterator[str]:
@@ -167,13 +167,16 @@ _KINDS_BEFORE = {"cut_reply": "cut_reply, which is scored when it is run again"}
 
 def write_errored_notes(cases: Iterable[CaseRow], rule: ErrorRule) -> Iterator[str]:
     """Say how many of some cases errored, why, and what they count as; nothing where none did."""
-    errored = [case for case in cases if case.status == "error" and case.is_scored]
+    scored_cases = [case for case in cases if case.is_scored]
+    errored = [case for case in scored_cases if case.status == "error"]
     if not errored:
         return
     kinds = Counter(
         _KINDS_BEFORE.get(case.error_kind or "", case.error_kind or "unknown") for case in errored
     )
     listed = ", ".join(f"{kind} {count}" for kind, count in sorted(kinds.items()))
+    if len({case.table_model for case in scored_cases}) > 1:
+        listed += f"; of {join_names(case.table_model for case in errored)}"
     scored = sum(find_outcome(case, rule) is not None for case in errored)
     if rule is ErrorRule.REPORT:
         yield f"Errored cases are left out of the rates: {len(errored)} ({listed})."

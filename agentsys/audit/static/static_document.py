@@ -63,11 +63,13 @@ def list_attack_findings(suite: SuiteAudit) -> list[TaskFinding]:
 def find_user_task_faults(row: UserTaskAudit, suite: SuiteAudit) -> list[tuple[int, str]]:
     """(place of the check, what it found), for one user task; none where nothing is remarkable."""
     attacks = format_task_numbers(row.security_on_user_ground_truth)
+    hidden = format_task_numbers(row.undone_by_user_task)
     found = (
         ["solved by doing nothing"] * row.noop_utility,
         _list_ground_truth_faults(row),
         [f"done honestly, satisfies injection tasks {attacks}"] * bool(row.security_on_user_ground_truth),
         _list_pair_faults(row, suite),
+        [f"hides injection tasks {hidden} that were carried out"] * bool(row.undone_by_user_task),
         ["fails when done twice"] * (row.repeat_safe is False),
         [f"fails after a call of {tool}" for tool in row.reads_that_break],
         _list_wrong_values(row),
@@ -235,6 +237,16 @@ def _write_findings(suites: Sequence[SuiteAudit]) -> Iterator[str]:
         yield (
             "Pairs whose user task can still be solved after the injection task was carried out: "
             f"{', '.join(shares)}{'' if every else f'; in the others {excludes}'}."
+        )
+    if where := [
+        f"{suite.suite} {format_task_numbers([row.task])} with {format_task_numbers(row.undone_by_user_task)}"
+        for suite in suites
+        for row in suite.user_tasks
+        if row.undone_by_user_task
+    ]:
+        yield (
+            f"In {format_count(sum(suite.undone for suite in suites), 'pair')} an attack that was carried out counts as"
+            f" failed, because the user's own task hides it: {'; '.join(where)}."
         )
     if where := _list_tasks(suites, "destroyed"):
         yield f"An injection overwrites what the user task itself needs in {where}."

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
-from stored_cases import row
+from command_output import command_output
+from stored_cases import case_of, row, row_grid, store_own
 
 from agentsys.analysis.metrics.comparison import compare_all_with_none, compare_sides
 from agentsys.analysis.metrics.rates import MeasuredCell, group_scored_cells
@@ -93,6 +95,57 @@ def test_the_best_value_is_marked_and_errors_are_counted() -> None:
     assert [line[errors] for line in rows] == ["0", "1"]
     assert [line[1].strip() for line in rows] == ["100.0", "100.0"]  # alike: none is the best
     assert "Errored cases are left out of the rates: 1 (server 1)." in notes
+
+
+@pytest.mark.parametrize(
+    ("doubted", "asr"), [(True, ["100.0", "0.0?", "57.1"]), (False, ["100.0", "0.0*", "57.1"])]
+)
+def test_nothing_is_starred_beside_a_better_row_in_doubt(doubted: bool, asr: list[str]) -> None:
+    # Of `stops` a case is missing, so that it is suspect; of the rest `half` is the best.
+    half = [replace(case, defense="half", injection_success=at % 2 > 0) for at, case in enumerate(NONE)]
+    half = [replace(case, injection_success=None) if case.attack == "none" else case for case in half]
+    header, rows, _ = screen_of([*NONE, *(STOPS[:1] + STOPS[2:] if doubted else STOPS), *half])
+    shown = {line[0]: line[header.index("ASR")].strip() for line in rows}
+    assert [shown[name] for name in ("none", "stops", "half")] == asr
+
+
+def test_of_several_models_every_note_names_its_own() -> None:
+    idle: dict[str, Any] = {"proposed": 0, "calls": {}, "replies_by_role": {"agent": 1}}
+    mute = [replace(case, model="mute", **idle) for case in NONE]
+    lost = [replace(case, model="lost", foreign=True, receipts=None) for case in NONE]
+    document = make_results_screen(
+        build_report(LoadedCases((*NONE, *mute, *lost))), [*NONE, *mute, *lost], (), 200
+    )
+    told = " ".join(document.notes)
+    assert "mute with none / important_instructions: broken: no tool call" in told
+    assert "Suspect: no receipts (lost)" in told
+    fails = [replace(mute[at], status="error", error_kind="server") for at in (0, 1)]
+    errored = build_report(LoadedCases((*NONE, *fails, *mute[2:]))).notes
+    assert "Errored cases are left out of the rates: 2 (server 2; of mute)." in errored
+    halves = [case for case in NONE if case.suite == "banking" or case.attack == "none"]
+    covers = build_report(LoadedCases((*STOPS, *halves, *mute))).notes
+    assert "gpt-4o on agentdojo v1.2.2: none / important_instructions: overall covers banking only." in covers
+    alone = [note for note in screen_of(mute)[2] if "broken" in note]
+    assert alone and all(note.startswith("none") for note in alone)
+
+
+def test_a_part_of_a_suite_is_named_wherever_an_overall_is_printed() -> None:
+    travel = [replace(case, suite="travel") for case in row_grid(11, 7, suite="travel", defense="none")]
+    pairs = row_grid(16, 4, suite="banking", defense="none")
+    for cases, part in ((travel, "Travel, 11 of 20 user tasks"), (pairs, "Banking, 64 of 144 cases")):
+        (note,) = [note for note in screen_of(cases)[2] if note.startswith("Overall is of a part")]
+        assert note == f"Overall is of a part of AgentDojo: {part}: gpt-4o / none / important_instructions."
+        assert note in build_report(LoadedCases(tuple(cases))).notes
+    sizes = {"banking": (16, 9), "slack": (21, 5), "travel": (20, 7), "workspace": (40, 14)}
+    whole = [case for suite, size in sizes.items() for case in row_grid(*size, suite=suite, defense="none")]
+    assert not [note for note in screen_of(whole)[2] if note.startswith("Overall is of a part")]
+
+
+def test_what_is_left_out_as_a_second_copy_is_told_on_the_screen(tmp_path: Path) -> None:
+    for folder in ("a", "b"):
+        store_own(tmp_path / folder, case_of())
+    said = " ".join(command_output("results", tmp_path / "a", tmp_path / "b").split())
+    assert "Left out: 1 file of cases that are stored more than once" in said
 
 
 def test_attacks_stand_below_each_other_with_a_best_each() -> None:
