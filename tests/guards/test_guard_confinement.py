@@ -241,7 +241,7 @@ def test_what_takes_more_than_it_may_is_ended_or_refused_and_the_next_text_is_ju
 
 
 def test_a_system_without_any_way_refuses_and_the_doctor_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(guard_confinement.shutil, "which", lambda name: None)
+    monkeypatch.setattr(guard_confinement.shutil, "which", lambda name: None if name == "bwrap" else name)
     monkeypatch.setattr(
         guard_confinement.subprocess,
         "Popen",
