@@ -26,13 +26,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from agentsys.base.json_values import to_plain_data
 from agentsys.errors import Unavailable
 from agentsys.guards.guard_channel import AnswerChannel, LateAnswer
-from agentsys.guards.guard_confinement import (
-    SERVICE,
-    UNCONFINED,
-    WORKER,
-    require_confinement,
-    start_shut_in,
-)
+from agentsys.guards.guard_confinement import SERVICE, UNCONFINED, WORKER, require_confinement, start_shut_in
 from agentsys.guards.guard_spec import GuardSpec, find_guard_python, list_readable_paths
 from agentsys.guards.guard_worker import NoVerdict, read_verdict
 from agentsys.models.chat import ErrorKind, ModelError
@@ -161,50 +155,46 @@ class GuardProcess:
             self.acts.append(act)
 
     def _read_verdict(self, what: str, values: Mapping[str, Any]) -> GuardVerdict:
-        start, asked = time.perf_counter(), {"tool": values["tool"], "text": values["text"]}
+        start, spec, asked = time.perf_counter(), self.spec, {key: values[key] for key in ("tool", "text")}
+        if self._channel is not None and self._channel.is_closed:  # after its answer: no fault of this text
+            self._stop()
         try:
-            if self.spec.kind in ("text", "call"):
-                reply = self._ask_worker({"do": what, "values": values})
-                read, number = reply.get("read"), reply.pop("id")
-                return GuardVerdict(**{**reply, "read": read and tuple(read), "number": number})
-            reply = self._post(asked) if self.spec.kind == "http" else self._exchange(asked)
+            if spec.kind in ("text", "call"):
+                reply = self._ask_worker({"do": what, "values": values}, spec.timeout_s)
+                read = reply.get("read")
+                return GuardVerdict(number=reply.pop("id"), **{**reply, "read": read and tuple(read)})
+            reply = self._post(asked) if spec.kind == "http" else self._exchange(asked, spec.timeout_s)
             verdict = read_verdict(reply, self._where)
-            number = str(reply.get("id", "")) if self.spec.kind == "command" else ""
+            number = str(reply.get("id", "")) if spec.kind == "command" else ""
             return GuardVerdict(**verdict, ms=(time.perf_counter() - start) * 1000, number=number)
         except ValidationError:
             raise NoVerdict("nonsense", "a reply that is no verdict") from None
 
-    def _ask_worker(self, line: Mapping[str, Any], limit_s: float | None = None) -> dict[str, Any]:
+    def _ask_worker(self, line: Mapping[str, Any], limit_s: float) -> dict[str, Any]:
         reply = self._exchange(line, limit_s)
         if "error" in reply:
             raise NoVerdict(str(reply["error"]), str(reply.get("why")))
         return reply
 
-    def _exchange(self, line: Mapping[str, Any], limit_s: float | None = None) -> dict[str, Any]:
+    def _exchange(self, line: Mapping[str, Any], limit_s: float) -> dict[str, Any]:
         """Put a question to the process; one that does not answer it once is ended, and so is one asked only once."""
-        limit_s = limit_s or self.spec.timeout_s
         once = self.spec.kind == "command" and self.spec.lives == "text"
-        if self._channel is not None and self._channel.is_closed:  # after its answer: no fault of this text
-            self._stop()
         while True:  # of a process started anew no answer is late
             channel = self._channel or self._start()
             try:
-                if once:
-                    return channel.ask_once(line, limit_s, self._is_answer)
-                return channel.ask(line, limit_s)
+                return channel.ask(line, limit_s, self._is_answer if once else None)
             except LateAnswer as late:
                 # Who asked that question has its answer, which nobody can take back now; this one is put anew.
-                self.contradicted.add(late.number)
+                self.contradicted.add(str(late))
                 self.failures["doubled"] += 1
                 self._stop()
             except NoVerdict as error:
-                if error.kind != "crash":
-                    self._stop()
-                    raise
-                status = self._wait_for_status()
+                ended = error.kind == "crash"
+                words = (
+                    [f"status {self._wait_for_status()}", self._read_last_line()] if ended else [error.why]
+                )
                 self._stop()
-                said = "; ".join(filter(None, [f"status {status}", self._read_last_line()]))
-                raise NoVerdict("crash", said) from None
+                raise NoVerdict(error.kind, "; ".join(filter(None, words))) from None
             finally:
                 if once:
                     self._stop()
@@ -217,27 +207,20 @@ class GuardProcess:
         return True
 
     def _start(self) -> AnswerChannel:
-        env = {
-            "PATH": f"{self.python.parent}:/usr/local/bin:/usr/bin:/bin",
-            **dict.fromkeys(("HOME", "TMPDIR", "XDG_CACHE_HOME"), str(self._work)),
-            **{"LANG": "C.UTF-8", "PYTHONHASHSEED": "0", "PYTHONDONTWRITEBYTECODE": "1"},
-            "HF_HUB_OFFLINE": "1",
-        }
-        spec = self.spec
-        command = (
-            spec.find_command() if spec.kind == "command" else (str(self.python), "-s", "-P", str(WORKER))
-        )
-        limits, reads = (
-            {"memory": spec.memory_mb << 20, "processes": spec.processes},
-            list_readable_paths(spec),
-        )
+        spec, of_command = self.spec, self.spec.kind == "command"
+        env = {"PATH": f"{self.python.parent}:/usr/local/bin:/usr/bin:/bin", "LANG": "C.UTF-8"}
+        env |= dict.fromkeys(("HOME", "TMPDIR", "XDG_CACHE_HOME"), str(self._work))
+        env |= {"PYTHONHASHSEED": "0", "PYTHONDONTWRITEBYTECODE": "1", "HF_HUB_OFFLINE": "1"}
+        command = spec.find_command() if of_command else (str(self.python), "-s", "-P", str(WORKER))
+        limits = {"memory": spec.memory_mb << 20, "processes": spec.processes}
         try:
             with self._errors.open("wb") as errors:
                 streams = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": errors, "env": env}
+                reads = list_readable_paths(spec)
                 process, lifeline = start_shut_in(self._way, command, reads, self._work, limits, **streams)
             self._process, self._end = process, weakref.finalize(self, _end_process, process, lifeline)
-            self._channel = AnswerChannel(process, _SETTLE_S if spec.kind == "command" else 0.0)
-            if spec.kind != "command":
+            self._channel = AnswerChannel(process, _SETTLE_S if of_command else 0.0)
+            if not of_command:
                 self._ask_worker(spec.describe_for_worker(), _START_S)
         except (OSError, NoVerdict) as error:
             self._stop()
@@ -274,11 +257,10 @@ class GuardProcess:
         return client
 
     def _stop(self) -> None:
+        if self._channel is not None and self._channel.strays:
+            strays = self._channel.strays.decode(errors="replace").strip()
+            self._add_act(f"wrote what is no answer: {strays}")
         if self._process is not None:
-            if self._channel is not None and self._channel.strays:
-                self._add_act(
-                    f"wrote what is no answer: {self._channel.strays.decode(errors='replace').strip()}"
-                )
             self._end()
             self.last_words = self._read_last_line() or self.last_words
         self._process = self._channel = None
