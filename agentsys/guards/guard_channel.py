@@ -73,7 +73,8 @@ class AnswerChannel:
         unnumbered: list[tuple[bytes, dict[str, Any]]] = []
         size, until = 0, deadline
         while (piece := self._receive(until)) is not None:
-            *lines, self._rest = (self._rest + (piece or b"\n")).split(b"\n")
+            self._rest += piece or b"\n"
+            *lines, self._rest = self._rest.split(b"\n") if b"\n" in (piece or b"\n") else (self._rest,)
             for line in lines:
                 found = _parse_line(line)
                 if found.get("id") == number:

@@ -94,7 +94,8 @@ def _list_bubblewrap_mounts(reads: Sequence[str], work: str) -> list[str]:
     for path in map(Path, reads):
         words += ("--symlink", str(path.readlink())) if path.is_symlink() else ("--ro-bind-try", str(path))
         words.append(str(path))
-    return [*words, "--bind", work, work, "--remount-ro", "/dev", "--remount-ro", "/", "--"]
+    read_only = [word for path in ("/dev", "/proc", "/") for word in ("--remount-ro", path)]
+    return [*words, "--bind", work, work, *read_only, "--"]
 
 
 def _sort_outer_first(paths: Iterable[str]) -> list[str]:

@@ -81,7 +81,8 @@ def build_root(root: Path, reads: Sequence[str], work: str) -> None:
         _bind(path, root, _READ_ONLY | _NOSUID | (0 if path.startswith("/dev/") else _NODEV))
     _bind(work, root, _NOSUID | _NODEV)
     (root / "proc").mkdir()
-    _call("mount", "proc", root / "proc", "proc", _NOSUID | _NODEV | _NOEXEC, None)
+    # Read-only: what the kernel is told under /proc/sys it is told for the whole system, by root in a namespace too.
+    _call("mount", "proc", root / "proc", "proc", _READ_ONLY | _NOSUID | _NODEV | _NOEXEC, None)
     os.chdir(root)
     _call("pivot_root", ".", ".")
     _call("umount2", ".", _DETACH)

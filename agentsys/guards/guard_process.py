@@ -7,6 +7,7 @@ anew for the next one, and given up when it does nothing else.
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import signal
 import subprocess
@@ -21,7 +22,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import httpx
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from agentsys.base.json_values import to_plain_data
 from agentsys.errors import Unavailable
@@ -44,6 +45,8 @@ _SETTLE_S = 0.002
 """Seconds in which a command may still contradict its answer; what our own worker writes, it writes once."""
 _ALIVE = ("raised", "cannot_tell")
 """Failures of a guard that goes on."""
+_OF_THE_WORKER = (*_ALIVE, "nonsense")
+"""Failures that the worker tells of."""
 
 
 class GuardVerdict(BaseModel):
@@ -52,7 +55,7 @@ class GuardVerdict(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     flag: bool
-    score: float | None = None
+    score: float | None = Field(default=None, allow_inf_nan=False)
     clean: str | None = None
     read: tuple[int, int] | None = None
     """The part of the text that it says it has read: first character, and behind the last."""
@@ -60,8 +63,8 @@ class GuardVerdict(BaseModel):
     """Milliseconds of the processor; of a command or a service, by the clock."""
     failed: bool = False
     """Whether it said nothing, and this is what its YAML has follow then."""
-    number: str = ""
-    """The question's, where its answer may yet turn out to have a second one."""
+    id: str = ""
+    """The question's number, where its answer may yet turn out to have a second one."""
 
 
 class GuardProcess:
@@ -143,12 +146,22 @@ class GuardProcess:
             self._stop()
             if "_client" in vars(self):
                 self._client.close()
-            with contextlib.suppress(OSError):
-                for path in sorted(self._work.rglob("*")):
-                    if path.is_file():
-                        size = f"{path.stat().st_size:,} bytes"
-                        self._add_act(f"left {path.relative_to(self._work)} ({size})")
-            self._folder.cleanup()
+            self._note_what_it_left()
+            try:
+                self._folder.cleanup()
+            except RecursionError:  # folders in folders, more than a thousand
+                subprocess.run(["rm", "-rf", self._folder.name], check=False)
+
+    def _note_what_it_left(self) -> None:
+        folders = [str(self._work)]
+        while folders and len(self.acts) < _MOST_ACTS:
+            with contextlib.suppress(OSError), os.scandir(folders.pop(0)) as entries:
+                for entry in sorted(entries, key=lambda one: one.name)[:_MOST_ACTS]:
+                    if entry.is_dir(follow_symlinks=False):
+                        folders.append(entry.path)
+                        continue
+                    name = os.fsencode(os.path.relpath(entry.path, self._work)).decode(errors="replace")
+                    self._add_act(f"left {name} ({entry.stat(follow_symlinks=False).st_size:,} bytes)")
 
     def _add_act(self, act: str) -> None:
         if act not in self.acts and len(self.acts) < _MOST_ACTS:
@@ -160,20 +173,20 @@ class GuardProcess:
             self._stop()
         try:
             if spec.kind in ("text", "call"):
-                reply = self._ask_worker({"do": what, "values": values}, spec.timeout_s)
-                read = reply.get("read")
-                return GuardVerdict(number=reply.pop("id"), **{**reply, "read": read and tuple(read)})
-            reply = self._post(asked) if spec.kind == "http" else self._exchange(asked, spec.timeout_s)
-            verdict = read_verdict(reply, self._where)
-            number = str(reply.get("id", "")) if spec.kind == "command" else ""
-            return GuardVerdict(**verdict, ms=(time.perf_counter() - start) * 1000, number=number)
+                said = self._ask_worker({"do": what, "values": values}, spec.timeout_s)
+            else:
+                reply = self._post(asked) if spec.kind == "http" else self._exchange(asked, spec.timeout_s)
+                said = read_verdict(reply, self._where) | {"ms": (time.perf_counter() - start) * 1000}
+                said["id"] = str(reply.get("id", "")) if spec.kind == "command" else ""
+            return GuardVerdict.model_validate_json(json.dumps(said))
         except ValidationError:
             raise NoVerdict("nonsense", "a reply that is no verdict") from None
 
     def _ask_worker(self, line: Mapping[str, Any], limit_s: float) -> dict[str, Any]:
         reply = self._exchange(line, limit_s)
         if "error" in reply:
-            raise NoVerdict(str(reply["error"]), str(reply.get("why")))
+            kind = reply["error"] if reply["error"] in _OF_THE_WORKER else "nonsense"
+            raise NoVerdict(kind, str(reply.get("why")))
         return reply
 
     def _exchange(self, line: Mapping[str, Any], limit_s: float) -> dict[str, Any]:
@@ -274,7 +287,7 @@ def judge_texts(
     for name, text in texts.items():
         with contextlib.suppress(NoVerdict):
             found[name] = process.ask(text=text, tool=(tools or {}).get(name, "tool"))
-    untold = {name for name, one in found.items() if one.failed or one.number in process.contradicted}
+    untold = {name for name, one in found.items() if one.failed or one.id in process.contradicted}
     return {name: None if name in untold else found.get(name) for name in texts}
 
 
