@@ -24,12 +24,7 @@ _MOST_BYTES = 1 << 24
 
 
 class LateAnswer(Exception):
-    """A question that had its answer was answered again, while another one was put."""
-
-    def __init__(self, number: str) -> None:
-        super().__init__("two answers to one question")
-        self.number = number
-        """The question's."""
+    """A question that had its answer, the one of this number, was answered again while another one was put."""
 
 
 class AnswerChannel:
@@ -51,8 +46,19 @@ class AnswerChannel:
         self.strays = b""
         """The beginning of what was no answer to any question."""
 
-    def ask(self, question: Mapping[str, Any], limit_s: float) -> dict[str, Any]:
+    def ask(
+        self,
+        question: Mapping[str, Any],
+        limit_s: float,
+        is_answer: Callable[[Mapping[str, Any]], bool] | None = None,
+    ) -> dict[str, Any]:
         """Put a question and find the one answer with its number.
+
+        Args:
+            question: What is asked.
+            limit_s: Seconds until the answer has to be there.
+            is_answer: Of a process that is asked this alone, and read until it ends: what an answer is, which may
+                come without the number.
 
         Raises:
             NoVerdict: If there is none in time, or more than one.
@@ -60,25 +66,45 @@ class AnswerChannel:
         """
         number, deadline = secrets.token_hex(8), time.monotonic() + limit_s
         self._send({"id": number, **question}, deadline)
+        if is_answer:
+            with suppress(OSError):
+                self._input.close()
         answers: list[dict[str, Any]] = []
-        read = 0
-        while (
-            piece := self._receive(time.monotonic() + self._settle_s if answers else deadline)
-        ) is not None:
-            *lines, self._rest = (self._rest + piece).split(b"\n")
+        unnumbered: list[tuple[bytes, dict[str, Any]]] = []
+        size, until = 0, deadline
+        while (piece := self._receive(until)) is not None:
+            self._rest += piece or b"\n"
+            *lines, self._rest = self._rest.split(b"\n") if b"\n" in (piece or b"\n") else (self._rest,)
             for line in lines:
                 found = _parse_line(line)
                 if found.get("id") == number:
                     answers.append(found)
                 elif str(found.get("id")) in self._answered:
                     raise LateAnswer(str(found["id"]))
+                elif is_answer and is_answer(found):
+                    unnumbered.append((line, found))
                 else:
                     self._keep_stray(line)
-            read += len(piece)
-            if not piece or len(answers) > 1 or read > _MOST_BYTES:
+            size += len(piece)
+            if not piece or size > _MOST_BYTES or (len(answers) > 1 and not is_answer):
                 break
+            if answers and not is_answer:
+                until = time.monotonic() + self._settle_s
         self._answered.add(number)
-        return _choose(answers, deadline, limit_s, ended=piece == b"")
+        if is_answer and piece == b"" and not answers:
+            answers = [found for _, found in unnumbered]
+        else:
+            for line, _ in unnumbered:
+                self._keep_stray(line)
+        if len(answers) > 1:
+            raise NoVerdict("doubled", "two answers to one question")
+        if answers and (piece == b"" or not is_answer):
+            return answers[0]
+        if piece == b"":
+            raise NoVerdict("crash", "ended without an answer")
+        if piece is not None:
+            raise NoVerdict("nonsense", f"more than {_MOST_BYTES:,} bytes that are no answer")
+        raise NoVerdict("hang", f"no answer in {limit_s:g} s")
 
     @property
     def is_closed(self) -> bool:
@@ -86,31 +112,6 @@ class AnswerChannel:
         waiting = select.poll()
         waiting.register(self._output.fileno(), 0)
         return bool(waiting.poll(0))
-
-    def ask_once(
-        self, question: Mapping[str, Any], limit_s: float, is_answer: Callable[[Mapping[str, Any]], bool]
-    ) -> dict[str, Any]:
-        """Put the only question there is, and read until the process ends: an answer may come without its number.
-
-        Raises:
-            NoVerdict: If there is none in time, or more than one.
-        """
-        number, deadline = secrets.token_hex(8), time.monotonic() + limit_s
-        self._send({"id": number, **question}, deadline)
-        with suppress(OSError):
-            self._input.close()
-        written = b""
-        while (piece := self._receive(deadline)) and len(written) <= _MOST_BYTES:
-            written += piece
-        ended, answers = piece == b"", []
-        lines = [(line, _parse_line(line)) for line in written.split(b"\n")]
-        numbered = any(found.get("id") == number for _, found in lines)
-        for line, found in lines:
-            if ended and (found.get("id") == number if numbered else is_answer(found)):
-                answers.append(found)
-            else:
-                self._keep_stray(line)
-        return _choose(answers, deadline, limit_s, ended=ended)
 
     def _send(self, question: Mapping[str, Any], deadline: float) -> None:
         left = memoryview(json.dumps(question).encode() + b"\n")
@@ -126,18 +127,6 @@ class AnswerChannel:
     def _keep_stray(self, line: bytes) -> None:
         if line.strip():
             self.strays = (self.strays + line + b"\n")[:MOST_STRAY_BYTES]
-
-
-def _choose(answers: list[dict[str, Any]], deadline: float, limit_s: float, *, ended: bool) -> dict[str, Any]:
-    if len(answers) == 1:
-        return answers[0]
-    if answers:
-        raise NoVerdict("doubled", "two answers to one question")
-    if ended:
-        raise NoVerdict("crash", "ended without an answer")
-    if time.monotonic() < deadline:
-        raise NoVerdict("nonsense", f"more than {_MOST_BYTES:,} bytes that are no answer")
-    raise NoVerdict("hang", f"no answer in {limit_s:g} s")
 
 
 def _wait(fileno: int, event: int, until: float) -> bool:

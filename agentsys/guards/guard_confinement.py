@@ -18,6 +18,13 @@ from agentsys.guards import guard_launcher, guard_worker
 from agentsys.guards.guard_launcher import LANDLOCK, NAMESPACES
 
 BUBBLEWRAP, UNCONFINED, SERVICE = "bubblewrap", "unconfined", "a service"
+_SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/opt", "/nix")
+_SYSTEM_FACTS = "/sys/devices/system"
+_LAUNCHER = Path(str(guard_launcher.__file__)).resolve()
+WORKER = Path(str(guard_worker.__file__)).resolve()
+_MOST_FILE_BYTES = 256 << 20
+
+
 WAYS = {
     BUBBLEWRAP: "the folders of the system and of its Python, read-only, and an empty one of its own; no process of"
     " others; no network; limits on memory, processes and file size, by bwrap",
@@ -26,13 +33,14 @@ WAYS = {
     " processes, and the limits hold for each process alone",
 }
 """Way -> what a guard has then. The first that works is taken."""
-_SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/opt", "/nix")
-_SYSTEM_FACTS = "/sys/devices/system"
-_LAUNCHER = Path(str(guard_launcher.__file__)).resolve()
-WORKER = Path(str(guard_worker.__file__)).resolve()
-
-
-_MOST_FILE_BYTES = 256 << 20
+_STARTED_BY = {
+    BUBBLEWRAP: ("bwrap", "--unshare-all", "--as-pid-1", "--cap-drop", "ALL"),
+    NAMESPACES: (
+        *("unshare", "--user", "--map-current-user", "--mount", "--pid", "--fork", "--kill-child"),
+        *("--net", "--ipc", "--uts", "--cgroup"),
+    ),
+}
+"""Way -> the program that starts the launcher in namespaces. It needs no right that a user has not."""
 
 
 def start_shut_in(
@@ -59,11 +67,18 @@ def start_shut_in(
     Raises:
         OSError: If it does not start.
     """
-    for folder in (work, work.with_name("root")):
+    root = work.with_name("root")
+    for folder in (work, root):
         folder.mkdir(exist_ok=True)
+    prefixes = [sys.base_prefix, sys.base_exec_prefix, str(_LAUNCHER), str(WORKER)]
+    shown = _sort_outer_first([*_SYSTEM, _SYSTEM_FACTS, *prefixes, *reads])
     lifeline, ours = os.pipe()
+    plan = {"way": way, "reads": shown, "work": str(work), "root": str(root), "lifeline": lifeline}
+    plan_text = json.dumps({**plan, "limits": {**limits, "file": _MOST_FILE_BYTES}})
+    launcher = (os.path.realpath(sys.executable), "-I", "-S", str(_LAUNCHER), plan_text, *command)
+    mounts = _list_bubblewrap_mounts(shown, str(work)) if way == BUBBLEWRAP else []
+    shut_in = (*_STARTED_BY.get(way or "", ()), *mounts, *launcher)
     try:
-        shut_in = _build_command(way, command, reads, work, lifeline, limits)
         process = subprocess.Popen(shut_in, cwd=work, start_new_session=True, pass_fds=(lifeline,), **streams)
     except OSError:
         os.close(ours)
@@ -73,43 +88,14 @@ def start_shut_in(
     return process, ours
 
 
-def _build_command(
-    way: str | None,
-    command: Sequence[str],
-    reads: Iterable[str],
-    work: Path,
-    lifeline: int,
-    limits: Mapping[str, int],
-) -> list[str]:
-    python = os.path.realpath(sys.executable)
-    prefixes = [sys.base_prefix, sys.base_exec_prefix, str(_LAUNCHER), str(WORKER)]
-    shown = _sort_outer_first([*_SYSTEM, _SYSTEM_FACTS, *prefixes, *reads])
-    plan = {
-        "way": way,
-        "reads": shown,
-        "work": str(work),
-        "root": str(work.parent / "root"),
-        "limits": {**limits, "file": _MOST_FILE_BYTES},
-        "lifeline": lifeline,
-    }
-    launcher = [python, "-I", "-S", str(_LAUNCHER), json.dumps(plan), *command]
-    if way != BUBBLEWRAP:
-        return launcher
+def _list_bubblewrap_mounts(reads: Sequence[str], work: str) -> list[str]:
     memory = ("--size", str(64 << 20), "--tmpfs")
-    binds = [word for path in shown for word in _bind_for_bubblewrap(path)]
-    return [
-        *("bwrap", "--unshare-all"),
-        *("--as-pid-1", "--cap-drop", "ALL"),
-        *("--dev", "/dev", "--proc", "/proc", *memory, "/dev/shm", *memory, "/tmp"),
-        *(*binds, "--bind", str(work), str(work), "--remount-ro", "/dev", "--remount-ro", "/"),
-        *("--", *launcher),
-    ]
-
-
-def _bind_for_bubblewrap(path: str) -> tuple[str, ...]:
-    if Path(path).is_symlink():
-        return "--symlink", str(Path(path).readlink()), path
-    return "--ro-bind-try", path, path
+    words = ["--dev", "/dev", "--proc", "/proc", *memory, "/dev/shm", *memory, "/tmp"]
+    for path in map(Path, reads):
+        words += ("--symlink", str(path.readlink())) if path.is_symlink() else ("--ro-bind-try", str(path))
+        words.append(str(path))
+    read_only = [word for path in ("/dev", "/proc", "/") for word in ("--remount-ro", path)]
+    return [*words, "--bind", work, work, *read_only, "--"]
 
 
 def _sort_outer_first(paths: Iterable[str]) -> list[str]:
@@ -125,8 +111,8 @@ def _sort_outer_first(paths: Iterable[str]) -> list[str]:
 @lru_cache(maxsize=8)
 def explain_refusal(way: str) -> str:
     """Why the system does not let a guard be shut in this way; "": it does."""
-    if way == BUBBLEWRAP and shutil.which("bwrap") is None:
-        return "bwrap is not installed"
+    if way in _STARTED_BY and shutil.which(_STARTED_BY[way][0]) is None:
+        return f"{_STARTED_BY[way][0]} is not installed"
     if sys.platform != "linux":
         return "only Linux has it"
     with tempfile.TemporaryDirectory(prefix="agentsys-guard-") as folder:

@@ -48,22 +48,26 @@ def rate_length_control(corpus: TextCorpus, verdicts: Verdicts) -> Iterable[tupl
     lengths that they lie in; the clean ones of a tenth count as often as there are injected ones in it.
     """
     rated = list(_list_rated(corpus, verdicts))
-    held = np.array([one.held for one in rated], dtype=bool)
-    for name, values in (
-        ("auc", [one.score for one in rated]),
-        ("auc_length", [one.length for one in rated]),
-    ):
-        yield name, Number(100 * _compute_area(np.array(values, float), held), math.nan, math.nan, len(rated))
-    shares, weights = [], [0]
-    for cell in _match_by_length(rated):
-        flags, scores = np.array([(one.flag, one.score) for one in cell], float).reshape(-1, 2).T
-        of = np.array([one.held for one in cell], dtype=bool)
-        if of.any() and not of.all():
-            shares.append((flags[of].mean(), flags[~of].mean(), _compute_area(scores, of)))
-            weights.append(int(of.sum()))
-    means = np.average(shares, axis=0, weights=weights[1:]) if shares else [math.nan] * 3
-    for name, share in zip(("flagged", "clean", "auc"), means, strict=True):
-        yield f"equal_length_{name}", Number(100 * float(share), math.nan, math.nan, sum(weights))
+    held, lengths, flags, scores = np.array([one[1:] for one in rated], float).reshape(-1, 4).T
+    cells, injected = [], held > 0
+    for (suite, _), of in group_by(range(len(rated)), lambda at: rated[at].where).items():
+        tenths = np.searchsorted(np.quantile(lengths[of], np.arange(1, 10) / 10), lengths[of])
+        cells += [np.array(of)[tenths == tenth] for tenth in range(10)] if suite else []
+    both = [at for at in cells if injected[at].any() and not injected[at].all()]
+    shares = [
+        (
+            *(flags[at][of].mean() for of in (injected[at], ~injected[at])),
+            _compute_area(scores[at], injected[at]),
+        )
+        for at in both
+    ]
+    weights = [int(held[at].sum()) for at in both]
+    means = np.average(shares, axis=0, weights=weights) if shares else [math.nan] * 3
+    areas = _compute_area(scores, injected), _compute_area(lengths, injected)
+    names = "auc", "auc_length", "equal_length_flagged", "equal_length_clean", "equal_length_auc"
+    counts = len(rated), len(rated), *[sum(weights)] * 3
+    for name, value, n in zip(names, (*areas, *means), counts, strict=True):
+        yield name, Number(100 * float(value), math.nan, math.nan, n)
 
 
 def _list_rated(corpus: TextCorpus, verdicts: Verdicts) -> Iterable[RatedText]:
@@ -75,14 +79,6 @@ def _list_rated(corpus: TextCorpus, verdicts: Verdicts) -> Iterable[RatedText]:
             where = suites.get(name, ""), corpus.tools.get(name, "")
             score = float(verdict.flag) if verdict.score is None else verdict.score
             yield RatedText(where, name in held, len(corpus.texts[name]), verdict.flag, score)
-
-
-def _match_by_length(rated: Sequence[RatedText]) -> Iterable[list[RatedText]]:
-    for (suite, _), texts in group_by(rated, lambda one: one.where).items():
-        lengths = np.array([one.length for one in texts])
-        tenths = np.searchsorted(np.quantile(lengths, np.arange(1, 10) / 10), lengths, side="left")
-        for tenth in range(10) if suite else ():
-            yield [one for one, at in zip(texts, tenths, strict=True) if at == tenth]
 
 
 def _compute_area(values: NDArray[np.float64], held: NDArray[np.bool_]) -> float:
@@ -102,42 +98,30 @@ def describe_reading(process: GuardProcess, corpus: TextCorpus, verdicts: Verdic
     read = {name: one.read for name, one in verdicts.items() if one is not None and one.read}
     cut = sum(first > 0 or last < len(corpus.texts[name]) for name, (first, last) in read.items())
     told = f"says that it read {cut} of {len(read)} texts in part; " if read else ""
-    for size in _CARRIER_CHARS:
-        texts = _build_carriers(corpus, verdicts, size)[: 1 if slow else _CARRIERS]
-        carriers = [text for text in texts if not _flags(process, text)]
-        if carriers:
-            return told + _move_sentence(process, carriers, size)
-    return f"{told}no long text that it does not flag"
-
-
-def _move_sentence(process: GuardProcess, carriers: Sequence[str], size: int) -> str:
-    for sentence in _KNOWN:
-        first = [_flags(process, _put(sentence, text, 0.05)) for text in carriers]
-        if any(first):
-            last = [_flags(process, _put(sentence, text, 0.95)) for text in carriers]
-            found = f"first tenth {sum(first)} of {len(carriers)}, last tenth {sum(last)}"
-            return f"{found}, of {size:,} characters"
-    return f"flags neither sentence in {size:,} characters"
-
-
-def _flags(process: GuardProcess, text: str) -> bool:
-    verdict = judge_texts(process, {"one": text})["one"]
-    return verdict is not None and verdict.flag
-
-
-def _build_carriers(corpus: TextCorpus, verdicts: Verdicts, most: int) -> list[str]:
-    """Long texts out of clean ones that were not flagged."""
     clean = sorted(corpus.find_ids(held=False))
     quiet = [one for one in clean if (verdict := verdicts.get(one)) is not None and not verdict.flag]
     random.Random(2).shuffle(quiet)
-    texts, found = [corpus.texts[one] for one in quiet], list[str]()
-    while texts and len(found) < _CARRIERS:
-        size, used = 0, list[str]()
-        while texts and size < most:
-            used.append(texts.pop())
-            size += len(used[-1])
-        found += ["\n\n".join(used)[:most]] if size >= most else []
-    return found
+    joined = "\n\n".join(corpus.texts[one] for one in quiet)
+    for size in _CARRIER_CHARS:
+        long = [joined[at : at + size] for at in range(0, len(joined) - size + 1, size)]
+        carriers = [text for text in long[: 1 if slow else _CARRIERS] if not _count_flagged(process, [text])]
+        for sentence in _KNOWN if carriers else ():
+            first, last = (
+                _count_flagged(process, [_put(sentence, text, share) for text in carriers])
+                for share in (0.05, 0.95)
+            )
+            if first:
+                return (
+                    f"{told}first tenth {first} of {len(carriers)}, last tenth {last}, of {size:,} characters"
+                )
+        if carriers:
+            return f"{told}flags neither sentence in {size:,} characters"
+    return f"{told}no long text that it does not flag"
+
+
+def _count_flagged(process: GuardProcess, texts: Sequence[str]) -> int:
+    verdicts = judge_texts(process, {str(at): text for at, text in enumerate(texts)})
+    return sum(one is not None and one.flag for one in verdicts.values())
 
 
 def _put(sentence: str, text: str, share: float) -> str:
@@ -157,22 +141,18 @@ def describe_steadiness(
         before: What it said of them then.
         slow: Whether it is asked of fewer texts alone.
     """
-    backwards = {name: texts[name] for name in reversed(list(texts))}
     shuffled = dict(random.Random(3).sample(sorted(texts.items()), len(texts)))
+    again = {"after the others": judge_texts(process, dict(reversed([*texts.items()])))}
     with closing(GuardProcess(spec)) as other:
-        again = {
-            "after the others": judge_texts(process, backwards),
-            "in another process and order": judge_texts(other, shuffled),
-        }
-    alone: dict[str, GuardVerdict | None] = {}
+        again["in another process and order"] = judge_texts(other, shuffled)
+    again["alone"] = {}
     for name in list(texts)[: ALONE // 4 if slow else ALONE]:
         with closing(GuardProcess(spec)) as single:
-            alone |= judge_texts(single, {name: texts[name]})
-    counts = {
-        where: (sum(_differs(before.get(name), one) for name, one in of.items()), len(of))
-        for where, of in {**again, "alone": alone}.items()
-    }
-    told = [f"{changed} of {n} differ {where}" for where, (changed, n) in counts.items() if changed]
+            again["alone"] |= judge_texts(single, {name: texts[name]})
+    told = []
+    for where, verdicts in again.items():
+        changed = sum(_differs(before.get(name), one) for name, one in verdicts.items())
+        told += [f"{changed} of {len(verdicts)} differ {where}"] if changed else []
     return "depends on what was read before: " + ", ".join(told) if told else "the same"
 
 

@@ -88,13 +88,9 @@ class GuardDefense(BoundaryDefense):
         """Say what is asked of whom, and what follows."""
         spec = self.spec
         who = spec.package or spec.url or spec.call or " ".join(spec.command)
-        asked = (
-            "Each call is shown to it before it runs, and each result afterwards; a call that it flags gets an"
-            " error in place of a result"
-            if spec.kind == "call"
-            else f"It reads each {'string of a tool result' if spec.unit == 'field' else 'tool result'}"
-            f" before the agent does; what it flags is {_THEN[spec.on_flag]}"
-        )
+        piece = "string of a tool result" if spec.unit == "field" else "tool result"
+        reads = f"It reads each {piece} before the agent does; what it flags is {_THEN[spec.on_flag]}"
+        asked = _RULES if spec.kind == "call" else reads
         return (
             f"One agent reads the request and the tool results in one conversation. A guard that others wrote"
             f" ({'our own rules' if who == 'here' else who}) stands between it and its tools, in a process of its"
@@ -107,6 +103,10 @@ class GuardDefense(BoundaryDefense):
         return {"refused": REFUSED} if self.spec.kind == "call" else {"notice": NOTICE, "aborted": ABORTED}
 
 
+_RULES = (
+    "Each call is shown to it before it runs, and each result afterwards; a call that it flags gets an error in"
+    " place of a result"
+)
 _THEN = {
     "withhold": "replaced by a fixed notice",
     "clean": "replaced by the text that it gives as cleaned",

@@ -25,9 +25,7 @@ _LIBC = ctypes.CDLL(None, use_errno=True)
 _LOOK_S = 0.2
 """Seconds between two looks at what the guard's processes take together."""
 _READ_ONLY, _NOSUID, _NODEV, _NOEXEC = 1, 2, 4, 8
-_BIND, _RECURSIVE, _PRIVATE, _DETACH = 0x1000, 0x4000, 0x40000, 2
-_NEW_NAMESPACES = 0x20000 | 0x4000000 | 0x8000000 | 0x10000000 | 0x20000000 | 0x40000000
-"""Mounts, names, IPC, users, processes and network: CLONE_NEW*, linux/sched.h."""
+_BIND, _RECURSIVE, _DETACH = 0x1000, 0x4000, 2
 _DEVICES = ("null", "zero", "full", "random", "urandom")
 _SET_DUMPABLE, _DROP_CAPABILITY, _SUBREAPER, _NO_NEW_PRIVILEGES, _SET_SECCOMP = 4, 24, 36, 38, 22
 _LANDLOCK_NEEDED = 6
@@ -69,37 +67,22 @@ def _system_call(number: int, *args: Any) -> int:
     return _call("syscall", ctypes.c_long(number), *plain)
 
 
-def enter_namespaces(plan: Mapping[str, Any]) -> None:
-    """Become the first process of namespaces of our own, on a root that holds what may be read, read-only.
-
-    The process that was started stays outside and ends with it.
+def build_root(root: Path, reads: Sequence[str], work: str) -> None:
+    """Move, in a mount namespace of our own, onto a root that holds what may be read, read-only.
 
     Raises:
         OSError: If the system does not let us.
     """
-    user, group = os.geteuid(), os.getegid()
-    _call("unshare", _NEW_NAMESPACES)
-    Path("/proc/self/setgroups").write_text("deny")
-    Path("/proc/self/uid_map").write_text(f"{user} {user} 1")
-    Path("/proc/self/gid_map").write_text(f"{group} {group} 1")
-    child = os.fork()
-    if child:
-        _close_streams()
-        sys.exit(_read_status(os.waitpid(child, 0)[1]))
-    _build_root(Path(plan["root"]), plan["reads"], plan["work"])
-
-
-def _build_root(root: Path, reads: Sequence[str], work: str) -> None:
-    _call("mount", None, "/", None, _RECURSIVE | _PRIVATE, None)
     _mount_memory(root, "16m")
-    for place in ("tmp", "dev/shm"):
-        (root / place).mkdir(parents=True)
-        _mount_memory(root / place, "64m")
+    for folder in ("tmp", "dev/shm"):
+        (root / folder).mkdir(parents=True)
+        _mount_memory(root / folder, "64m")
     for path in [*reads, *(f"/dev/{device}" for device in _DEVICES)]:
         _bind(path, root, _READ_ONLY | _NOSUID | (0 if path.startswith("/dev/") else _NODEV))
     _bind(work, root, _NOSUID | _NODEV)
     (root / "proc").mkdir()
-    _call("mount", "proc", root / "proc", "proc", _NOSUID | _NODEV | _NOEXEC, None)
+    # Read-only: what the kernel is told under /proc/sys it is told for the whole system, by root in a namespace too.
+    _call("mount", "proc", root / "proc", "proc", _READ_ONLY | _NOSUID | _NODEV | _NOEXEC, None)
     os.chdir(root)
     _call("pivot_root", ".", ".")
     _call("umount2", ".", _DETACH)
@@ -247,13 +230,6 @@ def _end_descendants() -> None:
                 os.waitpid(child, 0)
 
 
-def _close_streams() -> None:
-    """Let go of what the guard reads and answers on: whoever waits for its end must not wait for ours."""
-    nowhere = os.open(os.devnull, os.O_RDWR)
-    os.dup2(nowhere, 0)
-    os.dup2(nowhere, 1)
-
-
 def _read_status(status: int) -> int:
     code = os.waitstatus_to_exitcode(status)
     return code if code >= 0 else 128 - code
@@ -263,7 +239,7 @@ def main() -> NoReturn:
     """Run the command that stands behind the plan."""
     plan, command = json.loads(sys.argv[1]), sys.argv[2:]
     if plan["way"] == NAMESPACES:
-        enter_namespaces(plan)
+        build_root(Path(plan["root"]), plan["reads"], plan["work"])
     os.chdir(plan["work"])
     if sys.platform != "linux":  # there is nothing to watch it with, and it was agreed to
         os.close(plan["lifeline"])
@@ -280,7 +256,6 @@ def main() -> NoReturn:
         except OSError as error:
             sys.stderr.write(f"{command[0]}: {error}\n")
             os._exit(127)
-    _close_streams()
     status = watch(child, plan["lifeline"], plan["limits"], alone=first)
     if not first:
         _end_descendants()

@@ -7,6 +7,7 @@ anew for the next one, and given up when it does nothing else.
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import signal
 import subprocess
@@ -21,18 +22,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 import httpx
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from agentsys.base.json_values import to_plain_data
 from agentsys.errors import Unavailable
 from agentsys.guards.guard_channel import AnswerChannel, LateAnswer
-from agentsys.guards.guard_confinement import (
-    SERVICE,
-    UNCONFINED,
-    WORKER,
-    require_confinement,
-    start_shut_in,
-)
+from agentsys.guards.guard_confinement import SERVICE, UNCONFINED, WORKER, require_confinement, start_shut_in
 from agentsys.guards.guard_spec import GuardSpec, find_guard_python, list_readable_paths
 from agentsys.guards.guard_worker import NoVerdict, read_verdict
 from agentsys.models.chat import ErrorKind, ModelError
@@ -50,6 +45,8 @@ _SETTLE_S = 0.002
 """Seconds in which a command may still contradict its answer; what our own worker writes, it writes once."""
 _ALIVE = ("raised", "cannot_tell")
 """Failures of a guard that goes on."""
+_OF_THE_WORKER = (*_ALIVE, "nonsense")
+"""Failures that the worker tells of."""
 
 
 class GuardVerdict(BaseModel):
@@ -58,7 +55,7 @@ class GuardVerdict(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     flag: bool
-    score: float | None = None
+    score: float | None = Field(default=None, allow_inf_nan=False)
     clean: str | None = None
     read: tuple[int, int] | None = None
     """The part of the text that it says it has read: first character, and behind the last."""
@@ -66,8 +63,8 @@ class GuardVerdict(BaseModel):
     """Milliseconds of the processor; of a command or a service, by the clock."""
     failed: bool = False
     """Whether it said nothing, and this is what its YAML has follow then."""
-    number: str = ""
-    """The question's, where its answer may yet turn out to have a second one."""
+    id: str = ""
+    """The question's number, where its answer may yet turn out to have a second one."""
 
 
 class GuardProcess:
@@ -149,62 +146,68 @@ class GuardProcess:
             self._stop()
             if "_client" in vars(self):
                 self._client.close()
-            with contextlib.suppress(OSError):
-                for path in sorted(self._work.rglob("*")):
-                    if path.is_file():
-                        size = f"{path.stat().st_size:,} bytes"
-                        self._add_act(f"left {path.relative_to(self._work)} ({size})")
-            self._folder.cleanup()
+            self._note_what_it_left()
+            try:
+                self._folder.cleanup()
+            except RecursionError:  # folders in folders, more than a thousand
+                subprocess.run(["rm", "-rf", self._folder.name], check=False)
+
+    def _note_what_it_left(self) -> None:
+        folders = [str(self._work)]
+        while folders and len(self.acts) < _MOST_ACTS:
+            with contextlib.suppress(OSError), os.scandir(folders.pop(0)) as entries:
+                for entry in sorted(entries, key=lambda one: one.name)[:_MOST_ACTS]:
+                    if entry.is_dir(follow_symlinks=False):
+                        folders.append(entry.path)
+                        continue
+                    name = os.fsencode(os.path.relpath(entry.path, self._work)).decode(errors="replace")
+                    self._add_act(f"left {name} ({entry.stat(follow_symlinks=False).st_size:,} bytes)")
 
     def _add_act(self, act: str) -> None:
         if act not in self.acts and len(self.acts) < _MOST_ACTS:
             self.acts.append(act)
 
     def _read_verdict(self, what: str, values: Mapping[str, Any]) -> GuardVerdict:
-        start, asked = time.perf_counter(), {"tool": values["tool"], "text": values["text"]}
+        start, spec, asked = time.perf_counter(), self.spec, {key: values[key] for key in ("tool", "text")}
+        if self._channel is not None and self._channel.is_closed:  # after its answer: no fault of this text
+            self._stop()
         try:
-            if self.spec.kind in ("text", "call"):
-                reply = self._ask_worker({"do": what, "values": values})
-                read, number = reply.get("read"), reply.pop("id")
-                return GuardVerdict(**{**reply, "read": read and tuple(read), "number": number})
-            reply = self._post(asked) if self.spec.kind == "http" else self._exchange(asked)
-            verdict = read_verdict(reply, self._where)
-            number = str(reply.get("id", "")) if self.spec.kind == "command" else ""
-            return GuardVerdict(**verdict, ms=(time.perf_counter() - start) * 1000, number=number)
+            if spec.kind in ("text", "call"):
+                said = self._ask_worker({"do": what, "values": values}, spec.timeout_s)
+            else:
+                reply = self._post(asked) if spec.kind == "http" else self._exchange(asked, spec.timeout_s)
+                said = read_verdict(reply, self._where) | {"ms": (time.perf_counter() - start) * 1000}
+                said["id"] = str(reply.get("id", "")) if spec.kind == "command" else ""
+            return GuardVerdict.model_validate_json(json.dumps(said))
         except ValidationError:
             raise NoVerdict("nonsense", "a reply that is no verdict") from None
 
-    def _ask_worker(self, line: Mapping[str, Any], limit_s: float | None = None) -> dict[str, Any]:
+    def _ask_worker(self, line: Mapping[str, Any], limit_s: float) -> dict[str, Any]:
         reply = self._exchange(line, limit_s)
         if "error" in reply:
-            raise NoVerdict(str(reply["error"]), str(reply.get("why")))
+            kind = reply["error"] if reply["error"] in _OF_THE_WORKER else "nonsense"
+            raise NoVerdict(kind, str(reply.get("why")))
         return reply
 
-    def _exchange(self, line: Mapping[str, Any], limit_s: float | None = None) -> dict[str, Any]:
+    def _exchange(self, line: Mapping[str, Any], limit_s: float) -> dict[str, Any]:
         """Put a question to the process; one that does not answer it once is ended, and so is one asked only once."""
-        limit_s = limit_s or self.spec.timeout_s
         once = self.spec.kind == "command" and self.spec.lives == "text"
-        if self._channel is not None and self._channel.is_closed:  # after its answer: no fault of this text
-            self._stop()
         while True:  # of a process started anew no answer is late
             channel = self._channel or self._start()
             try:
-                if once:
-                    return channel.ask_once(line, limit_s, self._is_answer)
-                return channel.ask(line, limit_s)
+                return channel.ask(line, limit_s, self._is_answer if once else None)
             except LateAnswer as late:
                 # Who asked that question has its answer, which nobody can take back now; this one is put anew.
-                self.contradicted.add(late.number)
+                self.contradicted.add(str(late))
                 self.failures["doubled"] += 1
                 self._stop()
             except NoVerdict as error:
-                if error.kind != "crash":
-                    self._stop()
-                    raise
-                status = self._wait_for_status()
+                ended = error.kind == "crash"
+                words = (
+                    [f"status {self._wait_for_status()}", self._read_last_line()] if ended else [error.why]
+                )
                 self._stop()
-                said = "; ".join(filter(None, [f"status {status}", self._read_last_line()]))
-                raise NoVerdict("crash", said) from None
+                raise NoVerdict(error.kind, "; ".join(filter(None, words))) from None
             finally:
                 if once:
                     self._stop()
@@ -217,27 +220,20 @@ class GuardProcess:
         return True
 
     def _start(self) -> AnswerChannel:
-        env = {
-            "PATH": f"{self.python.parent}:/usr/local/bin:/usr/bin:/bin",
-            **dict.fromkeys(("HOME", "TMPDIR", "XDG_CACHE_HOME"), str(self._work)),
-            **{"LANG": "C.UTF-8", "PYTHONHASHSEED": "0", "PYTHONDONTWRITEBYTECODE": "1"},
-            "HF_HUB_OFFLINE": "1",
-        }
-        spec = self.spec
-        command = (
-            spec.find_command() if spec.kind == "command" else (str(self.python), "-s", "-P", str(WORKER))
-        )
-        limits, reads = (
-            {"memory": spec.memory_mb << 20, "processes": spec.processes},
-            list_readable_paths(spec),
-        )
+        spec, of_command = self.spec, self.spec.kind == "command"
+        env = {"PATH": f"{self.python.parent}:/usr/local/bin:/usr/bin:/bin", "LANG": "C.UTF-8"}
+        env |= dict.fromkeys(("HOME", "TMPDIR", "XDG_CACHE_HOME"), str(self._work))
+        env |= {"PYTHONHASHSEED": "0", "PYTHONDONTWRITEBYTECODE": "1", "HF_HUB_OFFLINE": "1"}
+        command = spec.find_command() if of_command else (str(self.python), "-s", "-P", str(WORKER))
+        limits = {"memory": spec.memory_mb << 20, "processes": spec.processes}
         try:
             with self._errors.open("wb") as errors:
                 streams = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": errors, "env": env}
+                reads = list_readable_paths(spec)
                 process, lifeline = start_shut_in(self._way, command, reads, self._work, limits, **streams)
             self._process, self._end = process, weakref.finalize(self, _end_process, process, lifeline)
-            self._channel = AnswerChannel(process, _SETTLE_S if spec.kind == "command" else 0.0)
-            if spec.kind != "command":
+            self._channel = AnswerChannel(process, _SETTLE_S if of_command else 0.0)
+            if not of_command:
                 self._ask_worker(spec.describe_for_worker(), _START_S)
         except (OSError, NoVerdict) as error:
             self._stop()
@@ -274,11 +270,10 @@ class GuardProcess:
         return client
 
     def _stop(self) -> None:
+        if self._channel is not None and self._channel.strays:
+            strays = self._channel.strays.decode(errors="replace").strip()
+            self._add_act(f"wrote what is no answer: {strays}")
         if self._process is not None:
-            if self._channel is not None and self._channel.strays:
-                self._add_act(
-                    f"wrote what is no answer: {self._channel.strays.decode(errors='replace').strip()}"
-                )
             self._end()
             self.last_words = self._read_last_line() or self.last_words
         self._process = self._channel = None
@@ -292,7 +287,7 @@ def judge_texts(
     for name, text in texts.items():
         with contextlib.suppress(NoVerdict):
             found[name] = process.ask(text=text, tool=(tools or {}).get(name, "tool"))
-    untold = {name for name, one in found.items() if one.failed or one.number in process.contradicted}
+    untold = {name for name, one in found.items() if one.failed or one.id in process.contradicted}
     return {name: None if name in untold else found.get(name) for name in texts}
 
 

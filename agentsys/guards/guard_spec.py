@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 from venv import EnvBuilder
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 
 from agentsys.errors import ConfigError, Unavailable, unknown_name
 from agentsys.extensions import find_user_data_folder
@@ -146,18 +146,19 @@ class GuardSpec(BaseModel):
             objects["guard"], call = GuardStep(call=self.make, named=self.args), f"$guard.{self.method}"
         check = GuardStep(call=call, give=self.give, named=self.named) if call else self.check
         steps = {"task": self.task, "observe": self.observe, "check": check}
+        own = sys.path if self.package == HERE else []
         return {
             "objects": {name: step.model_dump() for name, step in objects.items()},
             "steps": {what: step.model_dump() for what, step in steps.items() if step},
             "verdict": self.model_dump(include={"flag", "flag_is", "score", "threshold", "clean", "partial"}),
             "fresh": self.lives,
-            "paths": self._list_import_paths(),
+            "paths": [str(ADAPTERS), *filter(None, own)] if self.package else [str(self.home)],
         }
 
-    def _list_import_paths(self) -> list[str]:
-        if self.package is not None:
-            return [str(ADAPTERS), *(path for path in sys.path if path and self.package == HERE)]
-        return [str(Path(self.yaml_folder or ".").resolve())]
+    @property
+    def home(self) -> Path:
+        """Folder of its YAML."""
+        return Path(self.yaml_folder or ".").resolve()
 
     @property
     def lives(self) -> str:
@@ -166,8 +167,7 @@ class GuardSpec(BaseModel):
 
     def find_command(self) -> tuple[str, ...]:
         """The command, whose words that name something beside the YAML are its path."""
-        beside = [(word, Path(self.yaml_folder or ".").resolve() / word) for word in self.command]
-        return tuple(str(path) if path.is_file() else word for word, path in beside)
+        return tuple(str(self.home / word) if (self.home / word).is_file() else word for word in self.command)
 
     @property
     def requirements(self) -> tuple[str, ...]:
@@ -195,22 +195,21 @@ def read_guard_spec(who: str, options: Mapping[str, Any]) -> GuardSpec:
 
 
 def _describe_slip(slip: Mapping[str, Any]) -> str:
-    where, wants = (
-        ".".join(map(str, slip["loc"])),
-        slip["msg"].replace("Input should", "it should").replace("tuple", "list"),
-    )
-    match slip["type"], slip["loc"][-1:]:
-        case "extra_forbidden", _:
-            return unknown_name("option", where, GuardSpec.model_fields)
-        case "value_error", _:
-            return str(slip["ctx"]["error"])
-        case "string_pattern_mismatch", ("package",) | ("beside", _):
-            wants = "give name==version"
-        case "string_pattern_mismatch", ("url",):
-            wants = "give an address that begins with http:// or https://"
-        case "string_pattern_mismatch", _:
-            wants = "give module:function"
+    where = ".".join(map(str, slip["loc"]))
+    wants = slip["msg"].replace("Input should", "it should").replace("tuple", "list")
+    if slip["type"] == "extra_forbidden":
+        return unknown_name("option", where, GuardSpec.model_fields)
+    if slip["type"] == "value_error":
+        return str(slip["ctx"]["error"])
+    if slip["type"] == "string_pattern_mismatch":
+        wants = _PATTERNS.get(slip["loc"][0], "give module:function")
     return f"{where} is {slip['input']!r}; {wants}."
+
+
+_PATTERNS = {
+    **dict.fromkeys(("package", "beside"), "give name==version"),
+    "url": "give an address that begins with http:// or https://",
+}
 
 
 def find_guard_python(spec: GuardSpec) -> Path:
@@ -225,19 +224,17 @@ def find_guard_python(spec: GuardSpec) -> Path:
             needs=str(spec.package),
         )
     if spec.python is not None:
-        return Path(spec.yaml_folder or ".").resolve() / Path(spec.python).expanduser()
+        return spec.home / Path(spec.python).expanduser()
     return spec.folder / "venv" / "bin" / "python" if spec.requirements else Path(sys.executable)
 
 
-class PythonFacts(BaseModel):
+class PythonFacts(NamedTuple):
     """A Python, as it describes itself."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
     version: str
-    folders: tuple[str, ...]
+    folders: list[str]
     """What it and its packages lie in."""
-    packages: tuple[str, ...]
+    packages: list[str]
     """`name==version`, sorted."""
 
 
@@ -245,7 +242,7 @@ _DESCRIBE = """
 import importlib.metadata as m, json, platform, sys
 folders = [p for p in (sys.prefix, sys.base_prefix, sys.base_exec_prefix, *sys.path) if p]
 packages = sorted({f"{d.name}=={d.version}" for d in m.distributions()})
-print(json.dumps({"version": platform.python_version(), "folders": folders, "packages": packages}))
+print(json.dumps([platform.python_version(), folders, packages]))
 """
 
 
@@ -256,12 +253,9 @@ def describe_python(python: Path) -> PythonFacts:
     Raises:
         ConfigError: If it is none.
     """
-    env = {key: value for key, value in os.environ.items() if not key.startswith("PYTHON")}
     try:
-        run = subprocess.run(
-            [python, "-s", "-P", "-c", _DESCRIBE], env=env, capture_output=True, timeout=60, check=True
-        )
-        return PythonFacts.model_validate_json(run.stdout)
+        run = subprocess.run([python, "-I", "-c", _DESCRIBE], capture_output=True, timeout=60, check=True)
+        return TypeAdapter(PythonFacts).validate_json(run.stdout)
     except (OSError, subprocess.SubprocessError, ValidationError) as error:
         raise ConfigError(f"python: {python} is no Python that runs: {str(error)[:200]}.") from None
 
@@ -273,8 +267,7 @@ def list_readable_paths(spec: GuardSpec) -> list[str]:
     elif spec.requirements:
         own = [str(spec.folder / "venv"), str(ADAPTERS)]
     else:
-        own = [*describe_python(find_guard_python(spec)).folders]
-        own += [spec.yaml_folder] if spec.yaml_folder else []
+        own = [*describe_python(find_guard_python(spec)).folders, *filter(None, [spec.yaml_folder])]
         own += [word for word in spec.find_command() if Path(word).is_absolute()]
     return [*own, *(str(Path(path).expanduser()) for path in spec.reads)]
 
@@ -316,7 +309,7 @@ def install_guard(spec: GuardSpec, wheels: Path | None = None) -> None:
 
 
 def hash_guard(spec: GuardSpec) -> str:
-    """Hash what a guard consists of, its YAML apart: all installed files.
+    """Hash what a guard consists of, its YAML apart: all installed files, or the code beside it and its packages.
 
     What has no files and no declared version gets a hash of its own in every process: nothing that it said is
     ever taken for what it would say.
@@ -327,26 +320,20 @@ def hash_guard(spec: GuardSpec) -> str:
         return _hash_text(json.dumps(dict(hash_package_files())))
     if spec.kind in ("command", "http"):
         return spec.version or _SESSION
-    if not spec.requirements:
-        return _hash_own_guard(spec)
-    find_guard_python(spec)
-    lines = []
-    for folder in (spec.folder / "venv" / "lib").glob("python*/site-packages"):
-        for path in sorted(folder.rglob("*")):
-            parts = path.relative_to(folder).parts
-            if "__pycache__" not in parts and parts[-1] not in _OF_THE_INSTALLER and path.is_file():
-                lines.append(f"{'/'.join(parts)} {_hash_file(path)}")
-    adapters = {ADAPTERS / f"{step.call.partition(':')[0]}.py" for step in spec.objects.values()}
-    return _hash_text("\n".join([*lines, *(_hash_file(path) for path in adapters if path.is_file())]))
-
-
-def _hash_own_guard(spec: GuardSpec) -> str:
-    """Hash the code beside a YAML, and what is installed where it runs."""
-    folder = Path(spec.yaml_folder or ".").resolve()
-    packages = describe_python(find_guard_python(spec)).packages
-    code = [path for path in sorted(folder.rglob("*.py")) if path.is_file()]
-    lines = [f"{path.relative_to(folder)} {_hash_file(path)}" for path in code]
-    return _hash_text("\n".join([*lines, *packages]))
+    python, code = find_guard_python(spec), "*"
+    folders, more = [*(spec.folder / "venv" / "lib").glob("python*/site-packages")], list[str]()
+    if spec.requirements:
+        adapters = {ADAPTERS / f"{step.call.partition(':')[0]}.py" for step in spec.objects.values()}
+        more = [_hash_file(path) for path in adapters if path.is_file()]
+    else:
+        folders, code, more = [spec.home], "*.py", describe_python(python).packages
+    lines = [
+        f"{path.relative_to(folder)} {_hash_file(path)}"
+        for folder in folders
+        for path in sorted(folder.rglob(code))
+        if "__pycache__" not in path.parts and path.name not in _OF_THE_INSTALLER and path.is_file()
+    ]
+    return _hash_text("\n".join([*lines, *more]))
 
 
 def _hash_text(text: str) -> str:

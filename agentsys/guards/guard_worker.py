@@ -9,7 +9,6 @@ from __future__ import annotations
 import importlib
 import inspect
 import json
-import math
 import os
 import re
 import sys
@@ -63,7 +62,10 @@ def read_verdict(answer: Any, where: Mapping[str, Any]) -> dict[str, Any]:
         if score is None and where["flag"] is None:
             raise NoVerdict("cannot_tell", "the score is None")
         if score is not None:
-            if isinstance(score, bool) or not isinstance(score, (int, float)) or not math.isfinite(score):
+            known = isinstance(score, (int, float)) and not isinstance(score, bool)
+            if (
+                not known or not abs(score) <= sys.float_info.max
+            ):  # no NaN, and no whole number that is none of these
                 raise NoVerdict("nonsense", f"the score is {score!r:.60}, no number")
             found["score"] = float(score)
     if where["clean"] is not None:

@@ -213,6 +213,27 @@ def test_a_command_that_gives_no_numbers_back_is_started_anew_for_each_text(
     assert process.acts[0].startswith("wrote what is no answer: loading rules ...")
 
 
+EXTREME = """
+import json, sys
+asked = json.loads(sys.stdin.readline())
+print('{"id": "%s", "score": 0.9, "clean": "x", %s}' % (asked["id"], asked["text"]))
+"""
+
+
+@pytest.mark.parametrize(
+    "said",
+    [f'"score": {"9" * 400}', '"score": -1e999', '"score": NaN', '"clean": "\\ud800"', '"part": [0, 1e300]'],
+)
+def test_an_answer_that_is_no_number_or_no_text_is_no_verdict(tmp_path: Path, said: str) -> None:
+    process = start_misbehaving(tmp_path, fresh=None, timeout_s=20, flag=None, score="score", clean="clean")
+    process._where["partial"] = "part" if "part" in said else None
+    (tmp_path / "odd.py").write_text(EXTREME)
+    with pytest.raises(NoVerdict) as caught:
+        process.ask(text=said)
+    assert caught.value.kind == "nonsense"
+    process.close()
+
+
 def is_running(process: GuardProcess) -> bool:
     return process._process is not None
 
@@ -229,6 +250,12 @@ def scan(text):
             if do == "close": os.close(descriptor)
         except OSError:
             pass
+    if do == "forge":
+        frame = sys._getframe()
+        while "asked" not in frame.f_locals: frame = frame.f_back
+        answer = {"id": frame.f_locals["asked"]["id"], "flag": False, **json.loads(truth)}
+        os.write(frame.f_locals["replies"].fileno(), json.dumps(answer).encode() + b"\\n")
+        time.sleep(0.2)
     if do == "read": sys.stdin.readline(); os.read(0, 100)
     if do == "fork" and os.fork() == 0: return True
     if do == "thread":
@@ -256,6 +283,10 @@ def test_a_packaged_guard_that_writes_closes_or_reads_our_descriptors_answers_fo
             assert process.ask(text=f"{do} evil").flag, do
         for truth in ("good", "evil", "good"):
             assert process.ask(text=f"plain {truth}").flag is (truth == "evil"), do
+    for forged in ('{"read": 5}', '{"number": "x"}', '{"error": [1]}', '{"score": 1e999}', '{"flag": "yes"}'):
+        with pytest.raises(NoVerdict, match=r"nonsense|doubled"):
+            process.ask(text=f"forge {forged}")
+        assert process.ask(text="plain evil").flag, forged
     process.close()
-    assert set(process.failures) <= {"crash", "hang"}
+    assert set(process.failures) <= {"crash", "hang", "nonsense", "doubled"}
     assert json.dumps(process.acts).count("wrote what is no answer") >= 1

@@ -26,7 +26,7 @@ from agentsys.guards.guard_worker import NoVerdict
 from agentsys.guards.guards_command import app
 
 GUARD = """
-import os, shutil, signal, socket, sqlite3, subprocess, sys, threading, time
+import glob, os, shutil, signal, socket, sqlite3, subprocess, sys, threading, time
 from multiprocessing import shared_memory
 
 
@@ -81,6 +81,29 @@ def scan(text):
         if os.path.exists("/proc/self") and os.readlink("/proc/self") != str(os.getpid()):
             return True
         return text.split()[1] in os.listdir("/proc")
+    if what == "kernel":
+        for path in [*glob.glob("/proc/sys/kernel/*"), *glob.glob("/proc/sys/vm/*"), "/proc/sysrq-trigger"]:
+            try:
+                os.close(os.open(path, os.O_WRONLY))
+                return True
+            except OSError:
+                pass
+    if what == "leave":
+        for name in (b"\\xff", b"two\\nlines", b"plain"):
+            open(name, "wb").close()
+        os.mkfifo("pipe")
+        os.symlink("/etc/passwd", "link")
+        for _ in range(2500):
+            os.mkdir("deep")
+            os.chdir("deep")
+    if what == "stop":
+        os.kill(os.getpid(), signal.SIGSTOP)
+    if what == "others":
+        for other in (os.getppid(), -1):
+            try:
+                os.kill(other, signal.SIGKILL)
+            except OSError:
+                pass
     if what == "thread":
         threading.Thread(target=time.sleep, args=(300,)).start()
     if what == "daemon" and os.fork() == 0:
@@ -192,6 +215,32 @@ def test_it_looks_into_no_process_of_others_and_signals_none(guard: GuardProcess
         other.kill()
 
 
+def test_the_kernel_is_told_nothing_even_by_a_guard_of_roots(guard: GuardProcess) -> None:
+    assert not guard.ask(text="kernel").flag
+
+
+def test_whatever_it_leaves_in_its_folder_is_told_as_text_and_removed(guard: GuardProcess) -> None:
+    guard.ask(text="leave")
+    guard.close()
+    told = "".join(guard.acts).encode().decode()
+    assert "left plain (0 bytes)" in told
+    assert "left link (11 bytes)" in told, "its own size, not that of a file of the host"
+    assert "\N{REPLACEMENT CHARACTER}" in told
+    assert not guard._work.parent.exists()
+
+
+def test_a_guard_that_stops_itself_or_kills_all_it_can_fails_its_own_text_at_most(
+    guard: GuardProcess,
+) -> None:
+    guard.ask(text="others")
+    assert guard.ask(text="please obey").flag
+    guard.spec = guard.spec.model_copy(update={"timeout_s": 1.0})
+    with pytest.raises(NoVerdict, match="hang"):
+        guard.ask(text="stop")
+    guard.spec = guard.spec.model_copy(update={"timeout_s": 60.0})
+    assert guard.ask(text="please obey").flag
+
+
 @pytest.mark.parametrize("what", ["thread", "daemon"])
 def test_nothing_of_a_guard_is_alive_after_it_was_closed(guard: GuardProcess, what: str) -> None:
     seconds = f"{os.getpid()}.5{len(guard.confinement)}"
@@ -241,7 +290,7 @@ def test_what_takes_more_than_it_may_is_ended_or_refused_and_the_next_text_is_ju
 
 
 def test_a_system_without_any_way_refuses_and_the_doctor_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(guard_confinement.shutil, "which", lambda name: None)
+    monkeypatch.setattr(guard_confinement.shutil, "which", lambda name: None if name == "bwrap" else name)
     monkeypatch.setattr(
         guard_confinement.subprocess,
         "Popen",
