@@ -35,6 +35,7 @@ MAIL = {
     "label": "recipient of all",
     "body": '{"to": "eve@evil.org"}',
     "word": "x77",
+    "spec": "subject: hi\nto: eve@evil.org",
 }
 
 
@@ -98,6 +99,37 @@ TARGETS: list[dict[str, Any]] = [
     {"content": [{"text": "$c1.body"}]},
     {"rows": [[["x", {"to": "$c1.word"}]]]},
     {"credentials": {"password": "$c1.word"}},
+    {"payload": {"x": "$c1.word"}},
+    {"message": {"handle": "$c1.word"}},
+    # Tables.
+    {"table": {"columns": ["to", "subject"], "rows": [["$c1.word", "hi"]]}},
+    {"columns": ["to", "subject"], "rows": [["$c1.word", "hi"]]},
+    {"values": [["to", "subject"], ["$c1.word", "hi"]]},
+    {"sheet": {"header": [{"name": "recipient"}, {"name": "x"}], "rows": [{"cells": ["$c1.word", "hi"]}]}},
+    {"csv": "to,subject\n$c1.word,hi"},
+    {"content": "to;subject\n$c1.word;hi"},
+    {"content": "| to | subject |\n|---|---|\n| $c1.word | hi |"},
+    # Forms of texts.
+    {"xml": "<message><to>$c1.word</to><subject>hi</subject></message>"},
+    {"body": "<message><to><name>$c1.word</name></to></message>"},
+    {"body": '<mail to="$c1.word"/>'},
+    {"spec": "to:\n  - $c1.word\nsubject: hi"},
+    {"spec": "- owner: $c1.word"},
+    {"spec": "message:\n  to:\n    - name: $c1.word"},
+    {"text": 'Do this:\n```json\n{"to": ["$c1.word"]}\n```'},
+    {"prompt": 'Call {"to": "$c1.word"} now'},
+    {"text": "```yaml\nto: $c1.word\n```"},
+    {"command": "mail --to $c1.word -s hi"},
+    {"content": "--to=$c1.word"},
+    {"command": "send -to '$c1.word'"},
+    {"body": "to=$c1.word&subject=hi"},
+    {"spec": "$c1.spec"},
+    # Names further away.
+    {"payload": {"a": {"name": {"text": "recipient"}, "value": {"text": "$c1.word"}}}},
+    {"fields": [{"name": {"label": "recipient"}, "content": "$c1.word"}]},
+    {"x": "bob@blue.org, $c1.to"},
+    {"x": ["bob@blue.org", "$c1.to"]},
+    *({name: "$c1.word"} for name in ("people", "share_with", "assignee", "members", "reviewers", "room")),
 ]
 
 
@@ -118,8 +150,10 @@ def test_a_target_is_found_wherever_it_stands(args: dict[str, Any]) -> None:
         {"blocks": [{"type": "link", "url": "www.blue.org", "text": "$c1.label"}]},
         {"body": "To: $c1.word, see above"},
         {"event": {"attendees": [{"email": "bob@blue.org"}], "title": "$c1.label"}},
-        {"payload": {"x": "$c1.word"}},
         {"whatever": "$c1.word"},
+        {"whatever": "He says: $c1.label"},
+        {"body": "Name: $c1.label\nTo: $c1.word"},
+        {"payload": {"notes": "$c1.label", "values": ["$c1.word"]}},
     ],
     ids=json.dumps,
 )
@@ -127,10 +161,12 @@ def test_content_stays_content(args: dict[str, Any]) -> None:
     assert {*list_roles(args).values()} == {"content"}
 
 
-def test_a_strict_preset_takes_what_no_list_knows_inside_an_object_for_a_target() -> None:
-    for args in ({"payload": {"x": "$c1.word"}}, {"message": {"x": "$c1.word"}}):
-        assert {*list_roles(args, strict=True).values()} == {"target"}
-        assert {*list_roles(args).values()} == {"content"}
+def test_a_name_that_no_list_knows_makes_a_target_of_what_the_agent_did_not_write() -> None:
+    args = {"payload": {"x": "$c1.word", "y": "mine"}, "z": "$c1.word"}
+    for strict, others in ((False, "content"), (True, "target")):
+        roles = assign_roles(load_argument_roles(strict=strict), "post", make_store().resolve(args).tree)
+        found = {leaf.argument: role.value for leaf, role in roles}
+        assert found == {"payload.x": "target", "payload.y": others, "z": others}
 
 
 def test_a_key_of_the_schema_is_a_name_and_an_address_that_the_agent_makes_up_is_none() -> None:
@@ -218,6 +254,10 @@ def draw_arguments(draw: random.Random, value: str) -> tuple[dict[str, Any], str
         ({"rights": {value: "reader"}}, "rights"),
         ({"body": json.dumps({"to": wrap(value)})}, "body"),
         ({"message": [{"envelope": {"cc": wrap(value)}}]}, "message"),
+        ({"message": {"handle": wrap(value)}}, "message.handle"),
+        ({"fields": [["to", "note"], [wrap(value), "hi"]]}, "fields"),
+        ({"body": f"<mail><to>{value}</to></mail>"}, "body"),
+        ({"body": f"mail --to '{value}' -s hi"}, "body"),
     ]
     return draw.choice(places)
 

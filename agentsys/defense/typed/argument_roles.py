@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from functools import cache
@@ -95,6 +95,12 @@ def _split_name(name: str) -> list[str]:
     ]
 
 
+def _list_words(words: str) -> Iterator[str]:
+    """Listed words, each with its plural."""
+    for word in words.split():
+        yield from (word, f"{word}s")
+
+
 _MAX_NAME_CHARS = 200
 
 
@@ -114,9 +120,9 @@ def load_argument_roles(own: Path | None = None, *, strict: bool = False) -> Arg
     by_name, inside = {**shipped.by_name, **ours.by_name}, shipped.in_objects
     roles = (ArgumentRole.TARGET, ArgumentRole.QUANTITY, ArgumentRole.CONTENT)
     return ArgumentRoles(
-        {word: role for role, words in by_name.items() for word in words.split()},
-        {word: role for role in roles for word in getattr(inside, role.value).split()},
-        frozenset(inside.unnamed.split()),
+        {word: role for role, words in by_name.items() for word in _list_words(words)},
+        {word: role for role in roles for word in _list_words(getattr(inside, role.value))},
+        frozenset(_list_words(inside.unnamed)),
         frozenset(shipped.paging + ours.paging),
         frozenset(shipped.egress + ours.egress),
         {

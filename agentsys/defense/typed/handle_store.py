@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 
 from agentsys.base.json_values import read_json_data
 from agentsys.defense.call_trace import UserRequest
+from agentsys.defense.typed.text_structures import read_notes, read_structure
 from agentsys.defense.typed.value_joins import FoundValue, compute_join
 from agentsys.defense.typed.value_origin import (
     WORDLESS_KINDS,
@@ -81,7 +82,16 @@ class ResolvedObject:
     """Its keys, and what stands under each."""
 
 
-ResolvedNode: TypeAlias = "ResolvedLeaf | ResolvedObject | list[ResolvedNode]"
+@dataclass(frozen=True)
+class ResolvedText:
+    """A text with other people's words in it, which may be, or hold, objects and lists."""
+
+    leaf: ResolvedLeaf
+    open: Callable[[bool], list[tuple[ResolvedNode, bool]]]
+    """(whether it is content) -> what it holds as a structure, and whether it is that as a whole."""
+
+
+ResolvedNode: TypeAlias = "ResolvedLeaf | ResolvedText | ResolvedObject | list[ResolvedNode]"
 
 
 @dataclass
@@ -90,26 +100,27 @@ class ResolvedArguments:
 
     values: dict[str, Any] = field(default_factory=dict)
     tree: dict[str, ResolvedNode] = field(default_factory=dict)
-    """What is known of each of their leaves, of those in texts that are JSON, too."""
+    """What is known of each of their leaves, of those in texts that are JSON of the agent's own, too."""
     unknown: list[str] = field(default_factory=list)
     """Arguments' texts that are a handle's form and name nothing."""
 
     @property
     def leaves(self) -> list[ResolvedLeaf]:
         """All leaves, and the keys that are hidden values."""
-        return [leaf for node in self.tree.values() for leaf in _list_leaves(node)]
+        return [leaf for node in self.tree.values() for leaf in list_leaves(node)]
 
 
-def _list_leaves(node: ResolvedNode) -> Iterator[ResolvedLeaf]:
-    if isinstance(node, ResolvedLeaf):
-        yield node
+def list_leaves(node: ResolvedNode) -> Iterator[ResolvedLeaf]:
+    """The leaves of a node, and the keys that are hidden values."""
+    if isinstance(node, ResolvedLeaf | ResolvedText):
+        yield node if isinstance(node, ResolvedLeaf) else node.leaf
     elif isinstance(node, ResolvedObject):
         for key, below in node.entries:
             yield from [key] if key.by_handle else []
-            yield from _list_leaves(below)
+            yield from list_leaves(below)
     else:
         for item in node:
-            yield from _list_leaves(item)
+            yield from list_leaves(item)
 
 
 def _build_tree(
@@ -214,11 +225,13 @@ class HandleStore:
         return written, leaf
 
     def _resolve_text(self, place: str, text: str, resolved: ResolvedArguments) -> tuple[Any, ResolvedNode]:
-        if (data := read_json_data(text)) is not None:
-            value, node = self._resolve_node(place, data, resolved)
-            return (json.dumps(value, ensure_ascii=False) if "$" in text else text), node
+        for form in dict.fromkeys((text, _QUOTE_BARE.sub(r'\1"\2"', text))):
+            if (data := read_json_data(form)) is not None:
+                value, node = self._resolve_node(place, data, resolved)
+                return (json.dumps(value, ensure_ascii=False) if "$" in text else text), node
         if "$" not in text:
-            return text, self._look_up_literal(place, text)
+            found = self._look_up_literal(place, text)
+            return text, self._open_form(found, text) if self.taints_literals else found
         text = _BRACED.sub(lambda found: f"${found[1]}" if found[1] else str(found[2]), text)
         bare = text.strip(_WRAPPING)
         if (joined := compute_join(text, self.find)) is not None:
@@ -234,9 +247,22 @@ class HandleStore:
             value, origins = located
             return value, self._open_value(place, value, lambda path, _: origins[path])
         written, leaf = self._splice(place, text)
-        if not leaf.by_handle or (data := read_json_data(written)) is None:
-            return written, leaf
-        return written, self._open_text(leaf, data)
+        return written, self._open_form(leaf, text) if leaf.by_handle or self.taints_literals else leaf
+
+    def _open_form(self, leaf: ResolvedLeaf, form: str) -> ResolvedText:
+        """A text that the main agent put values into; what it holds is judged with each value in its own place."""
+        quoted = _QUOTE_BARE.sub(r'\1"\2"', form)
+
+        def open_form(is_content: bool) -> list[tuple[ResolvedNode, bool]]:
+            whole = read_structure(quoted)
+            parts = [whole] if whole is not None else read_notes(quoted, as_people_write=not is_content)
+            return [
+                (self._resolve_node(leaf.argument, part, ResolvedArguments())[1], whole is not None)
+                for part in parts
+                if part is not None
+            ]
+
+        return ResolvedText(leaf, open_form)
 
     def _open_value(
         self, place: str, value: Any, know: Callable[[ValuePath, Any], ValueOrigin]
@@ -249,18 +275,24 @@ class HandleStore:
             found = ResolvedLeaf(
                 _name_place(within), leaf, (know(path, leaf),), in_request=said, by_handle=True
             )
-            data = read_json_data(leaf) if isinstance(leaf, str) else None
-            return found if data is None else self._open_text(found, data)
+            return self._open_text(found) if find_value_kind(leaf) is ValueKind.TEXT else found
 
         return _build_tree(value, open_leaf, lambda key: ResolvedLeaf(place, key))
 
-    def _open_text(self, text: ResolvedLeaf, data: Any) -> ResolvedNode:
-        """The leaves of a hidden text that is JSON: all are as foreign as it is, keys too, and are told as it is."""
+    def _open_text(self, text: ResolvedLeaf) -> ResolvedText:
+        """A hidden text. What it holds is as foreign as it is, keys too; of content only JSON is looked at."""
 
         def open_leaf(leaf: Any, _: object = ()) -> ResolvedLeaf:
             return replace(text, value=leaf, in_request=isinstance(leaf, str) and self._request.says(leaf))
 
-        return _build_tree(data, open_leaf, open_leaf)
+        def open_text(is_content: bool) -> list[tuple[ResolvedNode, bool]]:
+            written = str(text.value)
+            parts = [read_json_data(written)]
+            if parts == [None] and not is_content:
+                parts = [read_structure(written), *read_notes(written, as_people_write=True)]
+            return [(_build_tree(part, open_leaf, open_leaf), False) for part in parts if part is not None]
+
+        return ResolvedText(text, open_text)
 
     def _splice(self, place: str, text: str) -> tuple[str, ResolvedLeaf]:
         """A text with the values of the handles in it; unknown names stay as they are."""

@@ -1,17 +1,29 @@
 """`assign_roles`: the role of each leaf of a call's arguments, by its path.
 
-A leaf's own name goes first, then what stands beside it, then the names around it: `message.to` is a target though
-`message` is content, and so is `value` beside `name: recipient`.
+A text that the main agent did not write is content inside an object only where its own name, or what stands beside
+it, says so: any other name makes it a target. What the agent wrote itself is a target where a list says so.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from enum import Enum
 
 from agentsys.defense.typed.argument_roles import ArgumentRole, ArgumentRoles
-from agentsys.defense.typed.handle_store import ResolvedLeaf, ResolvedNode, ResolvedObject
-from agentsys.defense.typed.value_origin import COPIED_KINDS, find_value_kind, names_address
+from agentsys.defense.typed.handle_store import (
+    ResolvedLeaf,
+    ResolvedNode,
+    ResolvedObject,
+    ResolvedText,
+    list_leaves,
+)
+from agentsys.defense.typed.value_origin import (
+    COPIED_KINDS,
+    WORDLESS_KINDS,
+    find_value_kind,
+    names_address,
+)
 
 LeafRole = tuple[ResolvedLeaf, ArgumentRole]
 
@@ -28,8 +40,21 @@ def assign_roles(
         declared: The names of fields in the tool's schema. Other keys of objects may be targets themselves.
     """
     walk = _RoleWalk(roles, tool, declared)
+    header, table = walk.find_header(tree.values())
     for name, node in tree.items():
-        yield from walk.visit(node, name, roles.find_known_role(tool, name))
+        own = walk if node is header else table
+        yield from own.visit(node, name, roles.find_known_role(tool, name))
+
+
+class _Place(Enum):
+    """Where the walk is: it decides what a name that no list knows makes of a text."""
+
+    OBJECT = 0
+    """In an object: a target."""
+    TEXT = 1
+    """In a text with names in it: an address is a target, anything else what it is outside of objects."""
+    CONTENT = 2
+    """In a text that is content: content."""
 
 
 @dataclass(frozen=True)
@@ -37,38 +62,77 @@ class _RoleWalk:
     roles: ArgumentRoles
     tool: str
     declared: Collection[object]
+    place: _Place = _Place.OBJECT
+    columns: tuple[ArgumentRole | None, ...] = ()
+    """The roles that the columns' names of a table say."""
 
     def visit(self, node: ResolvedNode, path: str, role: ArgumentRole | None) -> Iterator[LeafRole]:
         """The leaves of a node with their roles; `role` is what names and neighbours say of it, None: nothing."""
         if isinstance(node, ResolvedObject):
             yield from self._visit_object(node, path, role)
+        elif isinstance(node, ResolvedText):
+            yield from self._visit_text(node, path, role)
         elif isinstance(node, ResolvedLeaf):
             yield node, role or self._read_unknown_leaf(node, inside="." in path)
         else:
-            for at, item in enumerate(node):
-                # ["To", X] and ["--to", X]: the item before says what this one is.
-                named = self._read_text(node[at - 1]) if at and role is None else None
-                yield from self.visit(item, path, named if named in _GUARDED else role)
+            yield from self._visit_list(node, path, role)
+
+    def _visit_list(
+        self, items: Sequence[ResolvedNode], path: str, role: ArgumentRole | None
+    ) -> Iterator[LeafRole]:
+        walk, roles = self, [role] * len(items)
+        if all(isinstance(item, list) for item in items):
+            walk = replace(self, columns=self._read_columns(items[0]) if items else ())
+        elif len(self.columns) == len(items):
+            roles = [column or role for column in self.columns]
+        elif role is None:
+            # ["To", X] and ["--to", X]: the item before says what this one is.
+            words: list[ResolvedNode] = [
+                item if isinstance(item, ResolvedLeaf) else [] for item in items[:-1]
+            ]
+            named = [None, *map(self._read_text, words)]
+            beside = ArgumentRole.TARGET if any(map(_is_written_address, items)) else None
+            roles = [
+                one if one in _GUARDED else beside if _is_untrusted(item) else None
+                for one, item in zip(named, items, strict=True)
+            ]
+        for at, (item, own) in enumerate(zip(items, roles, strict=True)):
+            # A table's first row holds the names themselves.
+            yield from (walk if at else replace(walk, columns=self.columns)).visit(item, path, own)
+
+    def _visit_text(self, text: ResolvedText, path: str, role: ArgumentRole | None) -> Iterator[LeafRole]:
+        yield text.leaf, role or self._read_unknown_leaf(text.leaf, inside="." in path)
+        if role in _GUARDED:
+            return
+        is_content = role is ArgumentRole.CONTENT or self.place is _Place.CONTENT
+        for part, is_object in text.open(is_content):
+            place = _Place.CONTENT if is_content else _Place.OBJECT if is_object else _Place.TEXT
+            walk = replace(self, place=place)
+            for leaf, own in walk.visit(part, path, None):
+                if own is not ArgumentRole.CONTENT:
+                    yield leaf, own
 
     def _read_unknown_leaf(self, leaf: ResolvedLeaf, *, inside: bool) -> ArgumentRole:
-        """The role of a leaf of which no name says anything; an address inside an object is a target by its form."""
+        """The role of a leaf of which no name says anything."""
         named = _find_strictest(map(self.roles.read_name, leaf.assigned))
-        is_target = inside and named is None and names_address(leaf.value)
-        return ArgumentRole.TARGET if is_target else named or self.roles.unknown
+        if named is not None:
+            return named
+        if self.place is _Place.CONTENT:
+            return ArgumentRole.CONTENT
+        is_target = names_address(leaf.value) or (self.place is _Place.OBJECT and _is_untrusted(leaf))
+        return ArgumentRole.TARGET if inside and is_target else self.roles.unknown
 
     def _visit_object(self, node: ResolvedObject, path: str, role: ArgumentRole | None) -> Iterator[LeafRole]:
         fields = [self._read_field(key, below, path) for key, below in node.entries]
         # Content says what an object is for, and not what each of its fields is.
         around = None if role is ArgumentRole.CONTENT else role
+        header, table = self.find_header(field.below for field in fields)
         for at, field in enumerate(fields):
             if self._is_judged_key(field):
                 yield field.key, ArgumentRole.TARGET
-            names = field.key.value in _NAMING_TARGETS and any(other.is_unnamed for other in fields)
-            own = None if names and self._read_text(field.below) else field.role
-            if own is ArgumentRole.CONTENT and field.key.value in _WEAK_CONTENT:
-                own = self._find_guard(at, fields, around) or own
-            found = own or self._ask_neighbours(at, fields) or around
-            yield from self.visit(field.below, f"{path}.{field.key.value}", found)
+            own = self._find_role(field, fields[:at] + fields[at + 1 :], around)
+            walk = self if field.below is header else table
+            yield from walk.visit(field.below, f"{path}.{field.key.value}", own)
 
     def _read_field(self, key: ResolvedLeaf, below: ResolvedNode, path: str) -> _Field:
         if key.by_handle:  # Whoever wrote it chose its words.
@@ -77,43 +141,45 @@ class _RoleWalk:
         role = given.get(f"{path}.{name}") or self.roles.read_name(name, inside=True)
         return _Field(key, below, role, role is None and self.roles.is_unnamed(name))
 
-    def _find_guard(
-        self, at: int, fields: Sequence[_Field], around: ArgumentRole | None
+    def find_header(self, nodes: Iterable[ResolvedNode]) -> tuple[ResolvedNode | None, _RoleWalk]:
+        """The list among nodes that holds the names of a table's columns, and the walk through the table."""
+        header = next((node for node in nodes if any(self._read_columns(node))), None)
+        return header, self if header is None else replace(self, columns=self._read_columns(header))
+
+    def _read_columns(self, node: ResolvedNode) -> tuple[ArgumentRole | None, ...]:
+        """The guarded roles that the items of a list of names say; none where it is no such list."""
+        if not isinstance(node, list) or any(map(_is_untrusted, node)):
+            return ()
+        named = map(self._read_text, node)
+        return tuple(role if role in _GUARDED else None for role in named)
+
+    def _find_role(
+        self, field: _Field, others: Sequence[_Field], around: ArgumentRole | None
     ) -> ArgumentRole | None:
-        """The guarded role that the names around a text, or a neighbour that names it, give to it."""
-        names = [
-            self._read_text(other.below)
-            for place, other in enumerate(fields)
-            if place != at and str(other.key.value).lower() in _NAMING_FIELDS and _is_short(other.below)
-        ]
-        return _find_strictest(role for role in (around, *names) if role in _GUARDED)
-
-    def _ask_neighbours(self, at: int, fields: Sequence[_Field]) -> ArgumentRole | None:
-        """What the other fields of an object say of one whose own name is in no list."""
-        field, others = fields[at], [other for place, other in enumerate(fields) if place != at]
-        texts = [other for other in others if not other.is_unnamed and other.may_name]
-        held = ArgumentRole.TARGET if any(other.role in _GUARDED for other in others) else None
-        if field.is_unnamed:
-            return _find_strictest(map(self._read_name_of, texts)) or held
-        if any(other.is_unnamed for other in others) and isinstance(field.below, ResolvedLeaf):
-            # It names its neighbour: a name that the agent wrote is no target, one that it does not see may be.
-            named = self._read_name_of(field)
-            return ArgumentRole.CONTENT if named and not field.below.by_handle else named
-        named = _find_strictest(self._read_text(other.below) for other in texts if other.role is None)
-        found = named if named in _GUARDED else held
-        is_number = isinstance(field.below, ResolvedLeaf) and isinstance(field.below.value, int | float)
-        return ArgumentRole.QUANTITY if found and is_number else found
-
-    def _read_name_of(self, field: _Field) -> ArgumentRole | None:
-        """The role that a field's text names for its neighbour; a hidden text may name anything."""
-        hidden = isinstance(field.below, ResolvedLeaf) and field.below.by_handle
-        return ArgumentRole.TARGET if hidden else self._read_text(field.below)
+        """What a field's own name, its neighbours and the names around say of it."""
+        names = field.key.value in _NAMING_TARGETS and any(other.is_unnamed for other in others)
+        if names and self._read_text(field.below):  # {"key": "recipient", "value": ...}
+            return ArgumentRole.CONTENT
+        if field.role is ArgumentRole.CONTENT and field.key.value in _WEAK_CONTENT:
+            said = [self._read_text(other.below) for other in others if other.is_name]
+            return _find_strictest(one for one in (around, *said) if one in _GUARDED) or field.role
+        if field.role is not None:
+            return field.role
+        texts = [other for other in others if other.may_name and (field.is_unnamed or other.role is None)]
+        named = _find_strictest(self._read_text(other.below) for other in texts)
+        if field.is_unnamed and named is None:
+            hidden = _is_untrusted(field.below) and any(other.is_hidden_name for other in texts)
+            if hidden or any(other.role in _GUARDED for other in others):
+                return ArgumentRole.TARGET
+            # Nothing says what it is the value of.
+            return around or (None if any(other.is_name for other in others) else ArgumentRole.CONTENT)
+        return named or around
 
     def _read_text(self, node: ResolvedNode) -> ArgumentRole | None:
-        """The role that a text of the agent's own says as a name would."""
-        if not isinstance(node, ResolvedLeaf) or node.by_handle or not isinstance(node.value, str):
-            return None
-        return self.roles.read_name(node.value, inside=True) if len(node.value) <= _NAME_CHARS else None
+        """The role that texts of the agent's own say as names would: `recipient`, or {"text": "recipient"}."""
+        texts = [str(leaf.value) for leaf in list_leaves(node) if not _is_untrusted(leaf)]
+        short = [text for text in texts if len(text) <= _NAME_CHARS and len(text.split()) <= _NAME_WORDS]
+        return _find_strictest(self.roles.read_name(text, inside=True) for text in short)
 
     def _is_judged_key(self, field: _Field) -> bool:
         """Whether a key of an object says whom something acts on, as in {"bob@blue.org": "owner"}."""
@@ -135,25 +201,49 @@ class _Field:
     """Whether its name says nothing, as `value` does."""
 
     @property
+    def is_name(self) -> bool:
+        """Whether it holds the name of what stands beside it."""
+        return str(self.key.value).lower() in _NAMING_FIELDS
+
+    @property
+    def is_hidden_name(self) -> bool:
+        """Whether it may name anything: nobody has seen its text."""
+        is_text = isinstance(self.below, ResolvedLeaf | ResolvedText)
+        return is_text and _is_untrusted(self.below) and (self.role is None or self.is_name)
+
+    @property
     def may_name(self) -> bool:
         """Whether its text may be the name of its neighbour: not that of a target, an `id` or a `key` aside."""
-        return self.role not in _GUARDED or str(self.key.value).lower() in _NAMING_TARGETS
+        named = not self.is_unnamed and self.role not in _GUARDED
+        return named or str(self.key.value).lower() in _NAMING_TARGETS
 
 
 _GUARDED = (ArgumentRole.SECRET, ArgumentRole.TARGET)
 _STRICTEST = (*_GUARDED, ArgumentRole.QUANTITY, ArgumentRole.CONTENT)
 _NAMING_TARGETS = ("key", "id")
-_WEAK_CONTENT = ("text", "rich_text", "content", "title", "first", "query", "plain_text", "string")
+_WEAK_CONTENT = (
+    *("text", "rich_text", "content", "title", "first", "query", "plain_text", "string"),
+    *("name", "names", "label", "answer", "rows", "row", "cells", "cell"),
+)
 """Names inside objects that hold whatever is around them: `{"recipient": {"text": ...}}`."""
-_NAMING_FIELDS = ("name", "key", "id", "field", "header", "label")
+_NAMING_FIELDS = {"name", "key", "id", "field", "header", "label", "property", "column", "question"}
 _NAME_WORDS = 3
 """Most words of a text that names its neighbour: "Please reply to Bob" names nothing."""
 _NAME_CHARS = 60
 """Longest text that is read as a name."""
 
 
-def _is_short(node: ResolvedNode) -> bool:
-    return isinstance(node, ResolvedLeaf) and len(str(node.value).split()) <= _NAME_WORDS
+def _is_untrusted(node: ResolvedNode) -> bool:
+    """Whether somebody else than the user and the main agent chose the words of a leaf, or of one below."""
+    return any(
+        leaf.by_handle
+        or (not leaf.in_request and any(one.kind not in WORDLESS_KINDS for one in leaf.origins))
+        for leaf in list_leaves(node)
+    )
+
+
+def _is_written_address(node: ResolvedNode) -> bool:
+    return isinstance(node, ResolvedLeaf) and not _is_untrusted(node) and names_address(node.value)
 
 
 def _find_strictest(found: Iterable[ArgumentRole | None]) -> ArgumentRole | None:
