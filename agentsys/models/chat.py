@@ -22,6 +22,7 @@ from agentdojo.types import (
 )
 
 from agentsys.models.endings import Ending
+from agentsys.models.enforced_schema import make_enforceable_schema
 from agentsys.models.tool_schema import list_arguments, list_required
 
 JsonSchema = Mapping[str, Any]
@@ -113,8 +114,9 @@ class ChatRequest:
     """Alternatives of each output token whose log-probabilities are wanted; 0: none. Few providers tell."""
 
     def schema_to_send(self, *, structured: bool) -> JsonSchema | None:
-        """The schema that the server is given; a form only where the model's file asks for it."""
-        return self.reply_schema or (self.form_schema if structured and not self.tools else None)
+        """The schema that the server is given, as all enforce it; a form only where the model's file asks for it."""
+        schema = self.reply_schema or (self.form_schema if structured and not self.tools else None)
+        return None if schema is None else make_enforceable_schema(schema)
 
 
 @dataclass(frozen=True)

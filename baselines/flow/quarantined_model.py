@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 import re
 from collections.abc import Mapping
@@ -65,9 +66,27 @@ def _parse_reply(text: str, shape: type[_Shape]) -> _Shape | None:
     if len(objects) != 1:  # of two, neither is known to be the answer
         return None
     try:
-        return shape.model_validate_json(json.dumps(objects[0]))
+        read: _Shape = drop_zones(shape.model_validate_json(json.dumps(objects[0])))
+        return read
     except (ValidationError, RecursionError):
         return None
+
+
+def drop_zones(value: Any) -> Any:
+    """Dates and times as the clock shows them, however deep; a server may have made the model write a zone.
+
+    Python compares none that has a zone with one that has none, and those of the suites have none.
+    """
+    match value:
+        case datetime.datetime() | datetime.time():
+            return value.replace(tzinfo=None)
+        case BaseModel():
+            return value.model_copy(update={name: drop_zones(each) for name, each in value})
+        case list() | set():
+            return type(value)(map(drop_zones, value))
+        case dict():
+            return {drop_zones(key): drop_zones(each) for key, each in value.items()}
+    return value
 
 
 ANSWER = "the answer"

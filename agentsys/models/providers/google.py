@@ -292,7 +292,8 @@ class GoogleModel(SdkModel):
         max_tokens = request.max_tokens or self.max_tokens
         if max_tokens is not None:
             config["maxOutputTokens"] = max_tokens
-        if request.reply_schema is not None and not request.tools:  # Gemini refuses both together.
+        schema = request.schema_to_send(structured=False)
+        if schema is not None and not request.tools:  # Gemini refuses both together.
             config["responseMimeType"] = "application/json"
-            config["responseJsonSchema"] = dict(request.reply_schema)
+            config["responseJsonSchema"] = dict(schema)
         return config | dict(self._fixed.get("generationConfig", {}))

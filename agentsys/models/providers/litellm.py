@@ -80,8 +80,8 @@ class LiteLLMModel(SdkModel):
         }
         if request.tools:
             arguments |= {"tools": build_openai_tools(request.tools), "tool_choice": request.tool_choice}
-        if request.reply_schema is not None:
-            arguments["response_format"] = build_response_format(request.reply_schema)
+        if (schema := request.schema_to_send(structured=False)) is not None:
+            arguments["response_format"] = build_response_format(schema)
         if headers := self._build_role_header(request):
             arguments["extra_headers"] = headers
         return {key: value for key, value in arguments.items() if value is not None} | self._fixed

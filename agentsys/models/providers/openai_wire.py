@@ -12,6 +12,7 @@ from agentdojo.types import ChatMessage, MessageContentBlock
 
 from agentsys.models.chat import ChatReply, JsonSchema, ToolSpec
 from agentsys.models.endings import PLAIN_ENDINGS, find_ending, keep_reason
+from agentsys.models.enforced_schema import is_closed_schema
 from agentsys.models.providers import wire_parts
 from agentsys.models.providers.chat_thoughts import (
     keep_call_fields,
@@ -140,24 +141,10 @@ def _build_wire_message(
 
 def build_response_format(schema: JsonSchema) -> dict[str, Any]:
     """The field that makes a server enforce a JSON schema on the reply's text."""
-    named = {"name": "reply", "schema": dict(schema), "strict": is_closed_schema(schema)}
+    # OpenAI's strict mode asks for an object at the top as well.
+    strict = schema.get("type") == "object" and is_closed_schema(schema)
+    named = {"name": "reply", "schema": dict(schema), "strict": strict}
     return {"type": "json_schema", "json_schema": named}
-
-
-def is_closed_schema(schema: Any) -> bool:
-    """Whether every object in a schema is closed and all its keys are required.
-
-    Strict mode, and with it the guarantee, is open only to such schemas.
-    """
-    if isinstance(schema, list):
-        return all(map(is_closed_schema, schema))
-    if not isinstance(schema, Mapping):
-        return True
-    if schema.get("type") == "object" or "properties" in schema:
-        closed = schema.get("additionalProperties") is False
-        if not closed or set(schema.get("required", ())) != set(schema.get("properties", ())):
-            return False
-    return all(map(is_closed_schema, schema.values()))
 
 
 def read_openai_reply(

@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, EnumMeta
 from itertools import islice
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, EmailStr, NaiveDatetime, ValidationError, create_model
+from pydantic import AfterValidator, BaseModel, ConfigDict, EmailStr, ValidationError, create_model
 
 from baselines.camel.language.machine import (
     RAISABLE,
@@ -49,6 +49,7 @@ from baselines.flow.labelled_values import (
     to_native,
     to_value,
 )
+from baselines.flow.quarantined_model import drop_zones
 
 _SCALARS: Mapping[str, Any] = {
     "str": str,
@@ -60,7 +61,7 @@ _SCALARS: Mapping[str, Any] = {
     "time": datetime.time,
     "timedelta": datetime.timedelta,
     "EmailStr": EmailStr,
-    "NaiveDatetime": NaiveDatetime,
+    "NaiveDatetime": Annotated[datetime.datetime, AfterValidator(drop_zones)],
 }
 _GENERIC: Mapping[str, tuple[Any, int]] = {"list": (list, 1), "set": (set, 1), "dict": (dict, 2)}
 _CONSTRUCTED_TYPES = (datetime.datetime, datetime.date, datetime.time, datetime.timedelta)

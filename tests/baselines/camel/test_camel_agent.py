@@ -102,6 +102,38 @@ def test_answers_have_the_declared_type_and_are_untrusted(schema: str, answer: A
     assert run_camel("banking", model).denied
 
 
+TIMES = (
+    "2026-05-01T10:00:00",
+    "2026-05-01T10:00:00Z",
+    "2026-05-01 10:00+02:00",
+    "2026-05-01T10:00:00.000000-11:30",
+)
+
+
+@pytest.mark.parametrize("written", TIMES)
+@pytest.mark.parametrize("kind", ["NaiveDatetime", "datetime", "CalendarEvent"])
+def test_a_time_is_read_as_the_clock_shows_it_with_a_zone_or_without(kind: str, written: str) -> None:
+    answer: dict[str, Any] = {"start_time": written, **ENOUGH}
+    declared = f"class A(BaseModel):\n    start_time: {kind}\n    hours: list[time]\n"
+    if kind == "CalendarEvent":
+        declared = "A = CalendarEvent\n"
+        answer |= {
+            "id_": "1",
+            "title": "t",
+            "description": "d",
+            "end_time": written,
+            "participants": [],
+            "all_day": False,
+        }
+        answer |= {"location": None, "status": "confirmed"}
+    else:
+        answer["hours"] = [written[11:].replace(" ", "")]
+    day = "day = get_current_day()\nstart = datetime.fromisoformat('2026-05-01T09:00:00')\n"
+    use = "x = query_ai_assistant('q', A)\nprint(x.start_time - start, x.start_time > start)"
+    ran = run_camel("workspace", Planner([block(declared + day + use)], [answer]))
+    assert ran.answer == "1:00:00True"
+
+
 PRIVATE_MAIL = "mails = get_received_emails()\nbody = mails[0].body\n"
 TO = "send_email(recipients=[{to}], subject='s', body=body)"
 

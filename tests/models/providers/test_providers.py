@@ -26,6 +26,7 @@ from agentsys.models.chat import (
     text_of,
     user,
 )
+from agentsys.models.enforced_schema import make_enforceable_schema
 from agentsys.models.providers import google
 
 TOOL = ToolSpec("weather", "Tells.", WEATHER)
@@ -142,11 +143,11 @@ def test_tool_choice_none_and_bounds_reach_the_server(vendor: str) -> None:
 
 @pytest.mark.parametrize("vendor", ["openai", "google"])
 def test_reply_schema_reaches_the_server_where_it_is_enforced(vendor: str) -> None:
-    schema = {"type": "object", "properties": {"a": {"type": "integer"}}}
+    schema = {"type": "object", "properties": {"a": {"type": "integer", "minimum": 1}}}
     scripted = Scripted(says("{}"))
     with serve(scripted) as server:
         model_at(vendor, server.base_url).complete(ChatRequest([user("Hi")], reply_schema=schema))
-    assert scripted.asked[0].reply_schema == schema
+    assert scripted.asked[0].reply_schema == make_enforceable_schema(schema) != schema
 
 
 CLOSED = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
@@ -156,10 +157,9 @@ CLOSED = {"type": "object", "properties": {"a": {"type": "integer"}}, "required"
     ("schema", "strict"),
     [
         (CLOSED | {"additionalProperties": False}, True),
-        (CLOSED, False),
+        (CLOSED | {"additionalProperties": True}, False),
         (CLOSED | {"additionalProperties": False, "required": []}, False),
-        ({"anyOf": [{"type": "string"}, CLOSED | {"additionalProperties": False}]}, True),
-        ({"anyOf": [{"type": "string"}, CLOSED]}, False),
+        ({"anyOf": [{"type": "string"}, CLOSED | {"additionalProperties": False}]}, False),
     ],
 )
 def test_openai_is_asked_to_be_strict_only_where_the_schema_is_closed(
