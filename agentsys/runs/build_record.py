@@ -98,9 +98,8 @@ def build_record(run: CaseRun) -> CaseRecord:
     """Build our block of the stored JSON. Text that UTF-8 cannot encode (half a surrogate pair) is replaced."""
     try:
         return _build_case_record(run)
-    except (
-        ValueError
-    ):  # From pydantic: text that is not valid Unicode, or arguments nested too deeply to be copied.
+    # From pydantic: text that is not valid Unicode, or arguments nested too deeply to be copied.
+    except ValueError:
         return _build_case_record(_make_storable(run))
 
 

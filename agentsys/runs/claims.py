@@ -96,9 +96,8 @@ class Claims:
         """Hold a claim inside the block; while another run holds it, wait and call `give_up`, which may raise."""
         while not self.take(name):
             give_up()
-            time.sleep(
-                _POLL_S * (0.5 + random.random())
-            )  # Jitter, so that waiting processes do not poll in step.
+            # Jitter, so that waiting processes do not poll in step.
+            time.sleep(_POLL_S * (0.5 + random.random()))
         try:
             yield
         finally:

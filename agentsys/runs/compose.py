@@ -62,8 +62,7 @@ _APPLICATIONS = (  # Empty lists: Hydra reads groups deleted with `~` all the sa
     *("hydra/help=[]", "hydra/hydra_help=[]", "hydra/hydra_logging=[]", "hydra/job_logging=[]"),
 )
 """Switches off the config groups for applications that Hydra starts itself; composing them takes most of the time."""
-# Hydra takes 0.1 s to compose a combination of YAMLs, and a sweep may have thousands of the same few choices: the
-# compositions are cached as long as no file changes.
+# Composing YAMLs takes Hydra 0.1 s, so compositions are cached as long as no file changes.
 _MOST_KEPT = 256
 """Size of the cache, in compositions of 0.1 MB each."""
 _Stamps = tuple[tuple[str, int, int], ...]
@@ -80,8 +79,7 @@ def compose(overrides: Sequence[str], config_dirs: Sequence[Path] = ()) -> list[
     overrides = [f"+{text}" if text.startswith("experiment=") else text for text in overrides]
     choices = {group: list_config_names(group, config_dirs) for group in GROUPS}
     choice_options = [option for text in overrides for option in _find_choice_options(text, choices)]
-    typed = {option.typed for option in choice_options}
-    parsed = _parse_overrides([text for text in overrides if text not in typed])
+    parsed = _parse_overrides([text for text in overrides if text not in {o.typed for o in choice_options}])
     with open_composer(config_dirs) as resolve:
         plan = _expand_sweeps(parsed, choices, resolve)
         if choice_options:
@@ -133,9 +131,7 @@ def _find_choice_options(text: str, choices: Mapping[str, Sequence[str]]) -> Ite
     if match is not None:
         plus, group, key, value = match.groups()
         names = [name for name in choices[group] if key.startswith(f"{name}.")]
-        for name in sorted(names, key=len)[
-            -1:
-        ]:  # The longest: one name may be a prefix of another (`a` and `a.b`).
+        for name in sorted(names, key=len)[-1:]:  # One name may be a prefix of another (`a` and `a.b`).
             yield ChoiceOption(text, group, name, f"{plus}{group}.{key[len(name) + 1 :]}={value}")
 
 
@@ -143,7 +139,7 @@ def _add_choice_options(
     words: Sequence[str], options: Sequence[ChoiceOption], resolve: Composer
 ) -> list[str]:
     chosen = resolve([word for word in words if word.lstrip("+").split("=")[0] in GROUPS]).choices
-    return [*words, *(option.override for option in options if chosen[option.group] == option.choice)]
+    return [*words, *(o.override for o in options if chosen[o.group] == o.choice)]
 
 
 def _parse_overrides(overrides: Sequence[str]) -> list[Override]:
@@ -231,17 +227,15 @@ def _read_preset_sweep(config: DictConfig) -> dict[str, list[str]]:
     sweep = OmegaConf.to_container(config.sweep)
     if not isinstance(sweep, dict) or not all(isinstance(v, list) for v in sweep.values()):
         raise ConfigError("Setting 'sweep' maps an override key to a list, e.g. {defense: [none, agentsys]}.")
-    return {str(key): [_format_override_value(v) for v in values] for key, values in sweep.items()}
+    return {str(key): [_format_override(v) for v in values] for key, values in sweep.items()}
 
 
-def _format_override_value(value: Any) -> str:
+def _format_override(value: Any) -> str:
     """Format a YAML value as the text of an override that Hydra parses to the same value."""
     if isinstance(value, list):
-        return f"[{','.join(map(_format_override_value, value))}]"
+        return f"[{','.join(map(_format_override, value))}]"
     if isinstance(value, dict):
-        pairs = (
-            f"{_format_override_value(key)}:{_format_override_value(item)}" for key, item in value.items()
-        )
+        pairs = (f"{_format_override(key)}:{_format_override(item)}" for key, item in value.items())
         return f"{{{','.join(pairs)}}}"
     if not isinstance(value, str):
         return "null" if value is None else str(value)
@@ -298,7 +292,7 @@ class Composition:
 
     config: DictConfig
     choices: Mapping[str, str]
-    """Group -> name of the YAML that was chosen."""
+    """Group -> name of the chosen YAML."""
     chosen: tuple[str, ...]
     """The overrides that made these choices."""
 
@@ -332,15 +326,11 @@ class Composer:
         """
         try:
             parsed = OverridesParser.create().parse_overrides(list(overrides))
-            before = self._compose_cached(
-                [str(override.input_line) for override in parsed if self._is_choice(override)]
-            )
+            before = self._compose_cached([str(o.input_line) for o in parsed if self._is_choice(o)])
             config = deepcopy(before.config)
-            values = [override for override in parsed if not self._is_choice(override)]
+            values = [o for o in parsed if not self._is_choice(o)]
             for override in values:
-                if (
-                    override.key_or_group == f"defense.{READ_TOOLS}"
-                ):  # An option of every defense that can read tools, in no YAML.
+                if override.key_or_group == f"defense.{READ_TOOLS}":  # In no YAML.
                     override.type = OverrideType.FORCE_ADD
             ConfigLoaderImpl._apply_overrides_to_config(values, config)
             refuse_environment(OmegaConf.to_container(config))

@@ -161,9 +161,8 @@ class Session:
         if not blocks:
             return self
         store_inferred_blocks(self.store, blocks)
-        stacks = {
-            id(cell.stack): cell.stack.split_thoughts(blocks) for cell in self.cells
-        }  # Cells share stacks.
+        # Cells share stacks.
+        stacks = {id(cell.stack): cell.stack.split_thoughts(blocks) for cell in self.cells}
         plan = self.plan.replace_cells(
             lambda cell: replace(cell, stack=stacks.get(id(cell.stack), cell.stack))
         )

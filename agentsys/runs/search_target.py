@@ -235,9 +235,8 @@ class RunTarget:
             )
             return
         run.attempt = _build_attempt_facts(self.number, position, proposal, Judgement(1, ""))
-        draft = replace(
-            run, error_kind=UNFINISHED, error="The query has not ended."
-        )  # Stored before the query, so that the proposal survives a crash.
+        # Stored before the query, so that the proposal survives a crash.
+        draft = replace(run, error_kind=UNFINISHED, error="The query has not ended.")
         self.store.write(build_record(draft), build_agentdojo_fields(draft))
         others = [self._try_on_other_case(job, position, proposal) for job in self.homes[1:]]
         why = self._try_candidate(run, proposal)

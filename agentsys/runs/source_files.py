@@ -131,13 +131,11 @@ class SourceCollector:
             return
         if location.parent.name in _INSTALLED:
             self._note_package(module, location)
-        elif location.is_relative_to(
-            sysconfig.get_path("stdlib")
-        ):  # Some standard modules (`test`) are not in sys.stdlib_module_names.
+        # Some standard modules (`test`) are not in sys.stdlib_module_names.
+        elif location.is_relative_to(sysconfig.get_path("stdlib")):
             return
-        elif (
-            location.is_file() or (location / "__init__.py").is_file()
-        ):  # A mere folder of that name does not count.
+        # A mere folder of that name does not count.
+        elif location.is_file() or (location / "__init__.py").is_file():
             self._add(module)
 
     def _note_package(self, module: str, location: Path) -> None:

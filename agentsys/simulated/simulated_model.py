@@ -135,9 +135,8 @@ class SimulatedModel:
         if handler is None and request.role not in ACTING_ROLES and not is_connection_question(request):
             notes.append(f"role '{request.role}' {NO_PART_NOTE}")
         usage = estimate_usage(request, message)
-        likely = (
-            ({text_of(message): 0.0},) if request.logprobs else ()
-        )  # Log-probability 0: it is always sure.
+        # Log-probability 0: it is always sure.
+        likely = ({text_of(message): 0.0},) if request.logprobs else ()
         return ChatReply(
             message, usage, cost_usd=0.0, model_id="simulated", notes=tuple(notes), logprobs=likely
         )
