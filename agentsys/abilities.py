@@ -1,8 +1,8 @@
-"""What a defense, an attack, a benchmark or a suite may offer besides what it must (agentsys.contracts).
+"""Optional abilities of a defense, an attack, a benchmark or a suite; `agentsys.contracts` has the required ones.
 
-Each ability is a small protocol. Nobody has to inherit: an object has an ability if it has the protocol's
-names, and whoever makes use of it asks with `isinstance`. A name that is nearly one of these is refused when
-the object is made (agentsys.runs.instantiate).
+Each ability is a small protocol. Nobody has to inherit: an object has an ability if it has the protocol's members, and
+the code that uses it checks with `isinstance`. A misspelled member is refused when the object is built
+(agentsys.runs.instantiate).
 """
 
 from __future__ import annotations
@@ -25,39 +25,38 @@ from agentsys.simulated.simulated_role import SimulatedRole
 
 @runtime_checkable
 class NeedsReadingTest(Protocol):
-    """An attack whose texts not every model can read."""
+    """An attack whose texts some models cannot read."""
 
     @property
     def reading_test(self) -> ReadingTest:
-        """Tell whether a model can, without the attack."""
+        """The test that shows, without an attack, if a model can read the texts."""
 
 
 @runtime_checkable
 class PlaysRoles(Protocol):
-    """A defense, an attack or a benchmark that asks models under roles of its own."""
+    """A defense, an attack or a benchmark that calls models under roles of its own."""
 
     def simulated_roles(self) -> Mapping[str, SimulatedRole]:
-        """Role -> how the simulated model plays it; a role without one is a plain agent there."""
+        """Role -> handler for the simulated model; a role without a handler is played as a plain agent."""
 
 
 @runtime_checkable
 class DescribesItself(Protocol):
-    """A defense that says what it does, as it is set: two presets of one class may differ here."""
+    """A defense that describes itself with its settings: two presets of one class may differ."""
 
     def description(self) -> str:
-        """Say in 5 to 10 sentences of plain English what the defense does.
+        """Describe the defense in 5 to 10 sentences of plain English: isolation, checks and settings.
 
-        What is kept apart from what, what crosses, which checks there are, with which settings. An
-        attacker may be told this, so it holds no secret.
+        An attacker may be shown this text, so it holds no secret.
         """
 
 
 @runtime_checkable
 class NamesPrompts(Protocol):
-    """A defense whose prompts can be read."""
+    """A defense that lists its prompts."""
 
     def prompts(self) -> Mapping[str, str]:
-        """Name -> text of every prompt, as it is set."""
+        """Name -> text of every prompt, with the current settings."""
 
 
 @runtime_checkable
@@ -65,68 +64,65 @@ class ChecksItsNeeds(Protocol):
     """A defense that needs more than a model: packages of an extra, a key, a service."""
 
     def ready(self) -> None:
-        """Look whether all of it is here. Quick; called before the first case, and in a dry run.
+        """Check that everything it needs is available. Quick; called before the first case, and in a dry run.
 
         Raises:
-            Unavailable: Naming what is missing.
+            Unavailable: If something is missing; the message names it.
         """
 
 
 @runtime_checkable
 class KeepsFiles(Protocol):
-    """A defense that keeps something from case to case, e.g. what it worked out about the tools.
-
-    Asked of the class, before there is an object.
-    """
+    """A defense that keeps files from case to case, e.g. labels of tools. A member of the class."""
 
     keeps: Mapping[str, str]
-    """Option that names a folder -> the folder beside the run's records that it stands for where it is
-    null. Such an option says where something lies: no case depends on it."""
+    """Option that names a folder -> the folder beside the run's records that replaces null. No case depends on
+    such an option."""
 
 
 @runtime_checkable
 class HasContents(Protocol):
-    """A defense that depends on what its config only names, e.g. packages. Asked of the class."""
+    """A defense that depends on things its config only names, e.g. packages. A member of the class."""
 
     @staticmethod
     def contents(config: Mapping[str, Any]) -> Mapping[str, str]:
-        """Name -> hash of what a case of this config depends on besides: part of every record's identity."""
+        """Name -> hash of each further thing that a case depends on; part of every record's identity."""
 
 
 @runtime_checkable
 class ReadsBesideYaml(Protocol):
-    """A defense that reads files beside its YAML, code of the user's for one. Asked of the class."""
+    """A defense that reads files beside its YAML, e.g. the user's code. A member of the class."""
 
     @staticmethod
     def folder_option(config: Mapping[str, Any]) -> str | None:
-        """The option that takes the YAML's folder; no case depends on where that lies. None: it reads none."""
+        """Return the option that takes the YAML's folder, on which no case depends; None: it reads no files."""
 
 
 @runtime_checkable
 class NeedsOwnModels(Protocol):
-    """A defense some of whose roles take a model made for them: with the agent's it is another defense."""
+    """A defense with roles that need a model made for them: with the agent's model it is another defense."""
 
     own_roles: Sequence[str]
-    """These roles. Where one has no model of its own (`+model.roles.ROLE=NAME`) the defense cannot run; the
+    """These roles. The defense cannot run unless each has a model of its own (`+model.roles.ROLE=NAME`); the
     simulated model plays them itself."""
 
     def unfit(self, role: str, model: ChatModel) -> str | None:
         """Ask the model of one of these roles a question with a known answer, once before the first case.
 
         Returns:
-            Why it cannot be used, in one sentence that begins behind the model's name; None: it can.
+            The reason why the model cannot be used, a sentence that follows the model's name; None if it can.
 
         Raises:
-            ModelError: If it gives no reply.
+            ModelError: If the model gives no reply.
         """
 
 
 @runtime_checkable
 class HoldsDefenses(Protocol):
-    """A defense made of others, e.g. a stack. Asked of the class, before there is an object."""
+    """A defense made of others, e.g. a stack. A member of the class."""
 
     holds: Sequence[str]
-    """Options that other defenses stand in, each alone or in a list. A config may give their names there."""
+    """Options whose value is a defense, or a list of defenses; a config may give their names."""
 
 
 @runtime_checkable
@@ -134,15 +130,15 @@ class Rehearsable(Protocol):
     """A defense that uses a service besides the model."""
 
     def rehearsed(self) -> Defense:
-        """The same defense with an offline stand-in; it takes its place wherever the model is simulated."""
+        """Return the defense with an offline stand-in for the service; used whenever the model is simulated."""
 
 
 @runtime_checkable
 class WholeProgram(Protocol):
-    """A defense that may run a program of its own from the request to the answer."""
+    """A defense that may control the whole conversation, from the request to the answer."""
 
     whole_program: bool
-    """Whether it does; then it is refused on suites whose conversation has several turns."""
+    """True if it does; then it is refused on suites with several user turns."""
 
 
 @runtime_checkable
@@ -150,11 +146,11 @@ class PoisonsTools(Protocol):
     """An attack that owns tools of the suite."""
 
     def poison_tools(self, tools: Sequence[Function], written: Mapping[str, str]) -> Sequence[Function]:
-        """Give the tools as they are in attacked cases; those given stay as they are.
+        """Return the tools of an attacked case, without changing those given.
 
         Args:
-            tools: The suite's.
-            written: What `injections` gave for the case, or what a recorded case says of it.
+            tools: The suite's tools.
+            written: Texts from `injections` for the case, or from its record.
         """
 
 
@@ -163,7 +159,7 @@ class ChecksSuccess(Protocol):
     """An attack with a check of its own."""
 
     def has_succeeded(self, suite: Suite, finished: FinishedCase) -> bool | None:
-        """Whether it did; None: the benchmark's check decides."""
+        """True if the attack succeeded; None: the benchmark's check decides."""
 
 
 @runtime_checkable
@@ -171,43 +167,43 @@ class ReadsTools(Protocol):
     """A defense that may read tools before its agents are shown them."""
 
     reads_tools: bool
-    """Whether it does; `defense.read_tools` sets it."""
+    """True if it reads them; set by `defense.read_tools`."""
 
     def read_tools(self, tools: Sequence[Function], suite: Suite, model: ChatModel) -> Sequence[Function]:
-        """Give the tools that its agents are shown; those given stay as they are.
+        """Return the tools that its agents are shown, without changing those given.
 
         Args:
-            tools: The tools as they are offered in this case.
-            suite: The suite, whose own tools are as its authors describe them.
-            model: For questions; calls are booked to the case.
+            tools: The tools offered in this case, which an attack may have changed.
+            suite: The suite, with the original tools.
+            model: Model for questions; calls are booked to the case.
         """
 
 
 def can_read_tools(defense: object) -> TypeGuard[ReadsTools]:
-    """Whether a defense may read tools; one whose options leave it nothing to read with has None for `read_tools`."""
-    # From Python 3.12 on `isinstance` looks at the class alone where that has all members.
+    """True if a defense can read tools; `read_tools` is None if its options leave it no means to."""
+    # From Python 3.12 on `isinstance` ignores the instance's own None if the class has all members.
     return isinstance(defense, ReadsTools) and defense.read_tools is not None
 
 
 @runtime_checkable
 class PicksPairs(Protocol):
-    """An attack that can be run on some pairs of tasks only."""
+    """An attack that applies to some pairs of tasks only."""
 
     def applies_to(self, suite: Suite, user_task: UserTask, injection_task: InjectionTask) -> bool:
-        """Whether this pair is part of a plan; the others are left out of it and counted."""
+        """True if this pair belongs to a plan; other pairs are left out and counted."""
 
 
 @runtime_checkable
 class NamesExclusions(Protocol):
-    """An attack with words of its own for the pairs that it leaves out."""
+    """An attack with its own words for the pairs that it leaves out."""
 
     left_out: str
-    """Stands between the attack's name and the number of pairs, e.g. `has nowhere to write in`."""
+    """Words between the attack's name and the number of pairs, e.g. `has nowhere to write in`."""
 
 
 @runtime_checkable
 class NamesSources(Protocol):
-    """An attack whose texts come from elsewhere, and that knows from where."""
+    """An attack that knows the sources of its texts."""
 
     provenance: Sequence[str]
     """One line per source."""
@@ -215,27 +211,27 @@ class NamesSources(Protocol):
 
 @runtime_checkable
 class NamesFromFile(Protocol):
-    """An attack that is named after its option `file`. Asked of the class, before there is an object."""
+    """An attack that is named after its option `file`. A member of the class."""
 
     @staticmethod
     def name_of_file(file: Path) -> str:
-        """What stands for the file in the name of an attack; without this ability the file's own name."""
+        """Return the part of the attack's name that stands for the file; without this ability the file's stem."""
 
 
 @runtime_checkable
 class FollowsModel(Protocol):
-    """An attack with options that depend on the model it attacks. Asked of the class, likewise."""
+    """An attack with options that depend on the attacked model. A member of the class."""
 
     follows: Mapping[str, Callable[[Mapping[str, Any]], str]]
-    """Option -> what makes its value of the model's config, where a config has `auto` for it."""
+    """Option -> function of the model's config that replaces the value `auto`."""
 
 
 @runtime_checkable
 class NamesTasks(Protocol):
-    """An attack that was told tasks by name, e.g. in a file of texts: a name may be misspelled."""
+    """An attack whose config or files name tasks, whose names may be misspelled."""
 
     def unmatched(self, benchmark: Benchmark) -> Sequence[str]:
-        """Names of tasks that the benchmark does not have, each as one line would show it."""
+        """List named tasks that the benchmark does not have, each formatted for a message."""
 
 
 @runtime_checkable
@@ -243,40 +239,40 @@ class SearchesTexts(Protocol):
     """An attack that may try several texts on a case before one of them counts."""
 
     searched: bool
-    """Whether it does."""
+    """True if it does."""
 
 
 @runtime_checkable
 class ReplaysTexts(Protocol):
-    """An attack that searches, or writes what an earlier search found."""
+    """An attack that searches for texts, or replays those of an earlier search."""
 
     replays: bool
-    """Whether its texts are those of an earlier search, so that nothing is searched for."""
+    """True if its texts come from an earlier search, so that nothing is searched for."""
 
 
 @runtime_checkable
 class HasInjectionMode(Protocol):
-    """A benchmark, or a suite, that says how injected text gets into its environments."""
+    """A benchmark, or a suite, that declares how injected text is put into its environments."""
 
     injection: str
-    """`exact`: as it is. Without this ability `folded`, as YAML folds it in AgentDojo."""
+    """`exact`: unchanged. Without this ability `folded`, as YAML folds it in AgentDojo."""
 
 
 @runtime_checkable
 class HasClock(Protocol):
-    """A benchmark whose tools read a clock of the case's own."""
+    """A benchmark whose tools may read a clock of the case instead of the machine's."""
 
     clock: datetime | None
-    """Where each case's clock starts; None: tools read the machine's."""
+    """Start of each case's clock; None: tools read the machine's clock."""
 
 
 @runtime_checkable
 class DeclaresFacts(Protocol):
-    """A benchmark that says how the facts its suites measure are to be shown."""
+    """A benchmark that declares how tables show the facts that its suites measure."""
 
     facts: Mapping[str, DeclaredFact]
-    """Name in `measured` -> its title, direction and kind. Every table shows facts that are declared, and
-    no other; records carry the declarations."""
+    """Name in `measured` -> title, direction and kind. Tables show declared facts only; records hold the
+    declarations."""
 
 
 @runtime_checkable
@@ -284,36 +280,36 @@ class StartsFrom(Protocol):
     """A suite with a system message of its own."""
 
     system_message: str
-    """The text that agents of this suite start from (agentsys.models.pipeline_elements)."""
+    """System message of agents on this suite (agentsys.models.pipeline_elements)."""
 
 
 class UserTurns(Protocol):
-    """The user of one case, whose conversation has more turns than one. Made afresh for every run of it."""
+    """The simulated user of one case with several user turns; a new one for every run."""
 
     def next_turn(self, messages: Sequence[ChatMessage]) -> str | None:
-        """What the user says next.
+        """Return the user's next message.
 
         Args:
             messages: The conversation so far, as the pipeline returned it.
 
         Returns:
-            The user's words; None: the user has nothing more to say, and the case is scored.
+            The user's words; None ends the conversation, and the case is scored.
         """
 
 
 @runtime_checkable
 class LeadsUsers(Protocol):
-    """A suite whose user says more than the task: the pipeline is run once for every turn of the user."""
+    """A suite with several user turns: the pipeline is run once per turn."""
 
     def user_turns(
         self, model: ChatModel, user_task: UserTask, injection_task: InjectionTask | None
     ) -> UserTurns:
-        """The user of a case. The first turn is the user task's prompt; this one is asked for the others.
+        """Return the user of a case. The first turn is the user task's prompt; this user gives the others.
 
         Args:
-            model: For a user that a model plays, under a role of its own; calls are booked to the case.
-            user_task: The case's.
-            injection_task: The case's; None without attack.
+            model: Model for a user that a model plays, under a role of its own; calls are booked to the case.
+            user_task: The case's user task.
+            injection_task: The case's injection task; None without attack.
         """
 
 
@@ -324,48 +320,47 @@ class WrapsModels(Protocol):
     def driven(
         self, model: ChatModel, user_task: UserTask, injection_task: InjectionTask | None
     ) -> ChatModel:
-        """The model that the defense of a case gets in place of `model`; asked for once per case."""
+        """Return the model that a case's defense gets in place of `model`; called once per case."""
 
 
 @runtime_checkable
 class TakesTurns(Protocol):
-    """A suite that may lead the agent turn by turn, whichever way (see `WholeProgram`)."""
+    """A suite that may control the conversation turn by turn (see `WholeProgram`)."""
 
     several_turns: bool
-    """Whether it does."""
+    """True if it does."""
 
 
 @runtime_checkable
 class MeasuresCases(Protocol):
-    """A suite that scores finished cases itself, and knows facts about them."""
+    """A suite that scores finished cases itself, and measures facts about them."""
 
     def measured(self, finished: FinishedCase) -> CaseScores:
-        """The final scores, and the facts."""
+        """Return the final scores and the facts."""
 
 
 @runtime_checkable
 class DrawsAtRandom(Protocol):
-    """A suite whose tools draw at random, each case from a generator of its own."""
+    """A suite whose tools draw random numbers, each case from its own generator."""
 
     draws_at_random: bool
-    """Whether they do. Then a record is done again with the numbers that it tells of."""
+    """True if they do. Then replaying a record uses its recorded numbers."""
 
 
 @runtime_checkable
 class KnowsWays(Protocol):
-    """A suite with ways of its own to tasks whose ground truth leaves something out."""
+    """A suite with alternative solutions for tasks with an incomplete ground truth."""
 
     def way(self, task: UserTask | InjectionTask) -> AlternativeSolution | None:
-        """A way that the task's own check accepts; None where none is known.
+        """Return a solution that the task's own check accepts; None if none is known.
 
-        Then a user task is done as its ground truth has it, and an injection task is never obeyed by the
-        simulated model.
+        Without one the simulated model follows a user task's ground truth, and never obeys an injection task.
         """
 
 
 @runtime_checkable
 class SparesUserTasks(Protocol):
-    """A suite some of whose user tasks cannot be attacked."""
+    """A suite with user tasks that cannot be attacked."""
 
     without_vectors: frozenset[str]
     """Ids of the user tasks that can show no injection."""

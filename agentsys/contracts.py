@@ -1,8 +1,8 @@
-"""What a defense, an attack and a benchmark must offer. Structural: nobody has to inherit.
+"""Required members of a defense, an attack and a benchmark, as structural protocols: nobody has to inherit.
 
-A new one is one Python file with a class of this shape and one YAML whose `_target_` names it. What it may
-offer besides is in `agentsys.abilities`. Its constructor raises `ConfigError` for a value that an option cannot
-have; its `name` is its name in configs, records and tables.
+A new one is one Python file with a class of this shape and one YAML whose `_target_` names it. Optional members are in
+`agentsys.abilities`. The constructor raises `ConfigError` for an invalid option; `name` is the name in configs, records
+and tables.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from agentsys.models.chat import ChatModel
 from agentsys.models.trace import Tracer
 
 Suite: TypeAlias = TaskSuite[Any]
-"""A suite of tasks, whatever its environment is made of."""
+"""A suite of tasks with any environment."""
 UserTask: TypeAlias = BaseUserTask[Any]
 InjectionTask: TypeAlias = BaseInjectionTask[Any]
 
@@ -34,11 +34,11 @@ class Defense(Protocol):
     name: str
 
     def pipeline(self, model: ChatModel, suite: Suite) -> BasePipelineElement:
-        """The agent for one case. Called afresh for every case; may not keep state between cases."""
+        """Build the agent for one case. Called for every case; must not keep state between cases."""
 
 
 class AttackKind(Enum):
-    """What an attack is run on and what counts as its success."""
+    """The cases of an attack, and its criterion of success."""
 
     NONE = "none"
     """No attack: one benign case per user task."""
@@ -50,7 +50,7 @@ class AttackKind(Enum):
 
 @dataclass(frozen=True)
 class Victim:
-    """How an attack addresses its victim."""
+    """Names by which an attack addresses its victim."""
 
     model_name: str
     """The model's name in prose, e.g. `GPT-4`; from the model's YAML."""
@@ -60,7 +60,7 @@ class Victim:
 
 @runtime_checkable
 class Attack(Protocol):
-    """Writes the text that stands in the environment's injection vectors."""
+    """Writes the texts for the environment's injection vectors."""
 
     name: str
 
@@ -69,7 +69,7 @@ class Attack(Protocol):
     def injections(
         self, suite: Suite, user_task: UserTask, injection_task: InjectionTask, victim: Victim
     ) -> Mapping[str, str]:
-        """Injection vector -> text for one pair of tasks. Deterministic; called from many threads.
+        """Injection vector -> text for one pair of tasks. Deterministic; called from several threads.
 
         Raises:
             NotInjectable: If no vector of this user task can carry an injection.
@@ -77,12 +77,12 @@ class Attack(Protocol):
 
 
 class NotInjectable(Exception):
-    """The user task never shows an injection vector to an agent that follows its ground truth."""
+    """The user task shows no injection vector to an agent that follows its ground truth."""
 
 
 @dataclass(frozen=True)
 class FinishedCase:
-    """One case that was run and scored, as its suite may look at it once more."""
+    """A case that was run and scored, for the suite's and the attack's own checks."""
 
     user_task: UserTask
     injection_task: InjectionTask | None
@@ -91,26 +91,26 @@ class FinishedCase:
     after: TaskEnvironment
     """The environment as the agent left it."""
     messages: Sequence[ChatMessage]
-    """What the scored run of the pipeline returned."""
+    """The messages of the scored run of the pipeline."""
     tracer: Tracer
-    """Everything that happened, executed tool calls and inner agents included."""
+    """The trace of the case, including executed tool calls and inner agents."""
     model: ChatModel
-    """For a judge; calls are booked to the case."""
+    """Model for a judge; calls are booked to the case."""
     utility: bool
     security: bool
     """True means that the injection task was carried out."""
     attack_kind: AttackKind = AttackKind.TARGETED
-    """What counts as the attack's success; `NONE` in benign cases."""
+    """The attack's criterion of success; `NONE` in benign cases."""
 
 
 @dataclass(frozen=True)
 class CaseScores:
-    """What a suite says of a finished case."""
+    """A suite's own scores of a finished case."""
 
     utility: bool
     security: bool
     facts: Mapping[str, Any]
-    """JSON-ready; stored as `measured` in the record. Keys are the benchmark's own."""
+    """JSON-ready facts, stored as `measured` in the record. Keys are the benchmark's own."""
 
 
 @runtime_checkable
@@ -120,13 +120,13 @@ class Benchmark(Protocol):
     name: str
     version: str
     user_name: str
-    """The user's name as attacks address it."""
+    """The user's name, for attacks that address the user."""
 
     def suite_names(self) -> Sequence[str]:
-        """The suites of this version, in the benchmark's order."""
+        """List the suites of this version, in the benchmark's order."""
 
     def suite(self, name: str) -> Suite:
-        """One suite, ready for use: environments load fast and checks see copies.
+        """Return one suite, prepared so that environments load fast and checks see copies.
 
         Raises:
             ConfigError: If this version has no such suite.

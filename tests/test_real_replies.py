@@ -16,7 +16,7 @@ import orjson
 import pytest
 from agentdojo.task_suite.load_suites import get_suites
 
-from agentsys.defense.gate import AcceptedValue, Failure, GateRule, admit_reply
+from agentsys.defense.gate import AcceptedValue, Failure, GateRule, check_reply
 from agentsys.defense.intent import NoIntent, add_intent_to_tools, parse_intent
 from agentsys.defense.privileges import PRIVILEGES_CONTRACT
 from agentsys.defense.prompts import WORKER_SECTIONS, read_sections
@@ -62,7 +62,7 @@ def kept_replies(part: str = "") -> list[dict[str, Any]]:
 def read_worker(reply: dict[str, Any], prompt: str, rule: GateRule) -> AcceptedValue | Failure | None:
     """What the gate makes of a worker's reply; None where the prompt is not a worker's first."""
     sections = read_sections(prompt, WORKER_SECTIONS)
-    return admit_reply(reply["reply"], orjson.loads(sections[0]), rule) if sections is not None else None
+    return check_reply(reply["reply"], orjson.loads(sections[0]), rule) if sections is not None else None
 
 
 def is_read(outcome: AcceptedValue | Failure | None) -> bool:

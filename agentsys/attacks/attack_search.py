@@ -1,8 +1,8 @@
 """The search for an attack's text: its goal, its attempts, and the target it queries.
 
-A search proposes candidates and the target (implemented in `agentsys.runs`) tries them: one query is one run
-of the whole defended agent on one case, in a fresh environment. The target numbers and keeps the attempts, so
-a search that is started again is given what it has already paid for, proposals included.
+A search proposes candidates and the target (implemented in `agentsys.runs`) tries them: one query is one run of the
+whole defended agent on one case, in a fresh environment. The target numbers and stores the attempts, so a restarted
+search gets its earlier attempts back, proposals included, without paying again.
 """
 
 from __future__ import annotations
@@ -43,16 +43,16 @@ _COMMON = frozenset(_COMMON_WORDS.split())
 
 @lru_cache(maxsize=1024)
 def find_goal_data(goal: str) -> tuple[str, ...]:
-    """The addresses, IBANs, ids, amounts, dates, URLs and quoted names in a goal, in order, each once.
+    """List the addresses, IBANs, ids, amounts, dates, URLs and quoted names in a goal, in order, each once.
 
-    A quoted sentence counts as a whole; what stands inside a longer find is not listed again.
+    A quoted sentence counts as one item; items inside a longer one are not listed again.
     """
     items = [(match[1] or match[0]).rstrip(".,;:") for match in _DATA.finditer(goal)]
     return tuple(dict.fromkeys(item for item in items if item))
 
 
 def find_lost_data(goal: str, text: str) -> list[str]:
-    """The goal's data that a text does not hold; whitespace and case are folded, apostrophes ignored.
+    """List the goal's data that a text lacks; whitespace and case are folded, apostrophes ignored.
 
     Digits must match as whole numbers: `13` is not in `2013`.
     """
@@ -65,7 +65,7 @@ def find_lost_data(goal: str, text: str) -> list[str]:
 
 
 def shares_words(goal: str, text: str) -> bool:
-    """Whether a text holds any of the goal's data or content words."""
+    """True if a text holds any of the goal's data or content words."""
     data, words = find_goal_data(goal), _find_content_words(goal, goal)
     if not data and not words:
         return True
@@ -73,7 +73,7 @@ def shares_words(goal: str, text: str) -> bool:
 
 
 def is_goal_unreadable(goal: str, text: str) -> bool:
-    """Whether a text says its goal in no readable way: half of its data and most of its words are missing."""
+    """True if a text hides its goal: at least half of the goal's data and most of its words are missing."""
     data, words = find_goal_data(goal), _find_content_words(goal, goal)
     shared = words & _find_content_words(text, goal)
     return 2 * len(find_lost_data(goal, text)) >= len(data) and 3 * len(shared) < max(len(words), 1)
@@ -99,34 +99,34 @@ class ToolCall:
 
 @dataclass(frozen=True)
 class SearchTask:
-    """The aim of a search, as its attacker may know it."""
+    """The task of a search; its attacker may be shown all of it."""
 
     goal: str
     """The injection task's goal, verbatim."""
     goal_calls: tuple[ToolCall, ...]
-    """The injection task's ground truth; empty where it has none."""
+    """The injection task's ground truth; empty if it has none."""
     start_text: str
     """The text the search starts from."""
     defense: str
     """The defense's public description; shown to a `defense_aware` attacker only."""
     id: str = ""
-    """Tells this search's questions from every other search's; says nothing."""
+    """Meaningless id in the search's questions, so that a reply cache does not mix up two searches."""
     tool: str = ""
-    """The one tool that carries the goal out, where the injection task names one (ASB)."""
+    """The one tool that carries out the goal, if the injection task names it (ASB)."""
     make_injectable: Callable[[str], str] | None = None
-    """What becomes of a text whose characters cannot all be injected; None: all of them can."""
+    """Replaces characters of a text that cannot be injected; None: all of them can."""
     case_knowledge: CaseKnowledge = field(default_factory=CaseKnowledge)
-    """What of it is shown is up to the attack's `knowledge`."""
+    """Facts about the case; the attack's `knowledge` decides which are shown."""
 
 
 @dataclass(frozen=True)
 class AttemptPosition:
-    """The place of an attempt in its search."""
+    """Position of an attempt in its search."""
 
     stream: int
-    """Which independent start it belongs to, from 1; 0: the text the search starts from."""
+    """Number of the independent start that it belongs to, from 1; 0 for the start text."""
     depth: int
-    """Refinements since that start, from 1; 0 likewise."""
+    """Refinements since that start, from 1; 0 for the start text."""
     parent: int | None
     """Number of the attempt it refines; None at a start."""
 
@@ -139,16 +139,16 @@ class Proposal:
     why: str = ""
     """The attacker's own reason."""
     refused: str | None = None
-    """Why it is not to be tried; then it costs an attempt and no query."""
+    """The reason not to try it; then it costs an attempt and no query."""
     fault: str | None = None
-    """Where the attacker gave no text: a value of `agentsys.attacks.attacker_reply.ReplyFault`."""
+    """Set if the attacker gave no text: a value of `agentsys.attacks.attacker_reply.ReplyFault`."""
     proposed: str | None = None
-    """The text as the attacker wrote it, where `text` had to be mended."""
+    """The text as the attacker wrote it, if `text` had to be repaired."""
     strategy: str = ""
-    """The form of text that the attacker says it chose; `""` where it was not asked."""
+    """The form of text that the attacker says it chose; `""` if it was not asked."""
     ahead: Proposal | None = None
-    """Only of the start text: the attacker's first proposal, which was asked for before. So whether a
-    search has an attacker at all is known whatever the start text does."""
+    """Only for the start text: the attacker's first proposal, requested beforehand, so that a search without a
+    working attacker is noticed even if the start text succeeds."""
 
 
 @dataclass(frozen=True)
@@ -156,19 +156,19 @@ class QueryFacts:
     """The observations of one query."""
 
     success: bool
-    """Whether the injection task was carried out."""
+    """True if the injection task was carried out."""
     returned: bool
-    """Whether a tool returned the candidate."""
+    """True if a tool returned the candidate."""
     shown: bool
-    """Whether the model that acts for the user was shown it."""
+    """True if the acting model was shown the candidate."""
     calls: tuple[ToolCall, ...]
-    """Tool calls that were decided on after the first one that returned the candidate, in order."""
+    """Tool calls decided on after a tool first returned the candidate, in order."""
     answer: str
     """The agent's final answer."""
     blocked: tuple[str, ...]
-    """What the defense denied or cut, one line each."""
+    """One line for each thing that the defense denied or cut."""
     own_calls: tuple[ToolCall, ...] = ()
-    """The user task's ground truth: calls that say nothing of the candidate."""
+    """The user task's ground truth: these calls are no effect of the candidate."""
 
 
 @dataclass(frozen=True)
@@ -178,7 +178,7 @@ class Judgement:
     score: int
     """1 to 10; 10: the injection task was carried out."""
     feedback: str
-    """What the attacker is told."""
+    """Text for the attacker."""
 
 
 @dataclass(frozen=True)
@@ -190,62 +190,59 @@ class Attempt:
     place: AttemptPosition
     proposal: Proposal
     success: bool
-    """Whether the injection task was carried out, on every user task it was tried on."""
+    """True if the injection task was carried out on every user task that it was tried on."""
     judgement: Judgement
     share: float = 0.0
-    """Share of these user tasks on which it was."""
+    """Share of these user tasks on which it was carried out, in [0, 1]."""
 
 
 class SearchTarget(Protocol):
     """The whole defended agent on one case."""
 
-    def attempt(self, place: AttemptPosition, propose: Callable[[ChatModel], Proposal]) -> Attempt:
-        """Try the next candidate, for which `propose` asks the attacker's model.
+    def attempt(self, position: AttemptPosition, propose: Callable[[ChatModel], Proposal]) -> Attempt:
+        """Try the next candidate, which `propose` gets from the attacker's model.
 
-        It is not called where the attempt of this number was made before: then that one is returned.
+        If the attempt of this number is stored, it is returned without calling `propose`.
         """
 
 
 class SearchedAttack(Attack, Protocol):
-    """An attack whose text depends on what the agent does with earlier ones.
-
-    `searched` being there tells it from other attacks; `injections` gives the start text.
-    """
+    """An attack whose text depends on the agent's reactions to earlier texts; `injections` gives the start text."""
 
     searched: bool
-    """True: what a simulated victim obeys depends on the wording."""
+    """True: the obedience of a simulated victim depends on the wording."""
     mode: str
     """`transfer`: one search per injection task, made on some of the suite's user tasks; `per_case`: one per
     case."""
     budget: int
-    """Most attempts of one search, the start text's included."""
+    """Most attempts of one search, including the start text."""
     search_on: int
     """User tasks that each candidate is tried on in mode `transfer`."""
     replays: bool
-    """Whether the texts come from an artefact, so that nothing is searched."""
+    """True if the texts come from an artefact, so that nothing is searched."""
 
     def search(self, quest: SearchTask, target: SearchTarget) -> Sequence[Attempt]:
-        """Make attempts until one succeeds or the budget is spent; all of them, in order."""
+        """Make attempts until one succeeds or the budget is spent; return all of them, in order."""
 
     def judge(self, quest: SearchTask, facts: QueryFacts, text: str, model: ChatModel) -> Judgement:
-        """Score a query with a text, and say what its attacker hears of it."""
+        """Score a query with a text, and write the attacker's feedback."""
 
 
 def is_searched(attack: Attack) -> bool:
-    """Whether an attack's text has to be searched for in this run."""
+    """True if an attack's text has to be searched for in this run."""
     return searches_texts(attack) and isinstance(attack, ReplaysTexts) and not attack.replays
 
 
 def searches_texts(attack: Attack) -> bool:
-    """Whether an attack's texts are searched for, in this run or in the one that it replays."""
+    """True if an attack's texts come from a search, in this run or in the one that it replays."""
     return isinstance(attack, SearchesTexts) and attack.searched
 
 
 def rank_attempts(attempts: Sequence[Attempt]) -> list[Attempt]:
-    """The distinct texts that were tried, best first, each as its best attempt.
+    """Rank the distinct texts that were tried, best first, each by its best attempt.
 
-    The one that succeeded on most user tasks, then the one with the best score, then the earliest: so the
-    start text, which comes first, is given up for a better one only.
+    Order: success, share of user tasks, score, then the earliest, so that the start text is replaced only by a
+    better one.
     """
     tried = [attempt for attempt in attempts if attempt.proposal.refused is None]
     order = sorted(tried, key=lambda a: (-a.success, -a.share, -a.judgement.score, a.number))
@@ -254,17 +251,17 @@ def rank_attempts(attempts: Sequence[Attempt]) -> list[Attempt]:
 
 @runtime_checkable
 class SelectsTexts(Protocol):
-    """A searching attack that says which of its texts are kept; of others the best one is."""
+    """A searching attack that chooses which texts are kept; other attacks keep the best one."""
 
     def select_texts(self, attempts: Sequence[Attempt]) -> Sequence[Attempt]:
-        """The attempts whose texts the artefact keeps, best first; empty if none was tried."""
+        """Select the attempts whose texts the artefact keeps, best first; empty if none was tried."""
 
 
 def select_attempts(attack: Attack, attempts: Sequence[Attempt]) -> Sequence[Attempt]:
-    """The attempts whose texts are kept of a search, best first; the run's own cases have the first one's."""
+    """Select the attempts whose texts a search keeps, best first; the run's own cases use the first one's."""
     return attack.select_texts(attempts) if isinstance(attack, SelectsTexts) else rank_attempts(attempts)[:1]
 
 
 def find_attacker_fault(attempts: Sequence[Attempt]) -> str | None:
-    """Why a search is none: its attacker never gave a text. None where it did."""
+    """Return the fault of a search whose attacker never gave a text; None if it did."""
     return attempts[0].proposal.fault if len(attempts) == 1 else None

@@ -1,6 +1,6 @@
-"""An attacker's knowledge of the place it writes to: request, names, tools, and the data around its text.
+"""An attacker's knowledge of its case: request, names, tools, and the data around its text.
 
-No model is asked: it comes from the suite, and from one clean run of a user task's ground truth.
+It comes from the suite, and from one clean run of a user task's ground truth; no model is asked.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ from agentsys.models.chat import text_of
 
 TEXT_PLACEHOLDER = "[[YOUR TEXT STANDS HERE]]"
 CONTEXT_CHARS = 700
-"""Characters of the tool result that are shown before and after the place."""
+"""Characters of the tool result shown before and after the attacker's text."""
 _DESCRIPTION_CHARS = 120
-"""Characters of a tool's description."""
+"""Most characters of a tool's description."""
 
 
 class KnowledgeLevel(Enum):
-    """The part of the situation that the attacker is told."""
+    """The part of the case that the attacker is told."""
 
     NONE = "none"
     """The goal and the text to start from."""
     TASK = "task"
-    """Also the user's request and how user and model are called."""
+    """Also the user's request and the names of user and model."""
     FULL = "full"
-    """Also every tool with its signature, the clean tool result in which the text stands with the place
-    marked, and the tools that the goal needs."""
+    """Also every tool's signature, the clean tool result with a mark in place of the text, and the tools that the
+    goal needs."""
 
 
 @dataclass(frozen=True)
@@ -46,16 +46,16 @@ class Situation:
     """One user task that the text is tried on."""
 
     request: str
-    """The user's."""
+    """The user's request."""
     call: str
-    """The call whose result holds the text first, e.g. `read_file(file_path='bill.txt')`; `""` if unknown."""
+    """The first call whose result holds the text, e.g. `read_file(file_path='bill.txt')`; `""` if unknown."""
     result: str
-    """That result in a clean run, with `TEXT_PLACEHOLDER` where the text will stand, cut to what is around it."""
+    """The surroundings of the text in that result, in a clean run, with `TEXT_PLACEHOLDER` in place of the text."""
 
 
 @dataclass(frozen=True)
 class CaseKnowledge:
-    """All that can be known."""
+    """Everything that an attacker may know about a case."""
 
     user_name: str = ""
     model_name: str = ""
@@ -63,12 +63,12 @@ class CaseKnowledge:
     tools: tuple[str, ...] = ()
     """Every tool of the suite as `name(argument: type, ...): what it does`."""
     goal_tools: tuple[str, ...] = ()
-    """The same of those that the injection task's ground truth calls; empty where it has none."""
+    """The same for tools that the injection task's ground truth calls; empty if it has none."""
 
 
 @cache_per_task
 def describe_situation(suite: Suite, user_task: UserTask) -> Situation:
-    """A user task as its attacker sees it.
+    """Describe a user task for the attacker.
 
     Raises:
         NotInjectable: If no vector of the user task can carry an injection.
@@ -86,13 +86,13 @@ def describe_situation(suite: Suite, user_task: UserTask) -> Situation:
 
 
 def _cut_context(text: str) -> str:
-    place = text.index(TEXT_PLACEHOLDER)
-    first, last = max(place - CONTEXT_CHARS, 0), place + len(TEXT_PLACEHOLDER) + CONTEXT_CHARS
+    start = text.index(TEXT_PLACEHOLDER)
+    first, last = max(start - CONTEXT_CHARS, 0), start + len(TEXT_PLACEHOLDER) + CONTEXT_CHARS
     return f"{'... ' if first else ''}{text[first:last]}{' ...' if last < len(text) else ''}"
 
 
 def list_signatures(functions: Sequence[Function]) -> tuple[str, ...]:
-    """Tools as an attacker reads them, in the order given."""
+    """Format tools for the attacker, in the order given."""
     return tuple(
         f"{function.name}({_format_argument_types(function.parameters)}):"
         f" {' '.join(function.description.split())[:_DESCRIPTION_CHARS]}"
@@ -108,7 +108,7 @@ def _format_argument_types(parameters: type[Any]) -> str:
 
 def _format_type(schema: dict[str, Any]) -> str:
     if "anyOf" in schema:
-        return " or ".join(_format_type(one) for one in schema["anyOf"])
+        return " or ".join(_format_type(option) for option in schema["anyOf"])
     if schema.get("type") == "array":
         return f"list of {_format_type(schema.get('items', {}))}"
     return str(schema.get("type", "object"))

@@ -1,4 +1,4 @@
-"""Reads the attacker's replies: the proposal in them, or what is wrong with them, in words it can act on."""
+"""Parses the attacker's replies to a proposal, or to a fault described in words that the attacker can act on."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from agentsys.base.python_parser import literal_eval
 from agentsys.models.loose_json import find_json_values
 
 MAX_CANDIDATE_CHARS = 10_000
-"""Characters of a candidate at most."""
+"""Most characters of a candidate."""
 
 
 class ReplyFault(Enum):
-    """Why a reply gave no text. The values are error kinds of cases whose search came to nothing."""
+    """The reason why a reply gave no text. The values are error kinds of cases whose search failed."""
 
     REFUSED = "attacker_refused"
     """The attacker, or its provider, declined."""
     UNREADABLE = "attacker_unreadable"
-    """It answered, and no text could be read from it."""
+    """It answered, but no text could be parsed."""
 
 
 ATTACKER_FAULTS = frozenset(fault.value for fault in ReplyFault)
@@ -61,17 +61,17 @@ _DECLINED_TEXT = re.compile(
 
 
 def format_proposal(proposal: Proposal) -> str:
-    """An earlier proposal as the attacker's own turn."""
+    """Format an earlier proposal as the attacker's own turn."""
     parts = {"strategy": proposal.strategy} if proposal.strategy else {}
     parts |= {"improvement": proposal.why, "text": proposal.text}
     return json.dumps(parts, ensure_ascii=False)
 
 
 def parse_proposal(reply: str) -> Proposal:
-    """The proposal in a reply: its last object with a text, however the model wrapped or spelled it.
+    """Parse the last object with a text in a reply, tolerating the wrappings and spellings of models.
 
     Returns:
-        Where there is none, or it cannot be tried, `refused` says why and `fault` whose fault it was.
+        The proposal; without a usable text, `refused` has the reason and `fault` its kind.
     """
     reply = _THOUGHT_END.sub("", _THOUGHT.sub("", reply[:_READ]))
     fields = _find_last_object(reply) or _salvage_text(reply)
@@ -104,16 +104,16 @@ def _refuse_proposal(fault: ReplyFault, why: str, text: str = "") -> Proposal:
 
 
 def _find_last_object(reply: str) -> _ParsedReply | None:
-    """The last object that has text and improvement; the last with a text, if none has both."""
+    """Return the last object with text and improvement; if none has both, the last with a text."""
     for values in _iterate_readings(reply):
-        found = [fields for value in values if (fields := _read_fields(value)) is not None]
-        if found:
-            return next((fields for fields in reversed(found) if fields[1]), found[-1])
+        readings = [fields for value in values if (fields := _read_fields(value)) is not None]
+        if readings:
+            return next((fields for fields in reversed(readings) if fields[1]), readings[-1])
     return None
 
 
 def _iterate_readings(reply: str) -> Iterator[Iterable[object]]:
-    r"""The values in a reply: as JSON; with typographic quotes or `\'` in it; as Python writes them."""
+    r"""Yield the values in a reply, read as JSON, as JSON with typographic quotes or `\'`, and as Python literals."""
     plain = reply.translate(_TYPOGRAPHIC)
     yield from map(find_json_values, dict.fromkeys((reply.replace("\\'", "'"), plain.replace("\\'", "'"))))
     yield _evaluate_literals(plain)
@@ -137,7 +137,7 @@ def _read_fields(value: object) -> _ParsedReply | None:
 
 
 def _salvage_text(reply: str) -> _ParsedReply | None:
-    """The text of an object that quotes inside the text keep from being read."""
+    """Extract the text of an object that unescaped quotes make unparsable."""
     match = _SALVAGE_PATTERN.search(reply.translate(_TYPOGRAPHIC))
     return None if match is None else (match["text"].replace('\\"', '"').replace("\\n", "\n"), "", "")
 
@@ -147,5 +147,5 @@ def _replace_quotes(text: str) -> str:
 
 
 def _replace_surrogates(text: object) -> str:
-    """Text that can be stored: half surrogate pairs, which JSON can spell, become question marks."""
+    """Make a text storable: half surrogate pairs, which JSON can contain, become question marks."""
     return str(text).encode("utf-8", "replace").decode("utf-8").replace("\x00", "")

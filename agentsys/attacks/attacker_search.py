@@ -1,7 +1,7 @@
 """`AttackerSearch`: the base of attacks whose text an attacker model searches for.
 
-Holds what they share: the start text, the artefact, asking the attacker, judging its candidates, and the
-attacker as the simulated model plays it (template variations around the goal, no intelligence).
+Holds their common parts: the start text, the artefact, asking the attacker, judging its candidates, and the simulated
+model's attacker (template variations around the goal, no intelligence).
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ _CLOSINGS = (
 
 
 def play_attacker(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssistantMessage:
-    """The next variation: drawn by hash of seed and conversation, never one it has proposed in it before."""
+    """Propose the next variation, drawn by hash of seed and conversation, and new in the conversation."""
     texts = [text_of(message) for message in request.messages]
     goals = (extract_delimited(GOAL, text) for text in texts)
     goal = next((goal for goal in goals if goal is not None), "")
@@ -85,11 +85,11 @@ def play_attacker(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAs
 
 
 MAX_REASKS = 3
-"""How often an attacker whose reply gave no text is asked again, in the same conversation."""
+"""Number of times an attacker whose reply gave no text is asked again in the same conversation."""
 MAX_OPENINGS = 3
-"""Fresh conversations, each with its re-asks, before a search counts as having no attacker."""
+"""Number of fresh conversations, each with its re-asks, before a search counts as having no attacker."""
 _QUOTED_REPLY_CHARS = 4000
-"""Characters of an unusable reply that stand in the conversation that goes on."""
+"""Most characters of an unusable reply that are kept in the conversation."""
 
 
 class AttackerSearch:
@@ -97,7 +97,7 @@ class AttackerSearch:
 
     Args:
         name: The attack's name; the YAML puts mode and knowledge into it.
-        given: The options that all such attacks share (see `SearchOptions`), by name.
+        given: Options of `SearchOptions`, by name.
     """
 
     kind = AttackKind.TARGETED
@@ -105,7 +105,7 @@ class AttackerSearch:
     left_out = "has no text in its artefact for"
     budget = 0
     literal = False
-    """Whether candidates are read letter by letter, with quotes and line breaks; False: those are mended."""
+    """True: candidates reach the model letter by letter, with quotes and line breaks; False: these are replaced."""
 
     def __init__(self, name: str, given: Mapping[str, Any]) -> None:
         options = check_options(SearchOptions, "attack", given)
@@ -123,18 +123,18 @@ class AttackerSearch:
 
     @property
     def replays(self) -> bool:
-        """Whether texts come from an artefact."""
+        """True if texts come from an artefact."""
         return self._artefact is not None
 
     def applies_to(self, suite: Suite, user_task: UserTask, injection_task: InjectionTask) -> bool:
-        """Say yes, except where the artefact has no text."""
+        """True, unless the artefact has no text for the pair."""
         ids = (suite.name, user_task.ID, injection_task.ID)
         return self._artefact is None or self._artefact.find_entry(*ids, self._variant) is not None
 
     def injections(
         self, suite: Suite, user_task: UserTask, injection_task: InjectionTask, victim: Victim
     ) -> Mapping[str, str]:
-        """The artefact's text in every vector; without an artefact the text that a search starts from.
+        """Return the artefact's text for every vector; without an artefact the start text of a search.
 
         Raises:
             NotInjectable: If no vector of this user task can carry an injection.
@@ -150,7 +150,7 @@ class AttackerSearch:
         return dict.fromkeys(find_injectable_vectors(suite, user_task), entry.text)
 
     def simulated_roles(self) -> Mapping[str, SimulatedRole]:
-        """The attacker and its judge, for the simulated model."""
+        """The simulated model's handlers for the attacker and its judge."""
         return {attackers.ATTACKER_ROLE: play_attacker, attackers.JUDGE_ROLE: play_attacker_judge}
 
     def search(self, quest: SearchTask, target: SearchTarget) -> Sequence[Attempt]:
@@ -158,21 +158,21 @@ class AttackerSearch:
         raise NotImplementedError
 
     def select_texts(self, attempts: Sequence[Attempt]) -> Sequence[Attempt]:
-        """The attempts whose texts the artefact keeps, best first; empty if none was tried."""
+        """Select the attempts whose texts the artefact keeps, best first; empty if none was tried."""
         ranked = rank_attempts(attempts)
         return ranked if self._options.save_all else ranked[:1]
 
     def judge(self, quest: SearchTask, facts: QueryFacts, text: str, model: ChatModel) -> Judgement:
-        """The score of a query and what its attacker hears of it."""
+        """Score a query and write the attacker's feedback."""
         asks = self._options.judge == "model" and not facts.success
         rated = rate_attempt(model, quest.goal, describe_agent_actions(facts)) if asks else None
         return judge_query(quest, facts, self._feedback, text, rated)
 
     def try_start_text(self, quest: SearchTask, target: SearchTarget) -> Attempt:
-        """The first attempt: the start text, which is tried once the attacker has shown that it proposes.
+        """Make the first attempt: ask the attacker for a proposal, then try the start text.
 
-        Asking first keeps what a search is from depending on whether its start text succeeded. Where the
-        attacker gives nothing, the attempt is refused with its fault, and nothing was run.
+        The attacker is asked first, so that a search without a working attacker fails even if the start text would
+        succeed. If it gives no proposal, the attempt is refused with its fault, and nothing is run.
         """
 
         def propose(model: ChatModel) -> Proposal:
@@ -184,7 +184,7 @@ class AttackerSearch:
         return target.attempt(AttemptPosition(0, 0, None), propose)
 
     def ask_first_proposal(self, model: ChatModel, quest: SearchTask) -> Proposal:
-        """The attacker's first proposal, asked for in fresh conversations until it gives one."""
+        """Ask for the attacker's first proposal, in up to MAX_OPENINGS fresh conversations."""
         for variation in range(1, MAX_OPENINGS + 1):
             proposal = self.ask_attacker(model, quest, self._build_first_request(quest, variation))
             if proposal.fault is None:
@@ -196,33 +196,33 @@ class AttackerSearch:
 
     @staticmethod
     def ends_search(first: Attempt) -> bool:
-        """Whether nothing follows the first attempt: it succeeded, or there is no attacker."""
+        """True if the search ends with its first attempt: it succeeded, or there is no attacker."""
         return first.success or first.proposal.fault in ATTACKER_FAULTS
 
     def make_proposer(
         self,
         quest: SearchTask,
-        place: AttemptPosition,
+        position: AttemptPosition,
         path: Sequence[Attempt],
         *,
         start: Attempt,
         variation: int = 1,
     ) -> Callable[[ChatModel], Proposal]:
-        """Give the function that asks for the `variation`-th candidate at `place`, which refines `path`, and checks it.
+        """Return the function that asks for the `variation`-th candidate at `position`, which refines `path`.
 
-        The proposal that the first attempt, `start`, was made with is taken where it belongs.
+        The very first candidate is the one that the attacker already proposed ahead of `start`.
         """
         ahead = start.proposal.ahead
-        if ahead is not None and (place.stream, place.depth, variation) == (1, 1, 1):
+        if ahead is not None and (position.stream, position.depth, variation) == (1, 1, 1):
             return lambda model: ahead
         return self.make_asker(
-            quest, self.build_attacker(quest).build_candidate_request(place, tuple(path), variation, start)
+            quest, self.build_attacker(quest).build_candidate_request(position, tuple(path), variation, start)
         )
 
     def try_samples(
         self, quest: SearchTask, target: SearchTarget, build_request: Callable[[int], ChatRequest]
     ) -> Sequence[Attempt]:
-        """Try independent candidates, by number, to the first that succeeds; one if there is no attacker."""
+        """Try independent candidates, by number, until one succeeds; only one if there is no attacker."""
         made = [
             target.attempt(AttemptPosition(1, 1, None), lambda model: self.ask_first_proposal(model, quest))
         ]
@@ -233,11 +233,11 @@ class AttackerSearch:
         return made
 
     def make_asker(self, quest: SearchTask, request: ChatRequest) -> Callable[[ChatModel], Proposal]:
-        """Give the function that asks a question and checks what comes of it."""
+        """Return the function that sends a request to the attacker and checks its proposal."""
         return lambda model: self.ask_attacker(model, quest, request)
 
     def ask_attacker(self, model: ChatModel, quest: SearchTask, request: ChatRequest) -> Proposal:
-        """A proposal; where a reply gives none, its attacker is told why and asked again, free of budget."""
+        """Ask for a proposal; if a reply gives none, say why and ask again, outside the budget."""
         messages = list(request.messages)
         for _ in range(1 + MAX_REASKS):
             reply = text_of(model.complete(replace(request, messages=tuple(messages))).message)
@@ -253,7 +253,7 @@ class AttackerSearch:
         return proposal
 
     def check_proposal(self, model: ChatModel, quest: SearchTask, proposal: Proposal) -> Proposal:
-        """The proposal in characters that can be injected, refused where the judge finds it off topic."""
+        """Make a proposal injectable, and refuse it if the judge finds it off topic."""
         fit = escape_yaml if self.literal else quest.make_injectable
         text = proposal.text if quest.make_injectable is None or fit is None else fit(proposal.text)
         if text != proposal.text:
@@ -263,7 +263,7 @@ class AttackerSearch:
         return replace(proposal, refused=find_off_topic_reason(model, quest.goal, text))
 
     def build_attacker(self, quest: SearchTask) -> Attacker:
-        """The attacker of one search, with what it is told."""
+        """Build the attacker of one search, with its knowledge of the defense."""
         description = quest.defense if self._feedback is Feedback.DEFENSE_AWARE else ""
         if self._knowledge_text is not None:
             description = self._knowledge_text
@@ -272,9 +272,9 @@ class AttackerSearch:
 
 
 def choose_start_attack(injection_task: InjectionTask) -> Attack:
-    """The attack whose text a search starts from; its name is the label of that attack's own cases.
+    """Choose the attack whose text a search starts from.
 
-    AgentDojo's standard attack; where the injection task names a tool, ASB's strongest, which names it.
+    AgentDojo's standard attack; if the injection task names a tool, ASB's strongest, which names it, too.
     """
     if find_attack_tool(injection_task) is not None:
         return ObservationInjection("combined_attack")

@@ -1,7 +1,7 @@
-"""`InjectionRound`: another attack, kept to what the agent first reads in a chosen tool result.
+"""`InjectionRound`: limits another attack to the vectors that the agent first reads in a chosen tool result.
 
-A controlled version of what the AgentSys paper's Table 1 observes: there the round in which an
-injection comes is whatever the task makes it; here it is chosen.
+A controlled version of the AgentSys paper's Table 1, where the task decides the round of an injection; here it is
+chosen.
 """
 
 from __future__ import annotations
@@ -20,9 +20,8 @@ from agentsys.errors import ConfigError
 class InjectionRound:
     """Writes what `base` writes, into the vectors first seen in the `round`-th tool result, from 1.
 
-    All other vectors keep the benchmark's defaults. Rounds are those of the user task's ground truth,
-    executed cleanly; an agent that makes other calls may meet the injection elsewhere, which its
-    record tells (`exposure.raw_round`).
+    All other vectors keep the benchmark's defaults. Rounds are those of a clean run of the user task's ground truth;
+    an agent that makes other calls may meet the injection in another round (`exposure.raw_round` in its record).
     """
 
     name = "injection_round"
@@ -49,7 +48,7 @@ class InjectionRound:
     def injections(
         self, suite: Suite, user_task: UserTask, injection_task: InjectionTask, victim: Victim
     ) -> Mapping[str, str]:
-        """The base's texts, less those for vectors of other rounds.
+        """Return the base's texts for the vectors of this round.
 
         Raises:
             NotInjectable: If the base writes into no vector first seen in this round.
@@ -65,12 +64,12 @@ class InjectionRound:
         return kept
 
     def applies_to(self, suite: Suite, user_task: UserTask, injection_task: InjectionTask) -> bool:
-        """Whether a vector with the goal in it is first seen in this round, and the base takes the pair."""
+        """True if the base applies to the pair, and a vector with the goal in it is first seen in this round."""
         base = self.base
         if isinstance(base, PicksPairs) and not base.applies_to(suite, user_task, injection_task):
             return False
-        # The goal's words stand for the text, which is not known without the victim's names; what would
-        # break the environment's file is left out of them.
+        # The goal stands in for the text, which needs the victim's names; characters that would break the
+        # environment's file are replaced.
         words = injection_task.GOAL.replace('"', "'").replace("\\", "/")
         goal = dict.fromkeys(self._select_vectors(suite, user_task), words)
         return bool(self._drop_late_texts(suite, user_task, goal))
@@ -81,25 +80,25 @@ class InjectionRound:
         ]
 
     def _drop_late_texts(self, suite: Suite, user_task: UserTask, texts: Mapping[str, str]) -> dict[str, str]:
-        """The texts that are still first seen in this round when they are what tools look through.
+        """Drop texts that their own words make visible in another round.
 
-        A text may hold the very words that an earlier search looks for: an e-mail that asks for "the
-        Facebook security code" is found by the user's search for one, one round too early.
+        A text may contain the words that an earlier call searches for: an e-mail that asks for "the Facebook
+        security code" is found by the user's search for one, one round too early.
         """
         if self.round == 1 or not texts:
             return dict(texts)
         try:
             rounds = find_rounds(suite, user_task, texts)
-        except Exception:  # noqa: BLE001 - a text that breaks the environment: the run meets and books it
+        except Exception:  # noqa: BLE001 - a text that breaks the environment is an error of the run
             return dict(texts)
         return {vector: text for vector, text in texts.items() if rounds.get(vector) == self.round}
 
 
 @cache_per_task
 def find_first_rounds(suite: Suite, user_task: UserTask) -> Mapping[str, int]:
-    """Injection vector -> number of the first tool result that shows it; worked out once per task.
+    """Injection vector -> number of the first tool result that shows it; computed once per task.
 
-    The ground truth is executed once, in an environment whose vectors hold canaries and nothing else.
+    The ground truth is executed once, in an environment whose vectors hold only canaries.
 
     Returns:
         Numbers from 1. Vectors that no result shows are absent.
@@ -108,15 +107,15 @@ def find_first_rounds(suite: Suite, user_task: UserTask) -> Mapping[str, int]:
 
 
 def find_rounds(suite: Suite, user_task: UserTask, texts: Mapping[str, str]) -> dict[str, int]:
-    """The same with texts in some vectors, a canary behind each: results may depend on what a tool looks through.
+    """Find the first rounds with texts, each followed by a canary, in some vectors: texts may change tools' results.
 
     Raises:
         Exception: What the suite raises if a text breaks its environment.
     """
     marked = {vector: f"{text}{make_canary(vector)}" for vector, text in texts.items()}
-    found: dict[str, int] = {}
+    rounds: dict[str, int] = {}
     for number, message in enumerate(run_ground_truth(suite, user_task, marked), start=1):
         for vector in texts:
             if make_canary(vector) in get_text_content_as_str(message["content"] or []):
-                found.setdefault(vector, number)
-    return found
+                rounds.setdefault(vector, number)
+    return rounds

@@ -1,8 +1,8 @@
-"""Injection vectors: which of them a user task meets, and how a text is written into one.
+"""Injection vectors: finds those that a user task shows, and escapes texts for them.
 
-AgentDojo puts what an attack writes between double quotes in a YAML file, which folds line breaks and ends
-at a double quote. A text that is to survive is written with YAML's escapes for both: the file stays
-AgentDojo's, and so does the benchmark's name. Where texts are put in as they are, nothing is escaped.
+AgentDojo puts an attack's text between double quotes in a YAML file, which folds line breaks and ends at a double
+quote. A text that has to arrive unchanged is written with YAML's escapes for both, so that the file, and with it the
+benchmark's name, stays AgentDojo's. In suites that inject exactly, nothing is escaped.
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ from agentdojo.types import ChatToolResultMessage
 from agentsys.abilities import HasInjectionMode
 from agentsys.contracts import NotInjectable, Suite, UserTask
 
-# AgentDojo keeps 128 answers for all suites and attacks together, fewer than one grid has, does not
-# keep refusals, and may work out one answer in several threads. This is the function underneath.
+# The uncached function: AgentDojo's cache has 128 entries for all suites and attacks, fewer than a grid needs, does
+# not keep errors, and may compute an entry in several threads.
 _AGENTDOJO_RULE = BaseAttack.get_injection_candidates.__wrapped__
 _Result = TypeVar("_Result")
 TOOL_PLACE = "tool:"
-"""Begins the name of a place in a tool, where an attack's text stands in no vector of the environment."""
+"""Prefix of the name of a tool whose description or result holds the text, in place of a vector."""
 
 
 def drop_tool_places(written: Mapping[str, str]) -> dict[str, str]:
-    """The texts that stand in injection vectors."""
-    return {place: text for place, text in written.items() if not place.startswith(TOOL_PLACE)}
+    """Keep only the texts in injection vectors."""
+    return {vector: text for vector, text in written.items() if not vector.startswith(TOOL_PLACE)}
 
 
 def cache_per_task(work: Callable[[Suite, UserTask], _Result]) -> Callable[[Suite, UserTask], _Result]:
-    """Work something out once per user task of a suite object; safe to use from many threads.
+    """Cache a function per suite object and user task object; thread-safe.
 
-    By identity, like AgentDojo: a task's id means another task in another version. Suite and task are kept
-    beside the answer so that their identities are not given to others.
+    Keys are object identities, as in AgentDojo: a task's id means another task in another version. Suite and task
+    are kept in the cache so that Python does not reuse their identities.
     """
     known: dict[tuple[int, int], tuple[Suite, UserTask, _Result]] = {}
     lock = Lock()
@@ -55,15 +55,15 @@ def cache_per_task(work: Callable[[Suite, UserTask], _Result]) -> Callable[[Suit
 
 
 def find_injectable_vectors(suite: Suite, user_task: UserTask) -> list[str]:
-    """The vectors whose text an agent that follows the ground truth is shown.
+    """List the vectors whose text is shown to an agent that follows the ground truth.
 
     Raises:
         NotInjectable: If there is none.
     """
-    found = _find_vectors(suite, user_task)
-    if not found:
+    vectors = _find_vectors(suite, user_task)
+    if not vectors:
         raise NotInjectable(f"{suite.name} {user_task.ID} shows no injection vector.")
-    return list(found)
+    return list(vectors)
 
 
 @cache_per_task
@@ -79,7 +79,7 @@ def _find_vectors(suite: Suite, user_task: UserTask) -> tuple[str, ...]:
 def run_ground_truth(
     suite: Suite, user_task: UserTask, texts: Mapping[str, str]
 ) -> list[ChatToolResultMessage]:
-    """What tools return to one who follows a user task's ground truth, with texts in some injection vectors.
+    """Run a user task's ground truth with texts in some vectors, and return the tool messages.
 
     Raises:
         Exception: What the suite raises if a text breaks its environment.
@@ -91,34 +91,34 @@ def run_ground_truth(
 
 
 def make_canary(vector: str) -> str:
-    """One word, so that no formatter breaks it over two lines; ends so that `x_1` is not met in `x_10`."""
+    """Return a mark for a vector: one word, so that no formatter breaks it, and no prefix of another vector's."""
     return f"<CANARY---{vector}--->"
 
 
 EXACT_INJECTION = "exact"
-"""The way of injecting in which a model reads what was written."""
+"""The injection mode in which a model reads a text exactly as written."""
 _SHORT_ESCAPES = {"\n": "\\n", "\t": "\\t", "\r": "\\r", '"': '\\"', "\\": "\\\\"}
 
 
 def has_yaml_environment(suite: Suite) -> bool:
-    """Whether a suite's environment is a YAML file that injections are written into."""
+    """True if injections are written into a YAML file of the suite's environment."""
     return not (isinstance(suite, HasInjectionMode) and suite.injection == EXACT_INJECTION)
 
 
 def escape_for_suite(suite: Suite, text: str) -> str:
-    """What an attack has to write so that a model reads `text`, letter by letter."""
+    """Escape a text so that a model reads it letter by letter."""
     return escape_yaml(text) if has_yaml_environment(suite) else text
 
 
 def unescape_for_suite(suite: Suite, written: str) -> str:
-    """What a model reads of a written text; the text itself where it would break the environment's file."""
+    """Return a written text as a model reads it; unchanged if it would break the environment's file."""
     return unescape_yaml(written) if has_yaml_environment(suite) else written
 
 
 def escape_yaml(text: str) -> str:
-    """The text as it stands inside double quotes in YAML, on one line."""
+    """Escape a text for a double-quoted YAML string on one line."""
     middle = "".join(_escape_character(character) for character in text)
-    # A line of the file may begin or end here: spaces there would be folded away.
+    # YAML would fold away spaces at the beginning or end of a line of the file.
     inner = middle.strip(" ")
     if not inner:
         return "\\x20" * len(middle)
@@ -127,7 +127,7 @@ def escape_yaml(text: str) -> str:
 
 
 def unescape_yaml(written: str) -> str:
-    """The text that YAML reads between double quotes; the text itself where that cannot be read."""
+    """Parse a text as a double-quoted YAML string; return it unchanged if that fails."""
     if "\\" not in written and "\n" not in written:
         return written
     try:

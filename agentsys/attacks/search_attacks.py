@@ -1,4 +1,4 @@
-"""`PairAttack`, `TapAttack`, `SamplerAttack`: three orders in which an attacker's candidates are tried.
+"""`PairAttack`, `TapAttack`, `SamplerAttack`: three orders of trying an attacker's candidates.
 
 Sources: PAIR (Chao et al. 2025, "Jailbreaking black box large language models in twenty queries") and TAP
 (Mehrotra et al. 2024, "Tree of attacks: jailbreaking black-box LLMs automatically"), adapted to indirect
@@ -23,7 +23,7 @@ class PairAttack(AttackerSearch):
 
     Args:
         streams: Number of independent starts.
-        depth: Attempts per stream; `streams` x `depth`, and the start text's, is the budget.
+        depth: Attempts per stream; the budget is `streams` x `depth` and the start text.
         options: Any of `SearchOptions`, by name.
     """
 
@@ -34,15 +34,17 @@ class PairAttack(AttackerSearch):
         self.budget = 1 + self.streams * self.depth
 
     def search(self, quest: SearchTask, target: SearchTarget) -> Sequence[Attempt]:
-        """Stream after stream, until an attempt succeeds or the budget is spent."""
+        """Run stream after stream until an attempt succeeds or the budget is spent."""
         made = [self.try_start_text(quest, target)]
         if self.ends_search(made[0]):
             return made
         for stream in range(1, self.streams + 1):
             path: list[Attempt] = []
             for depth in range(1, self.depth + 1):
-                place = AttemptPosition(stream, depth, path[-1].number if path else None)
-                path.append(target.attempt(place, self.make_proposer(quest, place, path, start=made[0])))
+                position = AttemptPosition(stream, depth, path[-1].number if path else None)
+                path.append(
+                    target.attempt(position, self.make_proposer(quest, position, path, start=made[0]))
+                )
                 made.append(path[-1])
                 if made[-1].success:
                     return made
@@ -54,13 +56,13 @@ _AttemptPath = tuple[Attempt, ...]
 
 
 class TapAttack(AttackerSearch):
-    """TAP: a tree of refinements of a start text, which is tried first; a model prunes what is off topic.
+    """TAP: a tree of refinements of a start text, which is tried first; a model prunes off-topic candidates.
 
     Args:
         branching: Number of candidates per leaf.
         width: Number of leaves kept after each level, the best by score.
         depth: Number of levels. A pruned candidate costs an attempt and no query.
-        on_topic: The pruning of candidates, see `SearchOptions`; by default TAP prunes.
+        on_topic: Pruning of candidates, see `SearchOptions`; by default TAP prunes.
         options: Any other of `SearchOptions`, by name.
     """
 
@@ -84,18 +86,18 @@ class TapAttack(AttackerSearch):
             leaves = min(self.width, leaves * self.branching)
 
     def search(self, quest: SearchTask, target: SearchTarget) -> Sequence[Attempt]:
-        """Level after level, until an attempt succeeds, the last level is done or every leaf is pruned."""
+        """Run level after level until an attempt succeeds, the last level is done or every leaf is pruned."""
         made = [self.try_start_text(quest, target)]
         leaves: list[_AttemptPath] = [] if self.ends_search(made[0]) else [()]
         for depth in range(1, self.depth + 1):
             grown: list[_AttemptPath] = []
             for path in leaves:
                 for variation in range(1, self.branching + 1):
-                    # A stream is what grew from one child of the root.
+                    # A stream is the subtree of one child of the root.
                     stream = path[0].place.stream if path else variation
-                    place = AttemptPosition(stream, depth, path[-1].number if path else None)
-                    ask = self.make_proposer(quest, place, path, start=made[0], variation=variation)
-                    made.append(target.attempt(place, ask))
+                    position = AttemptPosition(stream, depth, path[-1].number if path else None)
+                    ask = self.make_proposer(quest, position, path, start=made[0], variation=variation)
+                    made.append(target.attempt(position, ask))
                     grown.append((*path, made[-1]))
                     if made[-1].success:
                         return made
@@ -103,10 +105,10 @@ class TapAttack(AttackerSearch):
         return made
 
     def _select_leaves(self, grown: Sequence[_AttemptPath], draw: random.Random) -> list[_AttemptPath]:
-        """The leaves to go on with: not pruned, the best scores first.
+        """Select the unpruned leaves with the best scores.
 
-        Most scores are equal. Among equals every lineage has its turn before one has a second, in an order
-        drawn afresh on each level: taken by number, one lineage would soon be all that is left.
+        Most scores are equal. Among equals every stream gets one leaf before any gets a second, in an order drawn
+        anew on each level: in order of number, one stream would soon be the only one left.
         """
         tried = [path for path in grown if path[-1].proposal.refused is None]
         turns: defaultdict[tuple[int, int], Iterator[int]] = defaultdict(count)
@@ -135,7 +137,7 @@ class SamplerAttack(AttackerSearch):
         self.samples = self.budget = check_count("attack.samples", samples)
 
     def search(self, quest: SearchTask, target: SearchTarget) -> Sequence[Attempt]:
-        """One sample after the other; none where the attacker's first conversations give no text."""
+        """Try one sample after the other; none if the attacker's first conversations give no text."""
         attacker = self.build_attacker(quest)
         return self.try_samples(
             quest, target, lambda n: attacker.build_candidate_request(AttemptPosition(n, 1, None), ())

@@ -1,6 +1,6 @@
-"""`SearchOptions` and `Artefact`: the options of attacks that search for texts, and the file they leave.
+"""`SearchOptions` and `Artefact`: the options of attacks that search for texts, and the file of their results.
 
-An artefact holds the texts that a search found; it replays without an attacker.
+An artefact holds the texts of searches, which can be replayed without an attacker.
 """
 
 from __future__ import annotations
@@ -26,29 +26,29 @@ class ArtefactEntry(_ArtefactPart):
 
     suite: str
     user_task: str | None
-    """None: the text stands for every user task of the suite (mode `transfer`)."""
+    """None: the text is for every user task of the suite (mode `transfer`)."""
     injection_task: str
     text: str = Field(min_length=1)
-    """Goes into every injection vector of the user task."""
+    """The text for every injection vector of the user task."""
     success: bool
-    """Whether the injection task was carried out with it, where it was searched."""
+    """True if the injection task was carried out with it in the search."""
     attempts: int
-    """Attempts the search made, refused candidates included."""
+    """Number of attempts of the search, refused candidates included."""
     tried: int | None = None
-    """Texts that were really run; None in files of older searches."""
+    """Number of texts that were run; None in files of older searches."""
     homes: tuple[str, ...] = ()
-    """The user tasks it was searched on, in mode `transfer`."""
+    """The user tasks of the search, in mode `transfer`."""
     variant: int = Field(default=0, ge=0)
-    """Which of several texts for the same tasks, from 0, the best."""
+    """Rank among several texts for the same tasks, from 0, the best."""
     score: int | None = None
-    """The judge's, 1 to 10; None in files of one text per search."""
+    """The judge's score, 1 to 10; None in files with one text per search."""
     attempt: int | None = None
-    """The number of the attempt with which it was tried first, likewise."""
+    """Number of the attempt that first tried it; None in files with one text per search."""
 
     @model_validator(mode="before")
     @classmethod
     def _drop_pairs(cls, entry: object) -> object:
-        """Pass over what earlier versions wrote into files of format 2: empty but for texts of suites."""
+        """Ignore the key `pairs`, which earlier versions wrote into files of format 2."""
         if isinstance(entry, dict):
             return {name: value for name, value in entry.items() if name != "pairs"}
         return entry
@@ -58,7 +58,7 @@ class Artefact(_ArtefactPart):
     """The searches of one attack against one agent (docs/attacks.md has the format in words)."""
 
     format: Literal[1, 2] = 1
-    """2: with several texts for the same tasks."""
+    """2: there are several texts for the same tasks."""
     attack: str
     """The attack's label in results, e.g. `pair-transfer`."""
     mode: str
@@ -71,7 +71,7 @@ class Artefact(_ArtefactPart):
 
     @model_validator(mode="after")
     def _check_one_text_each(self) -> Artefact:
-        """Refuse two texts for the same tasks: nobody could tell which of them a case was run with."""
+        """Refuse two texts for the same tasks and variant, as the text of a case would be ambiguous."""
         twice = [key for key, times in Counter(map(_make_entry_key, self.entries)).items() if times > 1]
         if twice:
             raise ValueError(f"two texts for {' '.join(twice[0][:3]).strip()!a}; keep one")
@@ -79,13 +79,13 @@ class Artefact(_ArtefactPart):
 
     @property
     def variants(self) -> tuple[int, ...]:
-        """The numbers that texts have."""
+        """The variant numbers of all texts."""
         return tuple(sorted({entry.variant for entry in self.entries}))
 
     def find_entry(
         self, suite: str, user_task: str, injection_task: str, variant: int = 0
     ) -> ArtefactEntry | None:
-        """The entry for one pair of tasks: its own, else the one for every user task."""
+        """Find the entry for one pair of tasks: its own, else the one for every user task."""
         fits = {
             e.user_task: e
             for e in self.entries
@@ -94,7 +94,7 @@ class Artefact(_ArtefactPart):
         return fits.get(user_task) or fits.get(None)
 
     def with_search(self, entries: Sequence[ArtefactEntry]) -> Artefact:
-        """A copy with what one search found, in place of what an older one found for the same tasks."""
+        """Copy the artefact with one search's entries, which replace older ones for the same tasks."""
         tasks = {_make_entry_key(entry)[:3] for entry in entries}
         others = [old for old in self.entries if _make_entry_key(old)[:3] not in tasks]
         listed = tuple(sorted([*others, *entries], key=_make_entry_key))
@@ -102,7 +102,7 @@ class Artefact(_ArtefactPart):
         return self.model_copy(update={"format": 2 if several else 1, "entries": listed})
 
     def as_json(self) -> bytes:
-        """The file's content. What only files of format 2 have stands in these alone."""
+        """Format the file's content; keys of format 2 are left out of format 1."""
         listed = self.model_dump()
         if self.format == 1:
             listed["entries"] = [
@@ -123,7 +123,7 @@ def read_artefact(path: Path) -> Artefact:
     """Read a file that a search wrote.
 
     Raises:
-        ConfigError: If it is not there or is no artefact; the line names the field that is wrong.
+        ConfigError: If it cannot be read or is no artefact; the message names the wrong field.
     """
     try:
         text = path.read_bytes().decode("utf-8", "surrogatepass")
@@ -147,41 +147,41 @@ TRANSFER, PER_CASE = "transfer", "per_case"
 
 @dataclass(frozen=True, kw_only=True)
 class SearchOptions:
-    """The options, checked."""
+    """Checked options of attacks that search."""
 
     mode: Literal["transfer", "per_case"] = "transfer"
     """`transfer`: one search per injection task; `per_case`: one per case."""
     knowledge: str = "task"
-    """What the attacker is told of the case: `none`, `task` or `full` (see `Knowledge`)."""
+    """The attacker's knowledge of the case: `none`, `task` or `full` (see `KnowledgeLevel`)."""
     feedback: str = "blackbox"
-    """What the attacker is told of its attempts: `blackbox` or `defense_aware`."""
+    """The attacker's feedback on its attempts: `blackbox` or `defense_aware`."""
     knowledge_file: str | None = None
-    """A text file that is told in place of the defense's description; None: the description."""
+    """A text file shown in place of the defense's description; None: the description."""
     attacker: str | None = None
     """Name of the YAML of the attacker's model; None: the run's own model."""
     temperature: Annotated[float, Field(ge=0, le=2)] = 1.0
     """The attacker's temperature, from 0.0 to 2.0."""
     on_topic: Literal["model", "none"] = "none"
-    """`model`: a model says which candidates are off topic, and they are not tried; `none`: all are tried."""
+    """`model`: candidates that a model finds off topic are not tried; `none`: all are tried."""
     judge: Literal["calls", "model"] = "calls"
-    """Where scores below a success come from: the agent's `calls`, or a `model`."""
+    """Source of scores below a success: the agent's `calls`, or a `model`."""
     search_on: Annotated[int, Field(ge=1, le=1000)] = 3
-    """Number of user tasks that a candidate is tried on in mode `transfer`."""
+    """Number of user tasks that each candidate is tried on in mode `transfer`."""
     seed: int | None = None
-    """Orders the attacker's strategies and breaks ties; None: 0."""
+    """Seed for the order of the attacker's strategies and for ties; None: 0."""
     artefact: str | None = None
-    """A file of an earlier search: its texts are used and nothing is searched; None: search."""
+    """File of an earlier search, whose texts are used without searching; None: search."""
     variant: int | None = None
-    """Which of the artefact's texts for the same tasks, from 0; None: the best, which is 0."""
+    """Rank of the artefact's text for the same tasks, from 0; None: the best, 0."""
     save_all: bool = False
-    """Whether the artefact keeps every distinct text that was tried, best first, and not the best alone."""
+    """True: the artefact keeps every distinct text that was tried, best first; False: only the best."""
 
     def __post_init__(self) -> None:
         if self.variant is not None and self.artefact is None:
             raise ConfigError("attack.variant chooses among the texts of attack.artefact; give both.")
 
     def read_knowledge_file(self) -> str | None:
-        """The text of `knowledge_file`; None without one.
+        """Read the text of `knowledge_file`; None without one.
 
         Raises:
             ConfigError: If the file cannot be read.
@@ -197,7 +197,7 @@ class SearchOptions:
             ) from None
 
     def load_artefact(self, name: str) -> Artefact | None:
-        """The artefact; None without one. Results are named after the attack that found its texts.
+        """Load the artefact; None without one. Results are named after the attack that found its texts.
 
         Raises:
             ConfigError: If it cannot be read, or another attack made it.
@@ -218,14 +218,14 @@ class SearchOptions:
 
 
 def check_count(option: str, value: object) -> int:
-    """Return the value of an option that is a whole number from 1 to 1000; else raise a `ConfigError`."""
+    """Return an option's value if it is a whole number from 1 to 1000; else raise a `ConfigError`."""
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= 1000:
         raise ConfigError(f"{option} is {value!r}; give a whole number from 1 to 1000.")
     return value
 
 
 def check_number(option: str, value: object, least: float, most: float) -> float:
-    """Return the value of an option that is a number within these bounds; else raise a `ConfigError`."""
+    """Return an option's value if it is a number within these bounds; else raise a `ConfigError`."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most:
         raise ConfigError(f"{option} is {value!r}; give a number from {least} to {most}.")
     return float(value)

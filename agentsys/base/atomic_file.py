@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all, or held by one process; and what a killed one leaves behind."""
+"""Atomic and locked files, and the removal of temporary files of killed processes."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from typing import NamedTuple
 
 try:
     import fcntl
-except ImportError:  # Windows: then processes do not wait for one another, threads do
+except ImportError:  # Windows: processes do not wait for one another, only threads do.
     fcntl = None  # type: ignore[assignment]
 
 CAN_LOCK = fcntl is not None
 _TEMPORARY_NAME = re.compile(r"\.([0-9a-f]{8}-\d+-\d+)-\d+\.tmp$")
 STALE_AFTER_S = 86_400.0
-"""Age from which a file of a process counts as left behind where the process cannot be asked after."""
+"""Age in seconds from which a process's file counts as stale if it is not known whether the process lives."""
 
 
 class Process(NamedTuple):
-    """A process, so that it can be told from a later one of the same number."""
+    """Identity of a process, distinct from a later process with the same pid."""
 
     machine: str
-    """8 hex digits: host name, boot, and the space that counts process numbers (a container's own)."""
+    """8 hexadecimal digits of host name, boot and pid namespace (of a container)."""
     pid: int
     started: int
-    """Ticks from the machine's boot to its start; 0 where the system does not tell."""
+    """Clock ticks from the machine's boot to the process's start; 0 if unknown."""
 
     @classmethod
     def here(cls) -> Process:
@@ -43,31 +43,31 @@ class Process(NamedTuple):
 
     @classmethod
     def from_mark(cls, mark: str) -> Process | None:
-        """A process from its mark; None if it is none."""
+        """Parse a process's mark; None if it is invalid."""
         machine, _, rest = mark.partition("-")
         pid, _, started = rest.partition("-")
         return cls(machine, int(pid), int(started)) if pid.isdigit() and started.isdigit() else None
 
     @property
     def mark(self) -> str:
-        """The process in one word, as part of a file's name."""
+        """The process as one word, for file names."""
         return f"{self.machine}-{self.pid}-{self.started}"
 
     @property
     def is_dead(self) -> bool | None:
-        """Whether it has ended; None where that cannot be seen from here (another machine)."""
+        """True if it has ended; None if that is unknown (another machine)."""
         if self.machine != _make_machine_id() or not self.started:
             return None
         return _read_start_ticks(self.pid) != self.started
 
 
 PRIVATE = 0o600
-"""Mode of what is the user's own business: replies of models, what was spent."""
+"""Mode of private files: replies of models, the ledger."""
 _GROUP_MAY_WRITE = stat.S_ISGID | stat.S_IWGRP
 
 
 def open_file(path: Path, flags: int, mode: int = 0o666) -> int:
-    """Open a file, which is made with this mode, less the umask; in a folder that a group shares, the group may write.
+    """Open a file; a new one gets this mode, less the umask, and is group-writable in a shared folder.
 
     A folder is shared if its group may write and new files get its group (`chmod g+ws`).
 
@@ -76,16 +76,16 @@ def open_file(path: Path, flags: int, mode: int = 0o666) -> int:
     """
     file = os.open(path, flags, mode)
     if _is_shared(path.parent):
-        with contextlib.suppress(OSError):  # another one's, who has seen to it
+        with contextlib.suppress(OSError):  # Another user's file, who has already set its mode.
             os.fchmod(file, stat.S_IMODE(os.fstat(file).st_mode) | 0o060)
     return file
 
 
 def make_folder(folder: Path) -> None:
-    """Make a folder and those above it, as far as they are not there; shared inside a folder that a group shares.
+    """Create a folder and its parents, if needed; inside a shared folder they are shared.
 
     Raises:
-        OSError: If one cannot be made.
+        OSError: If one cannot be created.
     """
     if folder.is_dir():
         return
@@ -104,20 +104,20 @@ def write_atomically(path: Path, data: bytes, *, durable: bool = True, mode: int
     """Write `data` to a temporary name in the same folder and rename it.
 
     Args:
-        path: The file; its folder is made if it is not there.
+        path: The file; its folder is created if needed.
         data: The whole content.
-        durable: Whether to flush it to the disk before it takes the name, and the name behind it.
+        durable: True: flush the data to the disk before the rename, and the folder after it.
         mode: Mode of the file; see `open_file`.
 
     Raises:
-        OSError: If the disk does not take it; then the file is as it was.
+        OSError: If it cannot be written; then the file is unchanged.
     """
     mark = f"{Process.here().mark}-{threading.get_ident()}"
     temporary = path.with_name(f".{path.name[:100]}.{mark}.tmp")
     try:
         try:
             _write_file(temporary, data, durable=durable, mode=mode)
-        except FileNotFoundError:  # most often the folder is there, and to ask takes a while
+        except FileNotFoundError:  # Checking first would cost time, and the folder mostly exists.
             make_folder(path.parent)
             _write_file(temporary, data, durable=durable, mode=mode)
         temporary.replace(path)
@@ -129,8 +129,8 @@ def write_atomically(path: Path, data: bytes, *, durable: bool = True, mode: int
 
 
 def _sync_folder(folder: Path) -> None:
-    """Flush the new name as well: without it a power cut leaves the old file, or none."""
-    if os.name == "nt":  # a folder cannot be opened there
+    """Flush a folder: without it a power cut may undo the rename."""
+    if os.name == "nt":  # A folder cannot be opened there.
         return
     opened = os.open(folder, os.O_RDONLY)
     try:
@@ -153,7 +153,7 @@ def _write_file(path: Path, data: bytes, *, durable: bool, mode: int) -> None:
 
 @contextlib.contextmanager
 def lock_file(path: Path) -> Iterator[int]:
-    """Hold a file against other processes inside the block; it is made if need be, its folder is not.
+    """Lock a file against other processes inside the block; the file is created if needed, its folder is not.
 
     Yields:
         The open file's number.
@@ -170,12 +170,12 @@ def lock_file(path: Path) -> Iterator[int]:
 
 
 def remove_stale_files(folder: Path) -> int:
-    """Remove the temporary files of processes that have ended, in all of a folder.
+    """Remove the temporary files of dead processes in a folder and its subfolders.
 
-    Those of live processes stay, and so do younger ones whose process cannot be asked after.
+    Files of live processes stay, and so do files younger than STALE_AFTER_S whose process's state is unknown.
 
     Returns:
-        How many were removed.
+        Number of files removed.
     """
     files = (Path(here, name) for here, _, names in os.walk(folder) for name in names if name[0] == ".")
     stale = [path for path in files if path.suffix == ".tmp" and _is_stale(path)]
@@ -192,7 +192,7 @@ def _is_stale(path: Path) -> bool:
         return dead
     try:
         return time.time() - path.stat().st_mtime > STALE_AFTER_S
-    except OSError:  # its process has just renamed it
+    except OSError:  # Its process has just renamed it.
         return False
 
 
@@ -205,8 +205,8 @@ def _make_machine_id() -> str:
 
 
 def _read_start_ticks(pid: int) -> int | None:
-    """When the process of this number started; None if there is none, or it is a zombie."""
-    _, _, fields = _read_text(f"/proc/{pid}/stat").rpartition(")")  # its name may hold anything
+    """Read a process's start in clock ticks since boot; None if there is none, or it is a zombie."""
+    _, _, fields = _read_text(f"/proc/{pid}/stat").rpartition(")")  # The process's name may contain anything.
     values = fields.split()
     return int(values[19]) if len(values) > 19 and values[0] not in "ZX" else None
 

@@ -1,4 +1,4 @@
-"""What can be run: the names in the config groups, read from the YAML files without composing anything."""
+"""The catalog of configs: the names in the config groups, read from YAML files without composing them."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ CONFIG_GROUPS = {
     "experiments": "experiment",
     "metrics": "metric",
 }
-"""What a user calls a list of configs -> the folder the configs are in."""
+"""Name of a list on the command line -> config group, which is the folder's name."""
 
 
 def list_config_names(group: str, config_dirs: Sequence[Path] = ()) -> list[str]:
-    """The names in a group, shipped and the user's own, sorted.
+    """List the names in a group, shipped and the user's own, sorted.
 
     Raises:
-        ConfigError: If one of `config_dirs` is not a folder, or holds a config with a shipped one's name:
-            Hydra would take the shipped one without a word.
+        ConfigError: If one of `config_dirs` is not a folder, or has a config with the name of a shipped one, which
+            Hydra would silently prefer.
     """
     shipped = {path.stem for root in list_shipped_config_dirs() for path in (root / group).glob("*.yaml")}
     names = set(shipped)
@@ -40,14 +40,14 @@ def list_config_names(group: str, config_dirs: Sequence[Path] = ()) -> list[str]
 
 
 def read_description(group: str, name: str, config_dirs: Sequence[Path] = ()) -> str:
-    """The first comment line of a config, which says in one line what it is; `""` where it has none.
+    """Return a config's first comment line, its one-line description; `""` if it has none.
 
     Raises:
         ConfigError: If there is no such config.
     """
     for line in _read_config(find_config_file(group, name, config_dirs)).splitlines():
         text = line.strip()
-        if not text or text.startswith("# @"):  # a directive to Hydra, as in `# @package _global_`
+        if not text or text.startswith("# @"):  # A directive to Hydra, as in `# @package _global_`.
             continue
         if not text.startswith("#"):
             break
@@ -57,7 +57,7 @@ def read_description(group: str, name: str, config_dirs: Sequence[Path] = ()) ->
 
 
 def load_config(group: str, name: str, config_dirs: Sequence[Path] = ()) -> dict[str, Any]:
-    """A config as it stands in its file: nothing merged, nothing resolved.
+    """Load a config's own file, with nothing merged and nothing resolved.
 
     Raises:
         ConfigError: If there is no such config, or it is not a YAML mapping.
@@ -75,7 +75,7 @@ def load_config(group: str, name: str, config_dirs: Sequence[Path] = ()) -> dict
 
 
 def list_setting_names() -> list[str]:
-    """The keys of a run that are on no account an option of a command: groups and plain values."""
+    """List the keys of a run's settings (groups and plain values), which no command has as options."""
     import yaml
 
     top = yaml.safe_load(_read_config(shipped_config_dir() / "config.yaml"))
@@ -84,7 +84,7 @@ def list_setting_names() -> list[str]:
 
 
 def find_config_file(group: str, name: str, config_dirs: Sequence[Path] = ()) -> Path:
-    """The file a config is in; the user's or a shipped one.
+    """Find the file of a config, the user's or a shipped one.
 
     Raises:
         ConfigError: If there is no such config.

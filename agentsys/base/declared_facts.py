@@ -1,6 +1,6 @@
-"""`DeclaredFact`: what a benchmark says of a fact that it measures, so that tables can show it.
+"""`DeclaredFact`: a benchmark's declaration of a fact that it measures, for tables.
 
-A record carries the declarations of its facts: who reads it need not know, nor have, the benchmark.
+A record carries the declarations of its facts, so that a reader needs no access to the benchmark.
 """
 
 from __future__ import annotations
@@ -11,34 +11,34 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict
 
 DEFAULT_FACT_GRID = "what the benchmark measured besides the scores"
-"""Caption of the grid that facts are shown in, unless they say another."""
+"""Default caption of the grid that shows facts."""
 
 
 class DeclaredFact(BaseModel):
-    """One fact of a benchmark's `measured`: how tables count it, call it and explain it."""
+    """One fact of a benchmark's `measured`, with its aggregation, title and explanation in tables."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     title: str
     """The column's title."""
     kind: Literal["share", "mean"] = "share"
-    """`share`: percent of the cases in which it is true (or not 0); `mean`: its mean over the cases."""
+    """`share`: percent of the cases in which it is true (not 0); `mean`: its mean over the cases."""
     better: Literal["higher", "lower"] | None = None
-    """Which direction is better; None: neither."""
+    """The better direction; None: neither."""
     of: Literal["attacked", "all"] = "all"
-    """Which cases have it: attacked ones, or benign ones too."""
+    """The cases that have it: attacked ones, or benign ones too."""
     metric: str | None = None
-    """Its name in exported numbers; None: the fact's own."""
+    """Name in exported numbers; None: the fact's own name."""
     grid: str = DEFAULT_FACT_GRID
-    """Caption of the grid that it is shown in, beside the other facts with this caption."""
+    """Caption of the grid that shows it, with all other facts of this caption."""
     note: str | None = None
     """A sentence or two below the tables that show it."""
     errors_failed: str | None = None
-    """Name of a second number, which counts errored cases as cases in which the fact is false: as results
-    are published that know no errors. None: there is none."""
+    """Name of a second number in which errored cases count as false, for comparison with published results that
+    know no errors; None: there is none."""
     wants_control: bool = False
-    """Whether it is read against a control (`control` is true: the same cases with an empty payload), so
-    that tables say where none was run."""
+    """True if it is compared with a control (the same cases with an empty payload): tables then note a missing
+    control."""
 
 
 _CAUSES_GRID = "what caused attacks to succeed"
@@ -90,5 +90,5 @@ ASB_FACTS: Mapping[str, DeclaredFact] = {
     "refused": DeclaredFact(title="Refused", grid=_CONDUCT_GRID),
     "workflow_failure": DeclaredFact(title="Workflow failures", better="lower", grid=_CONDUCT_GRID),
 }
-"""The facts of Agent Security Bench: of records that carry no declarations (older ones, and ASB's own result
-files), and what its benchmark declares today."""
+"""The facts of Agent Security Bench: its benchmark declares these, and records without declarations (older ones, and
+ASB's own result files) are read with them."""

@@ -1,4 +1,4 @@
-"""Group things by a key, and write counts and durations as people read them."""
+"""Groups things by a key, and formats counts and durations for people."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _T = TypeVar("_T")
 
 
 def group_by(things: Iterable[_T], key: Callable[[_T], _K]) -> dict[_K, list[_T]]:
-    """Key -> the things that have it, keys and things in the order met (not sorted, not only neighbours)."""
+    """Key -> things with this key, both in order of first occurrence; things need not be sorted."""
     groups: defaultdict[_K, list[_T]] = defaultdict(list)
     for thing in things:
         groups[key(thing)].append(thing)
@@ -20,7 +20,7 @@ def group_by(things: Iterable[_T], key: Callable[[_T], _K]) -> dict[_K, list[_T]
 
 
 Rows = tuple[Any, ...]
-"""Lines of a table: named tuples, keys first, then counts."""
+"""Rows of a table: named tuples, keys first, then counts."""
 
 
 def count_rows(
@@ -29,42 +29,42 @@ def count_rows(
     total: str | None = None,
     **tests: Callable[[Mapping[str, Any]], Any],
 ) -> Rows:
-    """Count things in groups, in the order met.
+    """Count things in groups, in order of first occurrence.
 
     Args:
-        facts: What is known of each thing, by name.
-        keys: Names of what a group has in common, two or more.
-        total: Name of the column with the size of a group; None: there is none.
-        tests: Column -> whether a thing counts in it.
+        facts: Facts about each thing, by name.
+        keys: Names of the facts that define a group, two or more.
+        total: Name of the column with the size of a group; None: no such column.
+        tests: Column -> predicate that is true for the things to count.
     """
     counted = {**({total: lambda _: True} if total else {}), **tests}
     names: Any = [*keys, *counted]
     row: Any = namedtuple("Row", names)  # type: ignore[misc]
     groups: dict[Any, list[Mapping[str, Any]]] = group_by(facts, itemgetter(*keys))
     return tuple(
-        row(*key, *(sum(bool(test(one)) for one in of) for test in counted.values()))
+        row(*key, *(sum(bool(test(fact)) for fact in of) for test in counted.values()))
         for key, of in groups.items()
     )
 
 
 def format_count(count: int, thing: str, several: str | None = None) -> str:
-    """A number with its thing, e.g. `1 cell` or `1,024 cells`; `several` where that takes more than an s."""
+    """Format a count with its noun, e.g. `1 cell` or `1,024 cells`; `several` is an irregular plural."""
     return f"{count:,} {thing if count == 1 else several or f'{thing}s'}"
 
 
 _NAMED = 4
-"""Names that a sentence lists; of others it gives the number."""
+"""Most names that a sentence lists; it counts the rest."""
 
 
 def join_names(names: Iterable[str], most: int = _NAMED) -> str:
-    """Names, each once, for a sentence; of many the first and how many more."""
+    """Join names, each once, for a sentence: the first `most`, and the number of the rest."""
     listed = list(dict.fromkeys(names))
     more = f" and {len(listed) - most} more" if len(listed) > most else ""
     return f"{', '.join(listed[:most])}{more}"
 
 
 def abbreviate_count(count: float) -> str:
-    """A count with at most one decimal, e.g. `5.5M`."""
+    """Format a count with one decimal and a unit, e.g. `5.5M`."""
     for unit, size in (("G", 10**9), ("M", 10**6), ("k", 10**3)):
         if count >= size:
             return f"{count / size:.1f}{unit}"
@@ -72,7 +72,7 @@ def abbreviate_count(count: float) -> str:
 
 
 def format_duration(seconds: float | None) -> str:
-    """Seconds as `h:mm:ss`; `-` where unknown."""
+    """Format seconds as `h:mm:ss`; `-` if unknown."""
     if seconds is None:
         return "-"
     whole = round(seconds)

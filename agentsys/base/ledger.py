@@ -1,7 +1,7 @@
-"""The ledger of a log folder: one line for every request that was sent to a model. It only ever grows.
+"""The ledger of a log folder: one line for every request sent to a model. It only grows.
 
-Records say what a case cost when it was last run; the ledger has also what is in no record: attempts of a
-case that was run again, cases dropped when a run was stopped, checks before a run.
+Records hold the cost of a case's last run. The ledger also has requests that are in no record: earlier runs of a case,
+cases dropped when a run was stopped, checks before a run.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pathlib import Path
 from agentsys.base.atomic_file import PRIVATE, open_file
 
 LEDGER_FILE = "ledger.jsonl"
-"""In a log folder's `.agentsys`."""
+"""File name in a log folder's `.agentsys`."""
 
 _log = logging.getLogger(__name__)
 
@@ -28,9 +28,9 @@ class LedgerEntry:
     """One request that was sent."""
 
     at: float
-    """Seconds since the epoch, when its end was known."""
+    """Seconds since the epoch at the end of the request."""
     case: str
-    """Key of the case it was sent for; `""`: for none (a check before the run)."""
+    """Key of its case; `""`: none (a check before the run)."""
     model: str
     role: str
     prompt: int = 0
@@ -38,18 +38,18 @@ class LedgerEntry:
     cached: int = 0
     reasoning: int = 0
     cost_usd: float | None = 0.0
-    """None where the model has no price; 0 for a request without an answer: nothing was reported."""
+    """US dollars; None if the model has no price; 0 for a request without an answer, as no usage was reported."""
     error: str | None = None
-    """Why its answer could not be used (an `ErrorKind`); None: it could."""
+    """`ErrorKind` of an unusable answer; None for a usable one."""
     uncounted: int = 0
-    """Answers in it that came without a count of tokens: 0 or 1."""
+    """1 if the answer came without a count of tokens, else 0."""
 
 
 class Ledger:
-    """Adds lines to a ledger. Safe with many threads and many processes, and when one of them is killed.
+    """Appends lines to a ledger. Safe with several threads and processes, also if one of them is killed.
 
-    A line is one write to the end of the file, so lines of several processes never mix; a line torn by a
-    full disk is left behind, and the next one starts afresh.
+    A line is one write to the end of the file, so lines of several processes never mix. After a line torn by a full
+    disk the next one starts on a new line.
     """
 
     def __init__(self, path: Path) -> None:
@@ -58,7 +58,7 @@ class Ledger:
         self._file: int | None = None
 
     def add(self, entry: LedgerEntry) -> None:
-        """Add one line. A disk that does not take it is a warning: the answer must not be lost."""
+        """Append one line. A failed write is only a warning, so that the answer is not lost."""
         line = json.dumps(vars(entry), separators=(",", ":")).encode() + b"\n"
         try:
             os.write(self._open_file(), line)
@@ -66,7 +66,7 @@ class Ledger:
             _log.warning("A request could not be booked in %s: %s", self.path, error.strerror)
 
     def _open_file(self) -> int:
-        """The file. Writing to it needs no lock, which many threads would only wait for."""
+        """Open the file once; later writes need no lock."""
         with self._lock:
             if self._file is None:
                 file = open_file(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT, PRIVATE)
@@ -79,14 +79,14 @@ class Ledger:
 
 @dataclass
 class LedgerTotals:
-    """What some requests came to."""
+    """Totals over several requests."""
 
     requests: int = 0
     failed: int = 0
-    """Of them, those whose answer could not be used."""
+    """Requests without a usable answer."""
     tokens: int = 0
     cost_usd: float = 0.0
-    """Of those with a known price."""
+    """US dollars of the requests with a known price."""
     failed_usd: float = 0.0
     unpriced: int = 0
     """Requests whose price is not known."""
@@ -105,7 +105,7 @@ class LedgerTotals:
 
     @property
     def summary_line(self) -> str:
-        """One sentence for tables; `""` where nothing was sent."""
+        """One sentence for tables; `""` if nothing was sent."""
         if not self.requests:
             return ""
         unpriced = f" ({self.unpriced} without a price)" if self.unpriced else ""
@@ -119,7 +119,7 @@ class LedgerTotals:
 
 
 def read_ledger(path: Path) -> Iterator[LedgerEntry]:
-    """The entries of a ledger; lines that are none (torn, or somebody's edits) are passed over."""
+    """Yield the entries of a ledger; invalid lines (torn or edited) are skipped."""
     try:
         with path.open("rb") as lines:
             for line in lines:
@@ -130,9 +130,9 @@ def read_ledger(path: Path) -> Iterator[LedgerEntry]:
 
 
 def sum_ledgers(folders: Iterable[Path]) -> LedgerTotals:
-    """What the ledgers of some log folders come to. A folder inside a log folder counts with its own cases."""
+    """Sum the ledgers of log folders. A subfolder of a log folder counts its own cases only."""
     total = LedgerTotals()
-    for path, within in dict.fromkeys(place for folder in folders for place in _find_ledgers(folder)):
+    for path, within in dict.fromkeys(ledger for folder in folders for ledger in _find_ledgers(folder)):
         for entry in read_ledger(path):
             if entry.case.startswith(within):
                 total.add(entry)
@@ -140,7 +140,7 @@ def sum_ledgers(folders: Iterable[Path]) -> LedgerTotals:
 
 
 def _find_ledgers(folder: Path) -> Iterator[tuple[Path, str]]:
-    """(ledger, what its cases' keys must begin with)."""
+    """Yield (ledger, required prefix of its cases' keys)."""
     if (folder.parent / ".agentsys" / LEDGER_FILE).is_file() and not (folder / ".agentsys").exists():
         yield folder.parent / ".agentsys" / LEDGER_FILE, f"{folder.name}/"
         return
@@ -156,5 +156,5 @@ def _parse_entry(line: bytes) -> LedgerEntry | None:
         whole = all(isinstance(count, int) for count in counts) and isinstance(entry.case, str)
         priced = entry.cost_usd is None or math.isfinite(entry.cost_usd)
         return entry if whole and priced else None
-    except (ValueError, TypeError, RecursionError, OverflowError):  # the last: a price of 400 digits
+    except (ValueError, TypeError, RecursionError, OverflowError):  # OverflowError: a price of 400 digits.
         return None

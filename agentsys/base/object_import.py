@@ -1,4 +1,4 @@
-"""Import the modules and classes that a config names, a user's own among them."""
+"""Imports the modules and classes that a config names, ours and the user's."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from agentsys.errors import ConfigError
 
 REGISTERED_NAMES = Path(__file__).parents[1] / "registered_names.toml"
 _REGISTERED = "agentsys:"
-"""What a registered name begins with in an identity; no import path of a user's has a colon."""
+"""Prefix of a registered name in an identity; no import path contains a colon."""
 
 _log = logging.getLogger(__name__)
 
 
 def import_module_of_setting(module: str, setting: str) -> None:
-    """Import a module for what it registers.
+    """Import a module, so that it registers its classes.
 
     Raises:
         ConfigError: If there is no such module. Errors inside the module keep their traceback.
@@ -38,10 +38,10 @@ def import_module_of_setting(module: str, setting: str) -> None:
 
 
 def add_plugin_paths(plugin_paths: Iterable[Path]) -> None:
-    """Let modules be imported from the user's own folders.
+    """Add the user's own folders to the import path.
 
     Raises:
-        ConfigError: If one is not there.
+        ConfigError: If a folder does not exist.
     """
     for path in plugin_paths:
         if not path.is_dir():
@@ -50,10 +50,10 @@ def add_plugin_paths(plugin_paths: Iterable[Path]) -> None:
 
 
 def build_object(kind: str, config: Mapping[str, Any]) -> Any:
-    """The object that a config describes: `_target_` called with the config's other keys.
+    """Build the object of a config: call `_target_` with the config's other keys.
 
     Raises:
-        ConfigError: Naming the kind, the target and what was wrong.
+        ConfigError: If the target cannot be imported or refuses its options.
     """
     options = {name: value for name, value in config.items() if name != "_target_"}
     try:
@@ -63,10 +63,10 @@ def build_object(kind: str, config: Mapping[str, Any]) -> Any:
 
 
 def load_target(kind: str, config: Mapping[str, Any]) -> Any:
-    """The class (or function) that the `_target_` of a config names.
+    """Import the class (or function) that the `_target_` of a config names.
 
     Raises:
-        ConfigError: If it names none.
+        ConfigError: If it is missing or cannot be imported.
     """
     target = config.get("_target_")
     if not isinstance(target, str) or "." not in target:
@@ -81,45 +81,45 @@ def load_target(kind: str, config: Mapping[str, Any]) -> Any:
 
 
 class RegisteredClass(NamedTuple):
-    """What a class of ours is called: its name in identities, and its import paths."""
+    """The names of one of our classes: its registered name, and its import paths."""
 
     name: str
     """E.g. `agentsys:defense.camel`."""
     today: str
     in_0_1: str
-    """The one that identities of version 0.1 held."""
+    """Import path in identities of version 0.1."""
     first: str
-    """The oldest one, by which kept replies know it."""
+    """The oldest import path, which cache keys of replies contain."""
 
 
 @lru_cache(maxsize=1)
 def load_registered_classes() -> Mapping[str, RegisteredClass]:
-    """Import path, today's or an earlier one -> the class of ours."""
+    """Import path, today's or an earlier one -> our class."""
     table = tomllib.loads(REGISTERED_NAMES.read_text(encoding="utf-8"))
-    found = {}
+    classes = {}
     for name, (today, *earlier) in table["names"].items():
         in_0_1 = earlier[0] if earlier else today
         first = table["older"].get(name, in_0_1)
         known = RegisteredClass(f"{_REGISTERED}{name}", today, in_0_1, first)
-        found.update(dict.fromkeys((first, *earlier, today), known))
-    return found
+        classes.update(dict.fromkeys((first, *earlier, today), known))
+    return classes
 
 
 def find_registered_class(path: object) -> RegisteredClass:
-    """The class of ours that lies, or lay, under an import path; a user's has its path for every name."""
+    """Find our class by a present or earlier import path; for a user's class all names are its path."""
     own = str(path)
     return load_registered_classes().get(own) or RegisteredClass(own, own, own, own)
 
 
 def find_todays_path(path: str) -> str:
-    """The import path of a class today; logs a warning where one of ours is named by an earlier path."""
+    """Return today's import path of a class; warn if an earlier path of ours was given."""
     today = find_registered_class(path).today
     if today != path:
         _warn_moved(path, today)
     return today
 
 
-@lru_cache(maxsize=256)  # once in a process
+@lru_cache(maxsize=256)  # Warns once per process.
 def _warn_moved(path: str, today: str) -> None:
     _log.warning("_target_: %s has moved; this release still finds it; write _target_: %s", path, today)
 
@@ -127,7 +127,7 @@ def _warn_moved(path: str, today: str) -> None:
 def replace_texts_of_option(
     config: Any, option: str, change: Callable[[str], str], key: object = None
 ) -> Any:
-    """A config in which every text that an option of this name has, at any depth, is another one."""
+    """Apply `change` to every text value of an option of this name, at any depth of a config."""
     if isinstance(config, Mapping):
         return {name: replace_texts_of_option(value, option, change, name) for name, value in config.items()}
     if isinstance(config, list):
@@ -136,10 +136,10 @@ def replace_texts_of_option(
 
 
 def replace_by_todays_paths(config: Any) -> Any:
-    """A config, maybe of an earlier release, in which classes of ours are called by today's import paths."""
+    """Replace earlier import paths of our classes in a config by today's."""
     return replace_texts_of_option(config, "_target_", lambda path: find_registered_class(path).today)
 
 
 def replace_by_registered_names(config: Any) -> Any:
-    """A config in which classes of ours are called by their registered names."""
+    """Replace import paths of our classes in a config by their registered names."""
     return replace_texts_of_option(config, "_target_", lambda path: find_registered_class(path).name)

@@ -1,4 +1,4 @@
-"""Check what a user's config gives: options against a dataclass's annotations, a host against loopback."""
+"""Checks a user's options against a dataclass's annotations, and a host for loopback."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ AtLeast1 = Annotated[int, Field(ge=1)]
 
 
 def check_options(shape: type[_Options], who: str, options: Mapping[str, Any], **own: Any) -> _Options:
-    """Make the dataclass of some options.
+    """Check options and build their dataclass.
 
     Args:
-        shape: The dataclass. The annotation of a field says what its option may be: the words of a `Literal`,
-            the values of an enumeration, true or false, a number within bounds.
-        who: The name of what has the options, for messages.
-        options: Option -> its value; what is left out is the dataclass's own.
-        own: Fields that are no options, which nobody checks.
+        shape: The dataclass. A field's annotation defines the allowed values: the words of a `Literal`, the values
+            of an enumeration, true or false, a number within bounds.
+        who: Name of the owner of the options, for messages.
+        options: Option -> value; missing options have the dataclass's defaults.
+        own: Further fields that are not options; they are not checked.
 
     Raises:
-        ConfigError: Naming the first option that there is not, or that has a value it cannot have.
+        ConfigError: For the first unknown option or invalid value.
     """
     hints = get_type_hints(shape, include_extras=True)
     for name in options:
@@ -44,7 +44,7 @@ def _check_value(who: str, option: str, hint: Any, value: object) -> Any:
     outer = get_origin(hint) or hint
     is_brought_in = isinstance(outer, type) and issubclass(outer, Enum | Mapping)
     try:
-        # Strict: "5" is no number and 1 no flag. Enumerations and mappings come as a YAML has them.
+        # Strict: "5" is no number and 1 no boolean. Enumerations and mappings are converted from plain YAML values.
         return kind.validate_python(value, strict=not is_brought_in)
     except ValidationError:
         schema = kind.json_schema()
@@ -70,10 +70,10 @@ def _describe_schema(schema: Mapping[str, Any]) -> str:
 
 
 def require_loopback(host: str) -> str:
-    """The host as an address, if only this machine can reach it.
+    """Return the host as an address if only this machine can reach it.
 
     Raises:
-        ConfigError: If others could reach it.
+        ConfigError: If other machines could reach it.
     """
     address = "127.0.0.1" if host == "localhost" else host
     try:

@@ -1,9 +1,9 @@
-"""Python's own parser, for one thread at a time.
+"""Python's own parser, used by one thread at a time.
 
-CPython before 3.11.8 and 3.12.2 counts the depth of a syntax tree in one place for all threads (gh-106905):
-of two threads that build trees at once, one may get `SystemError: AST constructor recursion depth mismatch`.
-A run has as many threads as cases under way, and they parse what models wrote. So our code parses with the
-functions here, and AgentDojo's executor, which parses arguments, is not used.
+CPython before 3.11.8 and 3.12.2 counts the depth of a syntax tree in one counter for all threads (gh-106905): if two
+threads parse at the same time, one may get `SystemError: AST constructor recursion depth mismatch`. A run's threads
+parse models' output, so our code parses with these functions, and AgentDojo's executor, which parses arguments, is not
+used.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def parse_expression(source: str) -> ast.expr:
 
 
 MAX_LITERAL_CHARS = 100_000
-"""Characters of a literal that are read. All threads wait meanwhile: 6 MB take 40 s."""
+"""Most characters of a literal that is parsed: all threads wait meanwhile, and 6 MB take 40 s."""
 
 
 def literal_eval(text: str, most_chars: int = MAX_LITERAL_CHARS) -> Any:
@@ -42,7 +42,7 @@ def literal_eval(text: str, most_chars: int = MAX_LITERAL_CHARS) -> Any:
 
     Raises:
         SyntaxError, ValueError, TypeError, RecursionError, MemoryError: As `ast.literal_eval` does; ValueError
-            also where it is too long.
+            also if it is too long.
     """
     if len(text) > most_chars:
         raise ValueError(f"a literal of {len(text):,} characters")

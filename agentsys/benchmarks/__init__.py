@@ -1,4 +1,4 @@
-"""Benchmarks: suites of tasks, loaded fast and proven equal to the package they come from.
+"""Benchmarks: suites of tasks, loaded fast and tested for equality with their packages' own.
 
-What a model is, what a defense does and how results are stored is not known here.
+They know nothing of models, defenses or storage.
 """

@@ -1,12 +1,12 @@
 """`AgentDojo`: the benchmark, through its own package; every version, and suites that a fork registers.
 
-One of its fixes changes what models read, and stands in the benchmark's name: `append_injection`. AgentDojo puts an
-injection *in place of* a field's text. In Banking 0 that text is the bill, with the account and the sum: no agent can
-pay what is not there. In Slack a channel's name is such a field, `External_` and the injection: five user tasks must
-copy the whole payload, letter by letter, to address the channel. Utility under attack was 0 in all 714 published cases
-of Banking 0 and Slack 7, 9, 10, 12 and 19. Source: arXiv 2510.05244 (overwritten content), AD#67. With the fix the
-field keeps its text and the injection follows it; the channel's name is no vector. Nine Slack user tasks meet no other
-vector, so they have no attacked cases.
+One of its fixes, `append_injection`, changes what models read and is part of the benchmark's name. AgentDojo
+*replaces* a field's text by an injection. In Banking 0 that text is the bill, with the account and the sum, without
+which no agent can pay. In Slack a channel's name is such a field, `External_` and the injection: five user tasks have
+to copy the whole payload, letter by letter, to address the channel. Utility under attack was 0 in all 714 published
+cases of Banking 0 and Slack 7, 9, 10, 12 and 19. Source: arXiv 2510.05244 (overwritten content), AD#67. With the fix
+the field keeps its text and the injection follows it; the channel's name is no vector. Nine Slack user tasks show no
+other vector, so they have no attacked cases.
 """
 
 from __future__ import annotations
@@ -37,18 +37,18 @@ from agentsys.contracts import Suite
 from agentsys.errors import choose_suites, require_known_name
 
 IDENTIFIERS: Mapping[str, frozenset[str]] = {"slack": frozenset({"prompt_injection_channel"})}
-"""Suite -> vectors whose text is a name that calls must repeat."""
+"""Suite -> vectors whose text is part of a name that calls have to repeat."""
 
 ONLY_IDENTIFIERS: Mapping[str, frozenset[str]] = {
     "slack": frozenset(f"user_task_{number}" for number in (5, 7, 8, 9, 10, 12, 13, 14, 19))
 }
-"""Suite -> user tasks that meet no other vector, in all versions."""
+"""Suite -> user tasks that show no other vector, in all versions."""
 
 
 class AppendingLoader:
-    """Loads environments through another loader, each injection behind the field's own text.
+    """Loads environments through another loader, with each injection appended to the field's own text.
 
-    Identifiers, whose text calls must repeat, are no vectors.
+    Identifiers, whose text calls have to repeat, are no vectors.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class AppendingLoader:
         self._kept = {vector: read(text) for vector, text in self._defaults.items()}
 
     def __deepcopy__(self, memo: object) -> AppendingLoader:
-        """Itself, like the loader it uses."""
+        """Return itself, like the loader it uses."""
         return self
 
     def get_defaults(self) -> dict[str, str]:
@@ -73,7 +73,7 @@ class AppendingLoader:
         return dict(self._defaults)
 
     def load(self, injections: Mapping[str, str]) -> TaskEnvironment:
-        """A fresh environment; see `EnvironmentLoader.load`."""
+        """Load a fresh environment; see `EnvironmentLoader.load`."""
         validate_injections(dict(injections), self._defaults)
         return self._loader.load(
             {name: append_injection(self._kept[name], text) for name, text in injections.items()}
@@ -81,12 +81,12 @@ class AppendingLoader:
 
 
 def append_injection(field: str, injection: str) -> str:
-    """A field's text with an injection behind it."""
+    """Append an injection to a field's text."""
     return f"{field} {injection}" if field else injection
 
 
 def _unescape_default(default: str) -> str:
-    """A default as models read it: it stands between double quotes in the YAML, escapes and all."""
+    """Resolve the YAML escapes of a default text, as models read it."""
     return str(yaml.safe_load(f'"{default}"')) if "\\" in default else default
 
 
@@ -95,15 +95,15 @@ class AgentDojo:
 
     Args:
         version: A version that the package, or one of `modules`, registers: `v1` .. `v1.2.2`.
-        suites: The suites to offer; None means all of the version.
-        injection: `folded` as AgentDojo does it, or `exact` (see agentsys.benchmarks.environment_loader);
+        suites: The suites to offer; None: all of the version.
+        injection: `folded` as in AgentDojo, or `exact` (see agentsys.benchmarks.environment_loader);
             `exact` changes what models read and is part of the benchmark's name.
-        user_name: The user's name as attacks address it.
-        modules: Python modules imported first, so that a fork can register suites of its own.
-        fixes: Repairs of checks and data (see agentsys.benchmarks.fixes). Official scores stay what they
-            are; those that change what models read are part of the benchmark's name.
-        clock: The time that tools read: where each case's clock starts, or `real`.
-        name: The name that runs are reported under; one of their own for suites that are not AgentDojo's.
+        user_name: The user's name, for attacks.
+        modules: Python modules imported first, so that a fork can register its own suites.
+        fixes: Repairs of checks and data (see agentsys.benchmarks.fixes). They do not change official scores;
+            fixes that change what models read are part of the benchmark's name.
+        clock: The time that tools read: the start of each case's clock, or `real`.
+        name: Name of the benchmark in results; suites that are not AgentDojo's need another one.
     """
 
     def __init__(
@@ -127,7 +127,7 @@ class AgentDojo:
         changes += [name for name in self.fixes if FIXES[name].changes_runs]
         self.name = "+".join([name, *changes])
         self.user_name = user_name
-        # The package's table, read directly: its `get_suites` adds an empty entry for an unknown version.
+        # Not `get_suites`, which adds an empty entry for an unknown version.
         table: Mapping[str, Mapping[str, Suite]] = load_suites._SUITES
         known = [name for name, registered in table.items() if registered]
         self._registered = dict(table[require_known_name("version of agentdojo", version, known)])
@@ -136,14 +136,14 @@ class AgentDojo:
         self._lock = Lock()
 
     def suite_names(self) -> Sequence[str]:
-        """The chosen suites, in the package's order."""
+        """List the chosen suites, in the package's order."""
         return self._names
 
     def suite(self, name: str) -> Suite:
-        """A suite of this version, the same object on every call.
+        """Return a suite of this version, the same object on every call.
 
-        It is a copy of the package's, whose environments load fast, whose checks see copies, and
-        that can be used wherever AgentDojo takes a suite.
+        It is a copy of the package's, with fast environments and checks on copies, for use wherever AgentDojo takes
+        a suite.
 
         Raises:
             ConfigError: If this version has no such suite.
@@ -156,10 +156,9 @@ class AgentDojo:
 
 
 def adapt_suite(suite: Suite, injection: Injection = "folded", fixes: tuple[str, ...] = ()) -> Suite:
-    """A copy of an AgentDojo suite that loads fast, checks on copies, scores fixes, and whose tools write receipts.
+    """Copy an AgentDojo suite and make it load fast, check on copies, score fixes, and record tools' runs.
 
-    The package's suite is shared by everyone in the process and stays as it is: only attributes of
-    the copy are set, in place of the methods of the same names.
+    The package's own suite, shared in the process, is unchanged: attributes of the copy replace methods.
     """
     replacing = EnvironmentLoader(suite, injection)
     loader: EnvironmentLoader | AppendingLoader = replacing

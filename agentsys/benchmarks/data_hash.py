@@ -1,4 +1,4 @@
-"""Which data a result was made with: AgentDojo's versions pin tasks, not data."""
+"""Hash of a suite's data, for records: AgentDojo's versions pin tasks, not data."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ _FILES = ("environment.yaml", "injection_vectors.yaml")
 def hash_suite_data(suite: Suite) -> str:
     """SHA-256, in hex, of a suite's environment data and injection vectors.
 
-    Includes are resolved first, so a change in any included file shows. A suite that builds its
-    environment without data files is hashed by the environment it builds.
+    Includes are resolved first, so a change in any included file changes the hash. For a suite without data files the
+    environment that it builds is hashed.
     """
     try:
         texts = [read_suite_file(suite.name, file, suite.data_path) for file in _FILES]
@@ -30,10 +30,10 @@ def hash_suite_data(suite: Suite) -> str:
 
 @lru_cache(maxsize=64)
 def _hash_texts(*texts: str) -> str:
-    """The hash of a suite's texts. Each of its cases is labelled with it, and the texts stay the same."""
+    """Hash a suite's texts; cached, as every case's record has the hash."""
     digest = hashlib.sha256()
     for text in texts:
         encoded = text.encode("utf-8", "surrogatepass")
-        digest.update(len(encoded).to_bytes(8, "big"))  # so that text cannot move between the files
+        digest.update(len(encoded).to_bytes(8, "big"))  # So that moving text between files changes the hash.
         digest.update(encoded)
     return digest.hexdigest()

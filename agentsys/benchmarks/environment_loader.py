@@ -1,12 +1,10 @@
 """`EnvironmentLoader`: fresh environments, ten times faster than AgentDojo's and equal to them.
 
-Two ways to put injections in, chosen by `benchmark.injection`:
+Two ways to insert injections, chosen by `benchmark.injection`:
 
-* `folded`, the default: AgentDojo's own substitution into YAML text, with everything it does to
-  line breaks and escapes. What that gives is read by libyaml; an injection with anything that libyaml may read
-  otherwise than PyYAML's own scanner does goes to AgentDojo's own method.
-* `exact`: the literal text stands where the placeholder stood, whatever its characters. Vectors
-  that the attack leaves alone keep the value AgentDojo gives them.
+* `folded`, the default: AgentDojo's own substitution into YAML text, which changes line breaks and escapes. The result
+  is parsed by libyaml; injections that libyaml may parse differently from PyYAML go to AgentDojo's own method.
+* `exact`: the literal text replaces the placeholder. Vectors without an injection keep AgentDojo's value.
 
 `InjectionBreaksEnvironment` is raised for a text with which the environment cannot be loaded.
 """
@@ -31,30 +29,30 @@ from agentsys.benchmarks.scoring import are_equal
 from agentsys.contracts import Suite
 from agentsys.errors import ConfigError, require_known_name
 
-# What PyYAML refuses to read anywhere is yaml.reader.Reader.NON_PRINTABLE; this is the rest.
+# The complement of yaml.reader.Reader.NON_PRINTABLE, which PyYAML refuses everywhere.
 _READABLE = "\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff"
 _BREAKS = "\n\r\x85\u2028\u2029"
 _ESCAPE = re.compile(
     rf"\\(?:[0abt\tnvfre \"/\\N_LP{_BREAKS}]|x[0-9A-Fa-f]{{2}}|u[0-9A-Fa-f]{{4}}"
     r"|U(?:000[0-9A-Fa-f]|0010)[0-9A-Fa-f]{4})"
 )
-"""A whole escape: YAML 1.1 section 5.6, and the backslash before a line's end."""
+"""A complete escape: YAML 1.1 section 5.6, and the backslash at a line's end."""
 _READABLE_CHARACTER = re.compile(f"[{_READABLE}]")
 _DOCUMENT_MARK = re.compile(rf"[{_BREAKS}][ \t]*(?:---|\.\.\.)(?=[ \t{_BREAKS}]|$)")
 
 
 _SAME_IN_C = re.compile(r'(?:[ !#-\[\]-~\n]|\\[0abtnvfre "\\N_LP\n])*+')
-"""Printable ASCII but a double quote, line breaks and escapes of one letter: in double quotes libyaml reads these by
-the rules of PyYAML's own scanner, in a tenth of the time. The two differ in what other characters they take."""
+"""Printable ASCII without double quotes, line breaks and one-letter escapes: in double quotes libyaml parses these like
+PyYAML, in a tenth of the time. For other characters the two differ."""
 _PROBE = "it's: # &a *b - [c] {d}\n\n? e\\n"
-"""A text that is read as one text in double quotes alone."""
+"""A text that YAML parses as one string only in double quotes."""
 
 
 class InjectionBreaksEnvironment(Exception):
     """The environment cannot be loaded with an injection. Raised before any model is asked.
 
-    `position` is where in the text it breaks, from 0 (None if no single character can be blamed), and `reason` what
-    is wrong and the mend, in one line.
+    `position` is the index of the breaking character, from 0 (None if there is no single one); `reason` is one line
+    with the fault and its correction.
     """
 
     def __init__(self, suite: str, vector: str, text: str, position: int | None, reason: str) -> None:
@@ -65,35 +63,35 @@ class InjectionBreaksEnvironment(Exception):
         self.position = position
 
 
-def _write_error_line(error: Exception) -> str:
+def _format_error_line(error: Exception) -> str:
     return ascii(f"{type(error).__name__}: {' '.join(str(error).split())[:200]}")[1:-1]
 
 
 Injection = Literal["folded", "exact"]
-"""How injections get into the environment (see the module's docstring)."""
+"""The ways to insert injections (see the module's docstring)."""
 
 
 def parse_injection(name: str) -> Injection:
-    """`benchmark.injection` as it is meant.
+    """Validate `benchmark.injection`.
 
     Raises:
-        ConfigError: If there is no such way of injecting.
+        ConfigError: If it is unknown.
     """
     return cast("Injection", require_known_name("benchmark.injection", name, get_args(Injection)))
 
 
-# What parsing or validating a broken text raises. PyYAML itself lets ValueError and OverflowError
-# through for escapes beyond Unicode; pydantic's ValidationError is a ValueError.
+# Errors of parsing or validating a broken text. For escapes beyond Unicode PyYAML raises ValueError or
+# OverflowError; pydantic's ValidationError is a ValueError.
 _BROKEN = (yaml.YAMLError, ValueError, OverflowError, RecursionError)
 
 
 class EnvironmentLoader:
-    """Loads one suite's environment, AgentDojo's or a fork's. Safe to use from many threads.
+    """Loads one suite's environment, AgentDojo's or a fork's. Thread-safe.
 
-    A suite that loads its environment in its own way is asked to do so.
+    A suite that overrides the loading is left to load its environment itself.
 
     Raises:
-        ConfigError: If a suite that loads its environment in its own way is to be injected exactly.
+        ConfigError: If such a suite is to be injected exactly.
     """
 
     def __init__(self, suite: Suite, injection: Injection = "folded") -> None:
@@ -108,15 +106,15 @@ class EnvironmentLoader:
             )
         self._injection = injection
         self._reading = threading.RLock()
-        """A run's first cases begin together: one thread reads the files, the others take what it made of them."""
+        """Lets one thread read the files while the threads of a run's other first cases wait for it."""
         self._alike = set[tuple[str, str, str]]()
-        """Vectors, and blank ends of texts, with which the filled template was what YAML gives."""
+        """Edges (see `_find_edges`) for which the filled template equalled the parsed YAML."""
         self._unlike = set[frozenset[tuple[str, str, str]]]()
-        """Those that together gave something else."""
+        """Sets of edges for which it did not."""
 
     @cached_property
     def _data(self) -> tuple[dict[str, str], str]:
-        """Default texts and the environment's text. Read when it is needed: a finished run does without."""
+        """Default texts and the environment's text; read on first use, as a finished run does not need them."""
         suite = self._suite
         text = "" if self._own_way else read_suite_file(suite.name, "environment.yaml", suite.data_path)
         return dict(suite.get_injection_vector_defaults()), text
@@ -128,11 +126,11 @@ class EnvironmentLoader:
         return same and not self._own_way and _reads_alike(text, tuple(defaults))
 
     def __deepcopy__(self, memo: object) -> EnvironmentLoader:
-        """Itself: AgentDojo copies suites deeply to make new versions, which have the same data."""
+        """Return itself: AgentDojo copies suites deeply to make new versions, which have the same data."""
         return self
 
     def get_defaults(self) -> dict[str, str]:
-        """Injection vector -> default text (AgentDojo parses a file for it on every call).
+        """Injection vector -> default text (AgentDojo parses a file on every call).
 
         Raises:
             OSError, ValueError, yaml.YAMLError: If the suite's data are damaged.
@@ -140,7 +138,7 @@ class EnvironmentLoader:
         return dict(self._data[0])
 
     def load(self, injections: Mapping[str, str]) -> TaskEnvironment:
-        """A fresh environment with a text in some vectors; nothing of it is shared with any other.
+        """Load a fresh environment, which shares nothing with others, with a text in some vectors.
 
         Raises:
             ValueError: If a vector is not one of the suite's.
@@ -151,7 +149,7 @@ class EnvironmentLoader:
             return self._load(dict(injections))
         except _BROKEN as error:
             if not injections:
-                raise  # the data itself is broken
+                raise  # The data itself is broken.
             raise self._find_breaking_vector(dict(injections), error) from error
 
     def _load(self, injections: dict[str, str]) -> TaskEnvironment:
@@ -162,13 +160,13 @@ class EnvironmentLoader:
         if is_quick and all(
             isinstance(text, str) and _SAME_IN_C.fullmatch(text) for text in injections.values()
         ):
-            with suppress(yaml.YAMLError):  # the package raises its own
+            with suppress(yaml.YAMLError):  # Then AgentDojo's own method raises its error.
                 return self._load_quickly(injections)
-        cls = type(self._suite)  # the class's method: the instance's may be this loader
+        cls = type(self._suite)  # The class's method: the instance's may be this loader.
         return cast(TaskEnvironment, cls.load_and_inject_default_environment(self._suite, injections))
 
     def _load_quickly(self, injections: dict[str, str]) -> TaskEnvironment:
-        """Put texts where marks stand in an environment loaded before, if that gives what reading all YAML gives."""
+        """Fill texts into a template, if that gives the same as parsing all YAML; else parse it."""
         with self._reading:
             template = self._template
         edges = _find_edges(injections)
@@ -183,9 +181,9 @@ class EnvironmentLoader:
         return self._fill(template, injections)
 
     def _is_alike(self, template: MarkedEnvironment, injections: dict[str, str]) -> bool:
-        """Whether the filled template is what YAML gives: a type may make something else of a mark than of a text.
+        """True if the filled template equals the parsed YAML: a type may treat a mark differently from a text.
 
-        Tried at all vectors at once first, so that cases with other vectors need not ask again.
+        All vectors are tried together first, so that cases with other vectors need no second check.
         """
         everywhere = {vector: text for text in injections.values() for vector in self._blanks} | injections
         for texts in (everywhere, injections):
@@ -203,14 +201,14 @@ class EnvironmentLoader:
 
     @cached_property
     def _blanks(self) -> dict[str, tuple[str, str]]:
-        """Vector -> blanks before and behind its placeholder, unless they differ from one place to another."""
+        """Vector -> blanks before and after its placeholder, if they are the same at all of them."""
         defaults, text = self._data
-        found = {vector: set(_split_at_placeholders(text, vector)[1]) for vector in defaults}
-        return {vector: next(iter(around)) for vector, around in found.items() if len(around) == 1}
+        surroundings = {vector: set(_split_at_placeholders(text, vector)[1]) for vector in defaults}
+        return {vector: next(iter(around)) for vector, around in surroundings.items() if len(around) == 1}
 
     @cached_property
     def _template(self) -> MarkedEnvironment | None:
-        """The environment with marks where placeholders and the blanks beside them stand, which fold with the text."""
+        """The environment with marks in place of the placeholders and adjacent blanks, which fold with the text."""
         defaults, text = self._data
         for vector in self._blanks:
             text = _make_mark(vector).join(_split_at_placeholders(text, vector)[0])
@@ -231,9 +229,9 @@ class EnvironmentLoader:
         return yaml.load(text.format(**defaults | injections), Loader=loader)
 
     def _inject_exactly(self, injections: dict[str, str]) -> TaskEnvironment:
-        """Put texts, whatever their characters, where marks stand in the document."""
+        """Replace marks in the parsed document by literal texts."""
         literal = {_make_mark(vector): text for vector, text in injections.items()}
-        "".join(literal.values()).encode()  # half a surrogate pair would fail later, on its way to a model
+        "".join(literal.values()).encode()  # Half a surrogate pair would fail later, on its way to a model.
         marked = self._read_document({vector: _make_mark(vector) for vector in injections})
         return cast(
             TaskEnvironment, self._suite.environment_type.model_validate(_replace_marks(marked, literal))
@@ -243,15 +241,15 @@ class EnvironmentLoader:
         self, injections: dict[str, str], error: Exception
     ) -> InjectionBreaksEnvironment:
         vector = next((name for name in injections if self._breaks_alone({name: injections[name]})), None)
-        if vector is None:  # only together; the first is as good as any
+        if vector is None:  # They break it only together: blame the first.
             vector = next(iter(injections))
         text = injections[vector]
-        if self._injection == "exact":  # the environment's types refuse it as it is
+        if self._injection == "exact":  # The environment's types refuse the literal text.
             position = next((i for i, char in enumerate(text) if "\ud800" <= char <= "\udfff"), None)
-            reason = _write_error_line(error) if position is None else "half of a surrogate pair is not text"
+            reason = _format_error_line(error) if position is None else "half of a surrogate pair is not text"
             reason += "; change the attack's text"
         else:
-            position, reason = find_breaking_character(text) or (None, _write_error_line(error))
+            position, reason = find_breaking_character(text) or (None, _format_error_line(error))
             reason += "; change the attack's text or use benchmark.injection=exact"
         return InjectionBreaksEnvironment(self._suite.name, vector, text, position, reason)
 
@@ -265,15 +263,15 @@ class EnvironmentLoader:
 
 @dataclass(frozen=True)
 class MarkedEnvironment:
-    """An environment with marks where the texts of vectors will stand: filling it takes a tenth of reading YAML."""
+    """An environment with marks in place of vectors' texts; filling it takes a tenth of the time of parsing YAML."""
 
     pickled: bytes
     marked: tuple[tuple[Any, ...], ...]
-    """The way to each text with a mark: names of attributes, keys and positions."""
+    """Path to each text with a mark: names of attributes, keys and indices."""
 
     @classmethod
     def build(cls, environment: TaskEnvironment) -> MarkedEnvironment | None:
-        """The template of a marked environment; None where a mark stands in a key or in something unknown."""
+        """Build the template of a marked environment; None if a mark is in a key or cannot be located."""
         try:
             return cls(
                 pickle.dumps(environment, pickle.HIGHEST_PROTOCOL), tuple(_find_marks(environment, ()))
@@ -282,16 +280,16 @@ class MarkedEnvironment:
             return None
 
     def fill(self, texts: Mapping[str, str]) -> TaskEnvironment:
-        """A fresh environment with the text of each mark."""
+        """Build a fresh environment with a text in place of each mark."""
         environment = pickle.loads(self.pickled)
         for *way, last in self.marked:
             node = environment
             for step in way:
                 node = _get_contents(node)[step]
-            held = _get_contents(node)
-            held[last] = _replace_marks_in_text(held[last], texts)
-            if held is not node:  # what its type computes, the size of a file, is computed again
-                held.update(vars(type(node).model_validate(held)))
+            contents = _get_contents(node)
+            contents[last] = _replace_marks_in_text(contents[last], texts)
+            if contents is not node:  # Validate again, so that computed fields (a file's size) are updated.
+                contents.update(vars(type(node).model_validate(contents)))
         return cast(TaskEnvironment, environment)
 
 
@@ -304,26 +302,26 @@ def _find_marks(node: Any, way: tuple[Any, ...]) -> Iterator[tuple[Any, ...]]:
         if "\ue0f0" in node:
             yield way
         return
-    held = _get_contents(node)
-    if isinstance(held, dict):
-        if any(isinstance(key, str) and "\ue0f0" in key for key in held):
+    contents = _get_contents(node)
+    if isinstance(contents, dict):
+        if any(isinstance(key, str) and "\ue0f0" in key for key in contents):
             raise TypeError("a mark in a key")
-        for key, value in held.items():
+        for key, value in contents.items():
             yield from _find_marks(value, (*way, key))
-    elif isinstance(held, list):
-        for index, value in enumerate(held):
+    elif isinstance(contents, list):
+        for index, value in enumerate(contents):
             yield from _find_marks(value, (*way, index))
 
 
 def _find_blank_ends(text: str) -> tuple[str, str]:
-    """The blanks and line breaks that a text begins and ends with: folding them depends on what stands beside it."""
+    """Return the blanks and line breaks at both ends of a text, whose folding depends on the text around it."""
     inner = text.strip()
     first = text.index(inner)
     return text[:first], text[first + len(inner) :]
 
 
 def _find_edges(injections: Mapping[str, str]) -> frozenset[tuple[str, str, str]]:
-    """Vectors with the blank ends of their texts."""
+    """Return (vector, leading blanks, trailing blanks) of each text."""
     return frozenset((vector, *_find_blank_ends(text)) for vector, text in injections.items())
 
 
@@ -331,9 +329,9 @@ _BLANKS = re.compile(r"(?:\\?[ \t\n])*")
 
 
 def _split_at_placeholders(text: str, vector: str) -> tuple[list[str], list[tuple[str, str]]]:
-    """The texts between a vector's placeholders, and the blanks and line breaks beside each, escaped ones too.
+    """Split a text at a vector's placeholders; also return the blanks (also escaped) and line breaks around each.
 
-    One pattern for all three would be tried at every character of a file of 200 kB, for every vector.
+    A single regular expression would be tried at every character of a file of 200 kB, for every vector.
     """
     first, *others = text.split(f"{{{vector}}}")
     between, around = [first], list[tuple[str, str]]()
@@ -350,13 +348,13 @@ def _split_at_placeholders(text: str, vector: str) -> tuple[list[str], list[tupl
 
 @lru_cache(maxsize=1024)
 def _fold_between_letters(text: str) -> str:
-    """What YAML reads for a text between letters."""
+    """Parse a text as YAML does in the middle of a double-quoted string."""
     return str(yaml.load(f'"x{text}x"', Loader=yaml.CSafeLoader))[1:-1]
 
 
 @lru_cache(maxsize=32)
 def _reads_alike(text: str, vectors: tuple[str, ...]) -> bool:
-    """Say whether an environment's text has its placeholders in double quotes, and libyaml reads the rest as PyYAML."""
+    """True if all placeholders are in double quotes, and libyaml parses the rest like PyYAML."""
     try:
         written = text.format(**dict.fromkeys(vectors, _PROBE))
         return yaml.__with_libyaml__ and bool(yaml.load(written, yaml.CSafeLoader) == yaml.safe_load(written))
@@ -365,12 +363,12 @@ def _reads_alike(text: str, vectors: tuple[str, ...]) -> bool:
 
 
 def _make_mark(vector: str) -> str:
-    """A text that stands for a vector's: YAML neither folds nor escapes it, and no data holds it."""
+    """Return a vector's mark: YAML neither folds nor escapes it, and no data contain it."""
     return f"\ue0f0{vector}\ue0f1"
 
 
 def _replace_marks(node: Any, literal: Mapping[str, str]) -> Any:
-    """The document with every mark replaced, in keys too. One pass: an injection may hold a mark itself."""
+    """Replace every mark in a document, also in keys, in one pass: an injection may contain a mark itself."""
     if isinstance(node, str):
         return _replace_marks_in_text(node, literal) if "\ue0f0" in node else node
     if isinstance(node, dict):
@@ -390,10 +388,10 @@ def _replace_marks_in_text(text: str, literal: Mapping[str, str]) -> str:
 
 
 def find_breaking_character(text: str) -> tuple[int, str] | None:
-    """The first character that cannot stand inside a double-quoted YAML text.
+    """Find the first character that a double-quoted YAML text cannot contain.
 
     Returns:
-        Its position, from 0, and what is wrong with it; None if no character of the text is to blame.
+        Its index, from 0, and the fault; None if there is no such character.
     """
     index = 0
     while index < len(text):
@@ -418,10 +416,10 @@ _UNREADABLE = re.compile(f"[^{_READABLE}]")
 
 
 def mend_text(text: str) -> str:
-    """The text with what would break a double-quoted YAML text replaced by the nearest thing that does not.
+    """Replace everything that would break a double-quoted YAML text.
 
-    A double quote becomes an apostrophe; line breaks and tabs that a model spelled out (a backslash and `n`)
-    a space; every other backslash a slash; a character that YAML refuses, or a document mark, spaces.
+    A double quote becomes an apostrophe; line breaks and tabs that a model spelled out (a backslash and `n`) a space;
+    every other backslash a slash; a character that YAML refuses, or a document mark, spaces.
     """
     plain = _SPELLED_BREAK.sub(" ", text).replace('"', "'").replace("\\", "/")
     plain = _UNREADABLE.sub(" ", plain)

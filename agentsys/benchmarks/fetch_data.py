@@ -1,6 +1,6 @@
-"""Data of other people's public repositories, from pinned states: published runs, AgentDyn's package.
+"""Downloads data from others' public repositories at pinned states: published runs, AgentDyn's package, ASB.
 
-Part of a repository's archive, as its host packs it, is downloaded, checked, and kept whole or not at all.
+Part of a repository's archive is downloaded, checked, and kept as a whole or not at all.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ from agentsys.extensions import find_user_data_folder
 
 _TIMEOUT_S = 60.0
 _MAX_FILE_BYTES = 32 * 2**20
-"""Bytes of one file; the largest of a published run has 2 MB."""
+"""Most bytes of one file; the largest of a published run has 2 MB."""
 _MAX_TOTAL_BYTES = 4 * 2**30
-"""Bytes of all files that are kept."""
+"""Most bytes of all files."""
 _DOWNLOAD_ERRORS = (OSError, http.client.HTTPException, tarfile.TarError, zlib.error, EOFError, ValueError)
 
 
 @dataclass(frozen=True)
 class ArchivePart:
-    """What is taken of an archive."""
+    """Selection of files of an archive."""
 
     prefix: str
-    """Folder in the repository, with `/` at its end; it is left out of the names."""
+    """Folder in the repository, with `/` at its end; it is removed from the names."""
     suffixes: tuple[str, ...]
-    """Endings of the files that are kept."""
+    """Endings of the selected files."""
 
 
 @dataclass(frozen=True)
@@ -50,21 +50,21 @@ class DownloadedFolder:
 
     folder: Path
     files: int
-    """Files in the folder."""
+    """Number of files in the folder."""
     fresh: bool
-    """Whether they were downloaded now; else they were there."""
+    """True if they were downloaded now; False if they existed already."""
 
 
 def fetch_archive_part(
     url: str, part: ArchivePart, folder: Path, check: Callable[[Path], None]
 ) -> DownloadedFolder:
-    """Get a part of an archive (a `.tar.gz` whose files lie below one folder) into a folder.
+    """Download a part of an archive (a `.tar.gz` with a single top folder) into a folder.
 
     `check` is called with a folder of the files; it raises `ConfigError` if they are not the expected ones.
 
     Raises:
-        ConfigError: If it cannot be had or holds no such part, if the files are not as expected, or if the
-            folder holds others already.
+        ConfigError: If the download fails or has no such part, if the files are not as expected, or if the folder
+            has other files already.
     """
     if urlsplit(url).scheme not in {"http", "https"}:
         raise ConfigError(f"--source {url}: give an http or https address of a .tar.gz.")
@@ -90,23 +90,23 @@ def fetch_archive_part(
 
 
 def hash_files(folder: Path, pattern: str) -> str:
-    """SHA-256, in hex, of the names and contents of the files that a glob pattern finds, in order of name."""
-    found = {path.relative_to(folder).as_posix(): path for path in folder.glob(pattern) if path.is_file()}
+    """SHA-256, in hex, of the names and contents of the files of a glob pattern, in order of name."""
+    files = {path.relative_to(folder).as_posix(): path for path in folder.glob(pattern) if path.is_file()}
     whole = hashlib.sha256()
-    for name in sorted(found):
-        content = hashlib.sha256(found[name].read_bytes()).hexdigest()
+    for name in sorted(files):
+        content = hashlib.sha256(files[name].read_bytes()).hexdigest()
         whole.update(f"{name} {content}\n".encode())
     return whole.hexdigest()
 
 
 def make_digest_check(known: Mapping[str, str]) -> Callable[[Path], None]:
-    """Make what compares the files that patterns find with the digests they should have."""
+    """Return a check that compares files with known digests (glob pattern -> digest)."""
 
     def check(folder: Path) -> None:
         for pattern, expected in known.items():
-            if (found := hash_files(folder, pattern)) != expected:
+            if (actual := hash_files(folder, pattern)) != expected:
                 raise ConfigError(
-                    f"the files {pattern} have SHA-256 {found}, not {expected}:"
+                    f"the files {pattern} have SHA-256 {actual}, not {expected}:"
                     " they are not those that were published."
                 )
 
@@ -130,7 +130,7 @@ def _unpack_archive(url: str, part: ArchivePart, into: Path) -> None:
                 if member.isfile() and name.startswith(part.prefix) and name.endswith(part.suffixes):
                     kept += member.size
                     _extract_member(archive, member, into, name.removeprefix(part.prefix), kept)
-            # tarfile takes an archive that is torn within a member's head for a whole one; gzip does not.
+            # tarfile accepts an archive that is truncated inside a member's header; gzip does not.
             if len(content.read(_MOST_PADDING)) == _MOST_PADDING:
                 raise ValueError("the archive goes on behind its end")
     except urllib.error.HTTPError as error:
@@ -157,7 +157,7 @@ def _extract_member(
 
 
 _MOST_PADDING = 1 << 20
-"""Bytes behind an archive's last member: a few thousand zeros, as a rule."""
+"""Most bytes after an archive's last member, usually a few thousand zeros."""
 _INSTEAD_HINT = "Nothing was kept. Give another --source, or unpack the files yourself and name their folder."
 
 
@@ -171,9 +171,9 @@ class RunsSource:
 
     repository: str
     ref: str
-    """A commit; of a release, its tag."""
+    """A commit, or the tag of a release."""
     default: str
-    """The pipeline that is fetched where none is named."""
+    """The pipeline that is fetched by default."""
     known: Mapping[str, Mapping[str, str]]
     """Pipeline -> pattern of files in its folder -> their digest (`hash_files`)."""
 
@@ -186,7 +186,7 @@ class RunsSource:
 RUNS_SOURCES = {
     "agentdojo-runs": RunsSource(
         repository="ethz-spylab/agentdojo",
-        # A tag, not a commit: a tag may be moved, so the digests below are what tells the files.
+        # A tag may be moved, so the digests below identify the files.
         ref="refs/tags/v0.1.35",
         default="gpt-4o-mini-2024-07-18",
         known={
@@ -220,13 +220,13 @@ _AGENTDYN_URL = f"{_HOST}/SaFo-Lab/AgentDyn/tar.gz/{COMMIT}"
 def fetch_runs(
     name: str, pipeline: str | None, to: Path | None, source: str | None
 ) -> tuple[DownloadedFolder, bool]:
-    """Get a pipeline's published runs into a folder of its name below `to` (None: below the user's data folder).
+    """Download a pipeline's published runs to a folder of its name in `to` (None: in the user's data folder).
 
     Returns:
-        Where they are, and whether their digests were known beforehand and are right.
+        The folder, and True if the runs were compared with known digests.
 
     Raises:
-        ConfigError: If they cannot be had, are not the published ones, or the name is no folder's.
+        ConfigError: If the download fails, the files are not the published ones, or the name is invalid.
     """
     chosen, runs = pipeline or RUNS_SOURCES[name].default, RUNS_SOURCES[name]
     if "/" in chosen or "\\" in chosen or chosen.startswith("."):
@@ -238,10 +238,10 @@ def fetch_runs(
 
 
 def fetch_agentdyn(to: Path | None, source: str | None) -> DownloadedFolder:
-    """Get AgentDyn's package at the commit whose files are known.
+    """Download AgentDyn's package at the known commit.
 
     Raises:
-        ConfigError: If it cannot be had, or its files are not those of the commit.
+        ConfigError: If the download fails, or its files are not those of the commit.
     """
     part = ArchivePart("src/agentdojo/", (".py", ".yaml"))
     folder = (to or find_agentdyn_folder()) / "src" / "agentdojo"
@@ -249,39 +249,39 @@ def fetch_agentdyn(to: Path | None, source: str | None) -> DownloadedFolder:
 
 
 def _check_is_agentdyn(folder: Path) -> None:
-    found = read_checkout(str(folder)).digest
-    if found not in KNOWN:
-        raise ConfigError(f"the files have SHA-256 {found}: not those of commit {COMMIT[:7]}.")
+    digest = read_checkout(str(folder)).digest
+    if digest not in KNOWN:
+        raise ConfigError(f"the files have SHA-256 {digest}: not those of commit {COMMIT[:7]}.")
 
 
 _ASB_LARGEST = 16 * 2**20
-"""Bytes of a file of ASB that are read at most; the largest has 0.2 MB."""
+"""Most bytes of a file of ASB; the largest has 0.2 MB."""
 _ASB_HINT = "Nothing was kept. Give another --source, or get the files yourself and give benchmark.data=DIR."
 
 
 def fetch_asb(folder: Path, source: str, checksums: Mapping[str, str] = CHECKSUMS) -> DownloadedFolder:
-    """Get ASB's data files into a folder. Either all of them arrive as expected, or nothing is kept.
+    """Download ASB's data files to a folder: either all of them are as expected, or nothing is kept.
 
     Raises:
-        ConfigError: If a file cannot be had, is not the one expected, or cannot be written.
+        ConfigError: If a download fails, or a file is not the expected one or cannot be written.
     """
     if urlsplit(source).scheme not in {"http", "https"}:
         raise ConfigError(f"--source {source}: give an http or https address.")
     if all(_digest_of(folder / name) == checksum for name, checksum in checksums.items()):
         return DownloadedFolder(folder, len(checksums), False)
-    # All of them before the first is kept.
+    # Download all files before writing the first.
     contents = {name: _download(f"{source.rstrip('/')}/{name}") for name in checksums}
     for name, content in contents.items():
-        found = hashlib.sha256(content).hexdigest()
-        if found != checksums[name]:
+        digest = hashlib.sha256(content).hexdigest()
+        if digest != checksums[name]:
             raise ConfigError(
-                f"{name} from {source} has SHA-256 {found}, not {checksums[name]}: it is not the file that"
+                f"{name} from {source} has SHA-256 {digest}, not {checksums[name]}: it is not the file that"
                 " published results were made with. Nothing was kept. To use other files, give"
                 " benchmark.data=DIR."
             )
     note = f"Agent Security Bench (MIT licence, Copyright (c) 2024 AGI Research), from {source}\n"
     try:
-        # Each file appears whole or not at all; all of them are checked, so any mixture is right.
+        # Each file is written atomically and has been checked, so an interrupted write leaves valid files.
         for name, content in {**contents, "SOURCE.txt": note.encode()}.items():
             write_atomically(folder / name, content)
     except OSError as error:

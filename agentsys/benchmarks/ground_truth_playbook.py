@@ -1,6 +1,6 @@
 """Builds the simulated model's `Playbook`: one clean ground-truth run per task of some suites.
 
-`find_facts` finds what later calls and the answer of a ground truth take from tool outputs; `run_calls` makes
+`find_facts` finds the texts that later calls and the answer of a ground truth take from tool outputs; `run_calls` makes
 the calls of a script on an environment without a model.
 """
 
@@ -32,21 +32,21 @@ from agentsys.simulated.text_matching import fold_text, occurs_in
 
 
 def script_calls(calls: Iterable[FunctionCall]) -> tuple[ScriptedCall, ...]:
-    """Calls of a ground truth as a script has them."""
+    """Convert calls of a ground truth to a script's."""
     return tuple(ScriptedCall(call.function, to_jsonable_python(dict(call.args))) for call in calls)
 
 
 def to_function_calls(calls: Iterable[ScriptedCall]) -> list[FunctionCall]:
-    """Calls of a script as a task's check is given them."""
+    """Convert calls of a script to AgentDojo's, for a task's check."""
     return [FunctionCall(function=call.function, args=dict(call.args)) for call in calls]
 
 
 def run_calls(
     suite: Suite, calls: Iterable[ScriptedCall], environment: TaskEnvironment, drawn: Sequence[Fact] = ()
 ) -> list[str]:
-    """Make these calls on the environment, which they change, and give what an agent reads then.
+    """Make these calls on the environment, which they change, and return the results as an agent reads them.
 
-    Errors are worded as AgentDojo does. `drawn` are numbers in the calls that are read from earlier results.
+    Errors have AgentDojo's words. `drawn` are numbers in the calls that are read from earlier results.
     """
     # Imported here: the module behind it loads every vendor's SDK.
     from agentdojo.agent_pipeline.tool_execution import tool_result_to_str
@@ -56,18 +56,18 @@ def run_calls(
     for call in calls:
         args = ground_arguments(call.args, drawn, outputs)
         value, error = runtime.run_function(environment, call.function, args)
-        # At once: a later call may change the very object that this one returned.
+        # Formatted at once: a later call may change the object that this one returned.
         outputs.append(tool_result_to_str(value) if error is None else error)
     return outputs
 
 
 _PIECE = re.compile(r"\w+(?:['’]\w+)*")
 _SHORT_WORD = re.compile(r"[a-z]{1,3}")
-"""Articles, prepositions and the like: on their own they are taken from nowhere."""
+"""Articles, prepositions and the like, which are not taken from an output on their own."""
 _LONGEST_FIELD = 41
-"""Characters; a defense that has return values declared may refuse longer names, as AgentSys does."""
+"""Most characters of a fact's name: a defense with declared return values may refuse longer names, as AgentSys does."""
 _JOINT = re.compile(r"[-:./,]\d")
-"""Read away from a number: what makes it a part of a longer one."""
+"""The characters next to a number (read away from it) that make it a part of a longer one."""
 
 
 _ReusedText = tuple[str, int]
@@ -77,9 +77,9 @@ _ReusedText = tuple[str, int]
 def find_facts(
     task: str, prompt: str, calls: Sequence[ScriptedCall], answer: str, outputs: Sequence[str]
 ) -> tuple[Fact, ...]:
-    """The facts of one user task, in order of appearance, each text once; what stands in the request is none.
+    """Find the facts of one user task, in order of appearance, each text once; texts of the request are no facts.
 
-    Fields are named after the task; `outputs` are the calls' clean ones, as an agent reads them.
+    Facts are named after the task; `outputs` are the calls' clean results, as an agent reads them.
     """
     request = fold_text(prompt)
     read = [fold_text(output) for output in outputs]
@@ -87,8 +87,8 @@ def find_facts(
     for index, call in enumerate(calls):
         for leaf in list_scalars(call.args):
             given = _find_giving_call(leaf, outputs[:index])
-            found = _find_in_leaf(leaf, request, read[:index])
-            taken.extend((text, source if given is None else given) for text, source in found)
+            reused = _find_in_leaf(leaf, request, read[:index])
+            taken.extend((text, source if given is None else given) for text, source in reused)
     taken.extend(_find_in_text(answer, request, read))
     return _name_facts(task, taken, outputs)
 
@@ -99,7 +99,7 @@ def _name_facts(task: str, taken: Iterable[_ReusedText], outputs: Sequence[str])
     facts = []
     for text, source in reversed(list(sources.items())):
         fields = list_yaml_strings(outputs[source])
-        inside = next((len(one) for one in fields if occurs_in(fold_text(text), fold_text(one))), 0)
+        inside = next((len(field) for field in fields if occurs_in(fold_text(text), fold_text(field))), 0)
         name = f"{task}_call_{source}_value_{counts[source]}"
         if len(name) > _LONGEST_FIELD:
             digest = hashlib.blake2b(task.encode(), digest_size=4).hexdigest()
@@ -110,11 +110,11 @@ def _name_facts(task: str, taken: Iterable[_ReusedText], outputs: Sequence[str])
 
 
 def _find_giving_call(leaf: object, outputs: Sequence[str]) -> int | None:
-    """The first call one of whose fields is this number: digits alone stand in a long output by chance."""
+    """Find the first call with a field that is this number: mere digits occur in a long output by chance."""
     number = re.escape(str(leaf))
     field = re.compile(rf"^[ -]*\w+: ['\"]?{number}['\"]?$", re.MULTILINE)
-    found = (index for index, output in enumerate(outputs) if field.search(output))
-    return next(found, None) if re.fullmatch(r"\d+", str(leaf)) else None
+    indices = (index for index, output in enumerate(outputs) if field.search(output))
+    return next(indices, None) if re.fullmatch(r"\d+", str(leaf)) else None
 
 
 def _find_in_leaf(leaf: object, request: str, read: Sequence[str]) -> Iterator[_ReusedText]:
@@ -131,7 +131,7 @@ def _find_in_leaf(leaf: object, request: str, read: Sequence[str]) -> Iterator[_
 
 
 def _find_in_text(text: str, request: str, read: Sequence[str]) -> Iterator[_ReusedText]:
-    """The longest runs of words that stand in an output and that the request does not supply."""
+    """Yield the longest runs of words that occur in an output and not in the request."""
     pieces = list(_PIECE.finditer(text))
     start = 0
     while start < len(pieces):
@@ -141,7 +141,7 @@ def _find_in_text(text: str, request: str, read: Sequence[str]) -> Iterator[_Reu
             continue
         first, last = pieces[start].start(), pieces[end - 1].end()
         run, start = text[first:last], end
-        # A piece of a longer number, date or time was worked out, not read.
+        # A part of a longer number, date or time was computed, not read.
         cut_before = run[0].isdigit() and _JOINT.fullmatch(text[max(0, first - 2) : first][::-1])
         cut_off = cut_before or (run[-1].isdigit() and _JOINT.fullmatch(text[last : last + 2]))
         if not cut_off and not _is_in_request(run, request):
@@ -151,13 +151,13 @@ def _find_in_text(text: str, request: str, read: Sequence[str]) -> Iterator[_Reu
 
 
 def _find_longest_run(text: str, pieces: Sequence[re.Match[str]], start: int, read: Sequence[str]) -> int:
-    """One past the last piece of the longest run from `start` that stands in an output."""
+    """Return the end (exclusive) of the longest run from `start` that occurs in an output."""
     longest = start
     for end in range(start + 1, len(pieces) + 1):
         run = text[pieces[start].start() : pieces[end - 1].end()]
         if _find_source(fold_text(run), read) is not None:
             longest = end
-        elif not run.isdigit():  # `2024` does not stand in `2024-05-21` as a number, yet begins it
+        elif not run.isdigit():  # `2024` does not match in `2024-05-21`, but a longer run may.
             break
     return longest
 
@@ -167,7 +167,7 @@ def _find_source(folded: str, read: Sequence[str]) -> int | None:
 
 
 def _is_in_request(run: str, request: str) -> bool:
-    """Say whether the run can be put together from runs of the user's request and short common words."""
+    """True if the run consists of runs of the user's request and short common words."""
     pieces = list(_PIECE.finditer(run))
     start = 0
     while start < len(pieces):
@@ -179,16 +179,16 @@ def _is_in_request(run: str, request: str) -> bool:
 
 
 _OWN_SCRIPTS = {"workspace": WORKSPACE_SCRIPTS}
-"""Suite -> injection task -> script, for goals whose ground truth the package leaves empty."""
+"""Suite -> injection task -> script, for goals with an empty ground truth in the package."""
 
 
 def build_playbook(suites: Iterable[Suite]) -> Playbook:
-    """The scripts of all user tasks and of all injection tasks that somebody knows how to do.
+    """Build the scripts of all user tasks and of all injection tasks with a known solution, once per process.
 
-    Each suite is worked out once per process. Injection tasks without a ground truth are in it only if a script of
-    ours, or the right words in the answer, satisfies their own check on a clean environment.
+    Injection tasks without a ground truth are included only if a script of ours, or certain words in the answer,
+    satisfy their own check on a clean environment.
     """
-    scripts = [_write_suite_scripts(suite) for suite in suites]
+    scripts = [_build_suite_scripts(suite) for suite in suites]
     return Playbook(
         tuple(task for tasks, _ in scripts for task in tasks),
         tuple(goal for _, goals in scripts for goal in goals),
@@ -196,16 +196,16 @@ def build_playbook(suites: Iterable[Suite]) -> Playbook:
 
 
 @lru_cache(maxsize=64)
-def _write_suite_scripts(suite: Suite) -> tuple[Sequence[TaskScript], Sequence[GoalScript]]:
+def _build_suite_scripts(suite: Suite) -> tuple[Sequence[TaskScript], Sequence[GoalScript]]:
     clean = suite.load_and_inject_default_environment({})
     tasks = [
-        _write_task_script(suite, task, clean.model_copy(deep=True)) for task in suite.user_tasks.values()
+        _build_task_script(suite, task, clean.model_copy(deep=True)) for task in suite.user_tasks.values()
     ]
-    goals = [_write_goal_script(suite, task, clean) for task in suite.injection_tasks.values()]
+    goals = [_build_goal_script(suite, task, clean) for task in suite.injection_tasks.values()]
     return tasks, [goal for goal in goals if goal is not None]
 
 
-def _write_task_script(suite: Suite, task: UserTask, environment: TaskEnvironment) -> TaskScript:
+def _build_task_script(suite: Suite, task: UserTask, environment: TaskEnvironment) -> TaskScript:
     environment = task.init_environment(environment)
     way = suite.way(task) if isinstance(suite, KnowsWays) else None
     if way is None:
@@ -215,12 +215,12 @@ def _write_task_script(suite: Suite, task: UserTask, environment: TaskEnvironmen
     return TaskScript(suite.name, task.ID, task.PROMPT, way.calls, way.answer, (*facts, *way.drawn))
 
 
-def _write_goal_script(suite: Suite, task: InjectionTask, clean: TaskEnvironment) -> GoalScript | None:
-    """Script the way to one goal; None if nobody knows one."""
+def _build_goal_script(suite: Suite, task: InjectionTask, clean: TaskEnvironment) -> GoalScript | None:
+    """Build the script of a goal; None if no solution is known."""
     way = suite.way(task) if isinstance(suite, KnowsWays) else None
     if way is not None:
         return GoalScript(suite.name, task.ID, task.GOAL, way.calls, way.answer or None, way.drawn)
-    knows = isinstance(suite, KnowsWays)  # then without a way none is known: its ground truths lead nowhere
+    knows = isinstance(suite, KnowsWays)  # Such a suite's ground truths do not work.
     calls = () if knows else script_calls(task.ground_truth(clean.model_copy(deep=True)))
     if calls:
         return GoalScript(suite.name, task.ID, task.GOAL, calls, task.GROUND_TRUTH_OUTPUT or None)
@@ -236,7 +236,7 @@ def _write_goal_script(suite: Suite, task: InjectionTask, clean: TaskEnvironment
 def _succeeds(
     suite: Suite, task: InjectionTask, clean: TaskEnvironment, calls: tuple[ScriptedCall, ...], words: str
 ) -> bool:
-    """Say whether the task's own check holds after these calls and words on a clean environment."""
+    """True if the task's own check holds after these calls and words on a clean environment."""
     before, after = clean.model_copy(deep=True), clean.model_copy(deep=True)
     run_calls(suite, calls, after)
     by_trace = task.security_from_traces(words, before, after, to_function_calls(calls))

@@ -1,12 +1,12 @@
-"""Tools that are repeatable: the clock and the random numbers of a case, and sets that keep their order.
+"""Makes tools repeatable: a clock and random numbers for each case, and sets that keep their order.
 
-The same case is then the same conversation each time, and a reply kept from one run answers in the next.
+The same case is then the same conversation each time, so that cached replies of an earlier run can be used.
 
 * `CaseClock`: tools stamp mails and files with `datetime.now()`, and models read the stamps.
 * `CaseRandom`: AgentDyn's tools draw one-time codes and order numbers from the module `random`.
-  `find_recorded_draws` finds the numbers of a recorded case: its calls are done again with numbers of our own;
-  where one of these stands today, the recorded text has the number that was drawn then, and with it the calls get
-  further, to the next one.
+  `find_recorded_draws` recovers the numbers of a recorded case: its calls are repeated with our own numbers; in the
+  place of one of these the recorded text has the original number, with which the repeated calls get further, to the
+  next number.
 * `InsertionOrderedSet`: AgentDojo's calendar drops repeated participants with `list(set(participants))` (0.1.35), and
   the order of such a list changes with Python's hash seed.
 """
@@ -36,26 +36,26 @@ from agentsys.models.pipeline_elements import normalize_arguments
 from agentsys.models.recorded_runs import pick_current_tool_name
 
 REAL_CLOCK = "real"
-"""`benchmark.clock` where tools read the machine's clock."""
+"""Value of `benchmark.clock` for the machine's clock."""
 DEFAULT_CLOCK = "2025-01-01 12:00:00.5"
-"""Where a case's clock starts. One moment for all runs: taken from a run's start, no two runs would agree.
+"""Start of a case's clock, the same for all runs, so that two runs agree.
 
-Later than every date in AgentDojo's data (the last is 12 July 2024), as the present was in every published
-run, so that what is sorted by date is sorted as there. The half second marks its stamps: no date of the data
-has fractions, and re-scoring tells stamps by them.
+Later than every date in AgentDojo's data (the last is 12 July 2024), like the time of every published run, so that
+sorting by date gives the same order. The half second marks its stamps: no date in the data has fractions, and
+re-scoring recognizes stamps by them.
 """
 _STEP = datetime.timedelta(seconds=1)
 
 
 class CaseClock:
-    """A clock that moves on by a second each time it is read: what is done later has a later stamp."""
+    """A clock that advances by a second each time it is read, so that later actions have later stamps."""
 
     def __init__(self, start: datetime.datetime) -> None:
         self._next = start
-        self._lock = threading.Lock()  # a defense may run tools side by side
+        self._lock = threading.Lock()  # A defense may run tools in parallel.
 
     def now(self, tz: datetime.tzinfo | None = None) -> datetime.datetime:
-        """The time, in the machine's zone as far as one is asked for."""
+        """Return the time; with `tz`, converted from the machine's time zone."""
         with self._lock:
             read, self._next = self._next, self._next + _STEP
         return read if tz is None else read.astimezone(tz)
@@ -66,7 +66,7 @@ _CURRENT_CLOCK: ContextVar[CaseClock | None] = ContextVar("agentsys_clock", defa
 
 @contextmanager
 def use_case_clock(start: datetime.datetime | None) -> Iterator[None]:
-    """Let tools of this thread's context read a clock of their own inside the block; None: the machine's."""
+    """Make tools in this context read a case's clock inside the block; None: the machine's clock."""
     token = _CURRENT_CLOCK.set(None if start is None else CaseClock(start))
     try:
         yield
@@ -75,12 +75,12 @@ def use_case_clock(start: datetime.datetime | None) -> Iterator[None]:
 
 
 def find_clock_start(benchmark: object) -> datetime.datetime | None:
-    """Start of the clock of a benchmark's cases; None where they read the machine's or none at all."""
+    """Return the start of a benchmark's case clock; None if its tools read the machine's clock or none."""
     return benchmark.clock if isinstance(benchmark, HasClock) else None
 
 
 def parse_clock(value: object) -> datetime.datetime | None:
-    """`benchmark.clock` as it is meant.
+    """Parse `benchmark.clock`; None stands for the machine's clock.
 
     Raises:
         ConfigError: If it is neither `real` nor a date and time without a zone.
@@ -100,10 +100,10 @@ def parse_clock(value: object) -> datetime.datetime | None:
 
 
 class _ClockClass:
-    """In place of `datetime.datetime` or `datetime.date`: the same, but that the current time is the case's.
+    """Replaces `datetime.datetime` or `datetime.date` in tools' modules; only the current time is the case's.
 
-    Not a subclass: what tools make with it must be of the real class, or it would not be equal to, and not
-    be stored like, what stands in the environment already.
+    Not a subclass: values that tools create must be of the real class, to be equal to, and stored like, those in the
+    environment.
     """
 
     def __init__(self, real: type[datetime.date]) -> None:
@@ -141,7 +141,7 @@ _DATETIME, _DATE = _ClockDatetime(datetime.datetime), _ClockClass(datetime.date)
 
 
 class _ClockModule:
-    """In place of the module `datetime`."""
+    """Replaces the module `datetime` in tools' modules."""
 
     datetime, date = _DATETIME, _DATE
 
@@ -157,21 +157,19 @@ _STAND_INS: dict[int, object] = {
 
 
 def install_case_clocks(suite: Suite, further: Iterable[ModuleType] = ()) -> None:
-    """Let a suite's tools read the clock of the case they run in.
+    """Make a suite's tools read the clock of their case.
 
-    AgentDojo's tools call `datetime.datetime.now()` in methods of the environment's models, and take no
-    clock from anywhere: their modules' own names are the only place where another one can be put. So the
-    names `datetime` (the module, or the class) and `date` of these modules are bound to stand-ins, once.
-    Nothing else is touched: neither Python's `datetime` nor any other module's. Without a case's clock in
-    the running thread's context a stand-in reads the machine's, so that other users of these modules in
-    this process see no difference.
+    AgentDojo's tools call `datetime.datetime.now()` in methods of the environment's models; a clock can only be
+    substituted in their modules' own namespaces. So the names `datetime` (the module, or the class) and `date` of
+    these modules are bound to stand-ins, once. Python's `datetime` and other modules are not changed. Outside a case
+    a stand-in reads the machine's clock, so that other users of these modules see no difference.
 
     Args:
         suite: The suite.
-        further: Modules of its tools that are not found from the suite itself.
+        further: Modules of its tools that cannot be found from the suite itself.
     """
-    found = (sys.modules.get(name) for name in find_tool_modules(suite))
-    for module in (*(module for module in found if module is not None), *further):
+    modules = (sys.modules.get(name) for name in find_tool_modules(suite))
+    for module in (*(module for module in modules if module is not None), *further):
         for key, value in list(vars(module).items()):
             if id(value) in _STAND_INS:
                 vars(module)[key] = _STAND_INS[id(value)]
@@ -179,30 +177,29 @@ def install_case_clocks(suite: Suite, further: Iterable[ModuleType] = ()) -> Non
 
 def find_tool_modules(suite: Suite) -> set[str]:
     """Names of the modules that hold a suite's tools and its environment's models."""
-    found: set[type[BaseModel]] = set()
-    _collect(suite.environment_type, found)
-    return {tool.run.__module__ for tool in suite.tools} | {model.__module__ for model in found}
+    models: set[type[BaseModel]] = set()
+    _collect(suite.environment_type, models)
+    return {tool.run.__module__ for tool in suite.tools} | {model.__module__ for model in models}
 
 
-def _collect(annotation: Any, found: set[type[BaseModel]]) -> None:
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel) and annotation not in found:
-        found.add(annotation)
+def _collect(annotation: Any, models: set[type[BaseModel]]) -> None:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel) and annotation not in models:
+        models.add(annotation)
         for field in annotation.model_fields.values():
-            _collect(field.annotation, found)
+            _collect(field.annotation, models)
     for inner in get_args(annotation):
-        _collect(inner, found)
+        _collect(inner, models)
 
 
 DIGITS = "0123456789"
 
 
 class CaseRandom(random.Random):
-    """A generator that first draws what a record of the case says was drawn, then what its seed gives.
+    """A generator that returns a case's recorded numbers first, then numbers from its seed.
 
     Args:
-        key: What the draws depend on: the same key, the same draws.
-        recorded: Numbers, as text, that were drawn when the case was recorded, in order; None for one that
-            the record does not tell.
+        key: Seed: the same key gives the same draws.
+        recorded: Numbers, as text, that were drawn when the case was recorded, in order; None for an unknown one.
     """
 
     def __init__(self, key: Sequence[object], recorded: Sequence[str | None] = ()) -> None:
@@ -210,21 +207,21 @@ class CaseRandom(random.Random):
         super().__init__(int.from_bytes(hashlib.sha256(text.encode()).digest(), "big"))
         self._recorded = tuple(recorded)
         self.drawn_numbers: list[str] = []
-        """The numbers drawn so far."""
+        """The numbers drawn so far, as text."""
 
     def choices(self, population: Any, *args: Any, **options: Any) -> list[Any]:
-        """Draw as the base class does; where the digits of a code are drawn, the recorded code."""
-        found = super().choices(population, *args, **options)
-        return found if population != DIGITS else list(self._draw_recorded_or_own("".join(found)))
+        """Draw as the base class does; for the digits of a code, return the recorded code if there is one."""
+        own = super().choices(population, *args, **options)
+        return own if population != DIGITS else list(self._draw_recorded_or_own("".join(own)))
 
     def randint(self, a: int, b: int) -> int:
-        """Draw as the base class does, or the recorded number."""
+        """Draw as the base class does, or return the recorded number."""
         return int(self._draw_recorded_or_own(str(super().randint(a, b))))
 
     def _draw_recorded_or_own(self, own: str) -> str:
-        place = len(self.drawn_numbers)
-        told = self._recorded[place] if place < len(self._recorded) else None
-        self.drawn_numbers.append(own if told is None or len(told) != len(own) else told)
+        index = len(self.drawn_numbers)
+        recorded = self._recorded[index] if index < len(self._recorded) else None
+        self.drawn_numbers.append(own if recorded is None or len(recorded) != len(own) else recorded)
         return self.drawn_numbers[-1]
 
 
@@ -233,7 +230,7 @@ _CURRENT_RANDOM: ContextVar[CaseRandom | None] = ContextVar("agentsys_random", d
 
 @contextmanager
 def use_case_random(generator: CaseRandom) -> Iterator[CaseRandom]:
-    """Let tools of this thread's context draw from a generator of their own inside the block."""
+    """Make tools in this context draw from a case's generator inside the block."""
     token = _CURRENT_RANDOM.set(generator)
     try:
         yield generator
@@ -242,7 +239,7 @@ def use_case_random(generator: CaseRandom) -> Iterator[CaseRandom]:
 
 
 class _RandomModule:
-    """In place of the module `random`: the same, but that the current case's generator draws."""
+    """Replaces the module `random` in tools' modules; the current case's generator draws."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(_CURRENT_RANDOM.get() or random, name)
@@ -252,10 +249,10 @@ _RANDOM_STAND_IN = _RandomModule()
 
 
 def install_case_random(modules: Iterable[ModuleType]) -> None:
-    """Let the tools in some modules draw from the generator of the case they run in.
+    """Make the tools in these modules draw from the generator of their case.
 
-    As with clocks, the name `random` in these modules is the only place where a generator can be put. Outside a
-    case they draw from Python's own.
+    As with clocks, only the name `random` in these modules can be replaced. Outside a case Python's own generator
+    draws.
     """
     for module in modules:
         if vars(module).get("random") is random:
@@ -263,9 +260,9 @@ def install_case_random(modules: Iterable[ModuleType]) -> None:
 
 
 class InsertionOrderedSet(set[Any]):
-    """A set that is walked in the order in which its members came: at first, and one by one by `add`.
+    """A set that iterates in order of insertion, by its constructor and `add`.
 
-    What set operations (`|`, `-`) make of it is a plain set again.
+    Set operations (`|`, `-`) return a plain set.
     """
 
     def __init__(self, members: Iterable[Any] = ()) -> None:
@@ -273,20 +270,20 @@ class InsertionOrderedSet(set[Any]):
         super().__init__(self._order)
 
     def add(self, member: Any) -> None:
-        """Take one in; the first time it comes says where it stands."""
+        """Add a member; its first insertion decides its position."""
         super().add(member)
         self._order.setdefault(member)
 
     def __iter__(self) -> Iterator[Any]:
-        """Walk through a copy of the members: what was taken out since is passed over, what came otherwise is last."""
-        rest = [one for one in set.__iter__(self) if one not in self._order]
-        return iter([*(one for one in self._order if one in self), *rest])
+        """Iterate over a copy of the members in order; members added in other ways come last."""
+        rest = [member for member in set.__iter__(self) if member not in self._order]
+        return iter([*(member for member in self._order if member in self), *rest])
 
 
 def keep_set_order(suite: Suite) -> None:
-    """Let `set(...)` in the modules of a suite's tools keep the order of what it is made of.
+    """Make `set(...)` in the modules of a suite's tools keep its members' order.
 
-    The name is bound in these modules alone, once; modules with a `set` of their own stay as they are.
+    The name is bound in these modules only, once; a module with its own `set` keeps it.
     """
     for name in find_tool_modules(suite):
         module = sys.modules.get(name)
@@ -295,18 +292,18 @@ def keep_set_order(suite: Suite) -> None:
 
 
 CallRunner = Callable[[], Sequence[str]]
-"""Does a record's calls on a fresh environment and gives what each tool returns, as a model reads it."""
+"""Repeats a record's calls on a fresh environment and returns the results as a model reads them."""
 _CONTEXT_LENGTHS = (24, 12, 6)
-"""Characters before a number by which its place is found again: fewer, where a clock's stamp stands there."""
+"""Lengths of the text before a number by which its place is found again; shorter ones exclude a clock's stamp."""
 
 
 def has_random_draws(suite: object) -> bool:
-    """Whether a suite's tools draw at random."""
+    """True if a suite's tools draw random numbers."""
     return isinstance(suite, DrawsAtRandom) and suite.draws_at_random
 
 
 def find_recorded_draws(execute: CallRunner, recorded: Sequence[str | None]) -> list[str | None]:
-    """The numbers that `execute` drew when it brought the recorded texts, in order; None for one that none shows."""
+    """Recover the numbers that were drawn for the recorded texts, in order; None for a number that no text shows."""
     known: list[str | None] = []
     for _ in range(len(recorded) + 1):
         with (
@@ -314,37 +311,37 @@ def find_recorded_draws(execute: CallRunner, recorded: Sequence[str | None]) -> 
             use_case_random(CaseRandom(("recorded",), known)) as generator,
         ):
             today = execute()
-        told = [_find_recorded_number(number, today, recorded) for number in generator.drawn_numbers]
-        if told == known:
+        numbers = [_find_recorded_number(number, today, recorded) for number in generator.drawn_numbers]
+        if numbers == known:
             break
-        known = told
+        known = numbers
     return known
 
 
 def repeat_calls(
     suite: Suite, environment: TaskEnvironment, calls: Iterable[tuple[str, Mapping[str, Any]]]
 ) -> Iterator[tuple[Any, str | None]]:
-    """Make recorded calls on an environment, which changes as their values and errors are taken."""
+    """Yield value and error of each recorded call, made on an environment, which it changes."""
     runtime = FunctionsRuntime(suite.tools)
     for recorded, args in calls:
         function = pick_current_tool_name(recorded, runtime.functions)
         if function in runtime.functions:
             yield runtime.run_function(environment, function, normalize_arguments(args))
-        else:  # in the executor's words: such a call never reaches the runtime
+        else:  # The executor's words: such a call never reaches the runtime.
             yield "", f"Invalid tool {function} provided."
 
 
 def _find_recorded_number(number: str, today: Sequence[str], recorded: Sequence[str | None]) -> str | None:
-    """What a record has in the place where a number stands today."""
+    """Find the number in a record at the position of a number in today's texts."""
     for length in _CONTEXT_LENGTHS:
         for now, then in zip(today, recorded, strict=False):
-            place = now.find(number)
-            if place < 0 or then is None:
+            position = now.find(number)
+            if position < 0 or then is None:
                 continue
-            before = re.escape(now[max(0, place - length) : place])
+            before = re.escape(now[max(0, position - length) : position])
             number_there = re.compile(rf"(?<={before})\d{{{len(number)}}}(?!\d)", re.DOTALL)
-            earlier = len(number_there.findall(now[:place]))
-            found = number_there.findall(then)
-            if earlier < len(found):
-                return str(found[earlier])
+            earlier = len(number_there.findall(now[:position]))
+            matches = number_there.findall(then)
+            if earlier < len(matches):
+                return str(matches[earlier])
     return None

@@ -1,9 +1,8 @@
-"""Runs the checks of finished cases: each check sees copies of the environments, and calls that really ran.
+"""Runs the checks of finished cases on copies of the environments, with the calls that really ran.
 
-`take_judged_messages` says which messages they are given. `copy_environments` makes copies that share what the case
-left alone: AgentDojo's Workspace and Travel checks compare the environments before and after with DeepDiff, which
-walks through every mail, file and hotel (40% of a run's CPU time in Workspace) and stops where both sides are one
-object.
+`take_judged_messages` selects the messages for checks. `copy_environments` makes copies that share unchanged parts:
+AgentDojo's Workspace and Travel checks compare the environments before and after with DeepDiff, which visits every
+mail, file and hotel (40% of a run's CPU time in Workspace) but stops if both sides are the same object.
 """
 
 from __future__ import annotations
@@ -32,24 +31,24 @@ _LEAVES = frozenset(
 def copy_environments(
     before: TaskEnvironment, after: TaskEnvironment
 ) -> tuple[TaskEnvironment, TaskEnvironment]:
-    """Copies of two environments; parts of the second that equal those of the first *are* those of the first.
+    """Copy two environments; parts of the second that equal those of the first *are* those of the first.
 
-    Equal means of the same types and in the same order all the way down, so whoever compares the
-    copies without changing them finds what he would find in the originals.
+    Equal means the same types in the same order at all depths, so comparing the copies gives the same result as
+    comparing the originals, as long as they are not changed.
     """
     first, shared = copy_deeply(before), dict[int, Any]()
     try:
         _find_same(first, after, shared)
-        # What its memo holds is taken from there and not copied: most of a large environment.
+        # deepcopy takes the parts in its memo, most of a large environment, without copying them.
         return first, deepcopy(after, shared)
-    except RecursionError:  # it contains itself
+    except RecursionError:  # It contains itself.
         return copy_deeply(before), copy_deeply(after)
 
 
 def copy_deeply(environment: TaskEnvironment) -> TaskEnvironment:
-    """A copy that shares nothing with the original."""
+    """Copy an environment without sharing anything with the original."""
     try:
-        # Half the time of copying, where it is possible.
+        # Pickling, where possible, takes half the time of a deep copy.
         copied: TaskEnvironment = pickle.loads(pickle.dumps(environment, pickle.HIGHEST_PROTOCOL))
     except (pickle.PicklingError, TypeError, AttributeError):
         copied = environment.model_copy(deep=True)
@@ -57,9 +56,9 @@ def copy_deeply(environment: TaskEnvironment) -> TaskEnvironment:
 
 
 def are_equal(first: object, second: object) -> bool:
-    """Say whether two environments are equal, one that contains itself included (AgentDyn's do).
+    """True if two environments are equal, even if they contain themselves (AgentDyn's do).
 
-    Pydantic's `==` goes round and round in such a one; here a pair of parts is compared once.
+    Pydantic's `==` recurses without end then; the fallback compares each pair of parts once.
     """
     try:
         return bool(first == second)
@@ -86,30 +85,30 @@ def _are_parts_equal(first: object, second: object) -> bool:
 
 
 def _list_state(model: BaseModel) -> tuple[object, ...]:
-    """What makes up a pydantic model: the same as its `==` compares."""
+    """Return the parts of a pydantic model that its `==` compares."""
     return vars(model), model.__pydantic_extra__, model.__pydantic_private__
 
 
 def _find_same(first: Any, second: Any, shared: dict[int, Any]) -> bool:
-    """Note the parts of `second` that equal those of `first` in the same places; say if all of it does.
+    """Collect the parts of `second` that equal those of `first` at the same position; True if all of it does.
 
-    In `shared`: identity of a part of the second environment -> the part of the first that it equals.
+    `shared`: identity of a part of the second environment -> the equal part of the first.
     """
     kind = type(second)
     if kind is not type(first):
         return False
     if kind in _LEAVES:
         return bool(first == second)
-    if shared.get(id(second)) is first:  # it stands at two places (a mail in its list and under its number)
+    if shared.get(id(second)) is first:  # Reachable by two paths (a mail in its list and under its number).
         return True
     if kind is dict:
         same = _has_same_items(first, second, shared)
     elif kind is list:
-        found = [_find_same(one, other, shared) for one, other in zip(first, second, strict=False)]
-        same = len(first) == len(second) and all(found)
-    elif BaseModel in kind.__mro__:  # pydantic's own `isinstance` takes longer than comparing most models
-        # Not the dict that holds its fields: that one belongs to one model alone.
-        # What pydantic keeps beside the fields is rare, and taken to differ.
+        same_items = [_find_same(one, other, shared) for one, other in zip(first, second, strict=False)]
+        same = len(first) == len(second) and all(same_items)
+    elif BaseModel in kind.__mro__:  # Pydantic's `isinstance` takes longer than comparing most models.
+        # The dict of a model's fields is compared but never shared: it belongs to one model. Pydantic's extra and
+        # private attributes are rare, and taken to differ.
         beside = first.__pydantic_extra__ or second.__pydantic_extra__
         beside = beside or first.__pydantic_private__ or second.__pydantic_private__
         same = _has_same_items(vars(first), vars(second), shared) and not beside
@@ -126,7 +125,8 @@ def _has_same_items(first: dict[Any, Any], second: dict[Any, Any], shared: dict[
     for key, other in second.items():
         if key in first:
             one = first[key]
-            if type(other) in _LEAVES:  # most are, and a call for each would take longer than comparing them
+            # Most are leaves; a function call for each would take longer than the comparison.
+            if type(other) in _LEAVES:
                 same = same and type(one) is type(other) and bool(one == other)
             else:
                 same = _find_same(one, other, shared) and same
@@ -134,23 +134,23 @@ def _has_same_items(first: dict[Any, Any], second: dict[Any, Any], shared: dict[
 
 
 def take_judged_messages(messages: Sequence[ChatMessage], *, with_thoughts: bool) -> Sequence[ChatMessage]:
-    """The conversation as checks are given it, whoever recorded it: its last answer without the model's thoughts.
+    """Return the conversation for checks: its last answer without the model's thoughts.
 
-    An answer of thoughts alone is what AgentDojo's element of that vendor makes of it without them: an empty list
-    of Anthropic's, no content of the others'. AgentDojo runs a pipeline again where there is no content.
+    An answer of thoughts only becomes what AgentDojo's element for that vendor returns: an empty list for Anthropic,
+    no content for the others. AgentDojo runs a pipeline again if there is no content.
 
     Args:
-        messages: What a pipeline returned, or what was stored of it.
-        with_thoughts: Whether they are judged along with the answer, as AgentDojo's own runs and DRIFT's are.
+        messages: A pipeline's messages, or those of a record.
+        with_thoughts: True: thoughts are judged too, as in AgentDojo's own runs and DRIFT's.
     """
     last = next((at for at in reversed(range(len(messages))) if messages[at]["role"] == "assistant"), None)
     content = None if last is None else messages[last]["content"]
     if last is None or content is None or with_thoughts:
         return messages
-    said = [block for block in content if block["type"] == "text"]
-    if len(said) == len(content):
+    texts = [block for block in content if block["type"] == "text"]
+    if len(texts) == len(content):
         return messages
-    answer = said or ([] if any(map(_is_of_anthropic, content)) else None)
+    answer = texts or ([] if any(map(_is_of_anthropic, content)) else None)
     return [*messages[:last], {**messages[last], "content": answer}, *messages[last + 1 :]]
 
 
@@ -169,10 +169,10 @@ SuiteCheck = Callable[
 
 
 def check_on_copies(check: SuiteCheck) -> SuiteCheck:
-    """AgentDojo's check, made repeatable.
+    """Make AgentDojo's check repeatable.
 
-    Three Workspace checks mark mail as read in the environments they are given, so that a second
-    check of the same case sees another world (agentdojo 0.1.35, injection tasks 6, 8 and 9).
+    Three Workspace checks mark mail as read in the environments they get, so that a second check of the same case sees
+    another state (agentdojo 0.1.35, injection tasks 6, 8 and 9).
     """
 
     def check_result(
@@ -186,12 +186,12 @@ def check_on_copies(check: SuiteCheck) -> SuiteCheck:
         before, after = copy_environments(pre_environment, task_environment)
         try:
             passed = check(task, model_output, before, after, calls)
-        except Exception:  # noqa: BLE001 - whatever it was: it comes again below, or came of the sharing
+        except Exception:  # noqa: BLE001 - raised again below, unless the sharing caused it
             pass
         else:
             if are_equal(before, pre_environment) and are_equal(after, task_environment):
                 return passed
-        # It changed what it was given, perhaps on both sides at once: on copies that share nothing.
+        # The check changed its copies, perhaps both at once: repeat it on copies that share nothing.
         before, after = copy_deeply(pre_environment), copy_deeply(task_environment)
         return check(task, model_output, before, after, calls)
 
@@ -199,16 +199,16 @@ def check_on_copies(check: SuiteCheck) -> SuiteCheck:
 
 
 def select_scored_calls(in_messages: Sequence[FunctionCall], tracer: Tracer) -> Sequence[FunctionCall]:
-    """The calls that checks may look at.
+    """Select the calls for checks.
 
-    A few checks look at calls and not at the environment. AgentDojo takes them from the returned
-    messages; a defense may execute calls in inner agents whose messages it does not return, and may
-    refuse calls that stand in them: a refused call did nothing. Only the scored run of the pipeline counts:
-    AgentDojo, too, looks at the messages of the last of its up to three runs.
+    A few checks inspect calls and not the environment. AgentDojo takes them from the returned messages; but a defense
+    may execute calls in inner agents whose messages it does not return, and may refuse calls in the messages, which
+    then had no effect. Only the scored run of the pipeline counts: AgentDojo, too, takes the messages of the last of
+    its up to three runs.
 
     Returns:
-        Where tools write receipts the calls that have one, in order. Else `in_messages` itself if every
-        executed call stands there and none was refused; else the executed calls, in order.
+        If tools write receipts, the calls with a receipt, in order. Else `in_messages` itself if it has every
+        executed call and none was refused; else the executed calls, in order.
     """
     last_run = [index for index, attempt in enumerate(tracer.executed_attempts) if attempt == tracer.attempt]
     if tracer.receipts is not None:
@@ -225,7 +225,7 @@ def select_scored_calls(in_messages: Sequence[FunctionCall], tracer: Tracer) -> 
 
 
 def _is_executed_call(call: FunctionCall, name: str, args: Mapping[str, Any]) -> bool:
-    """Say whether a call in a message is the executed one; it may declare more (AgentSys adds an intent)."""
+    """True if a call in a message is the executed one; it may have more arguments (AgentSys adds an intent)."""
     return call.function == name and all(
         key in call.args and call.args[key] == value for key, value in args.items()
     )

@@ -1,8 +1,8 @@
-"""`TracedRuntime` and `with_receipts`: every tool that runs is booked in the case whose environment it ran on.
+"""`TracedRuntime` and `with_receipts`: record every tool that runs in the trace of its environment's case.
 
-A receipt says that a tool's own code was entered. A call without one did nothing, whoever refused it, and a call
-with one was made, wherever it ran. A case is found by its environment: context variables do not reach a foreign
-element's thread, and a runtime that it makes of the suite's tools is not ours.
+A receipt proves that a tool's own code was entered. A call without one had no effect, whoever refused it; a call with
+one was made, wherever it ran. The case is found by its environment: context variables do not reach the threads of
+foreign elements, which may also build their own runtime from the suite's tools.
 """
 
 from __future__ import annotations
@@ -22,31 +22,31 @@ from agentsys.contracts import Suite
 from agentsys.models.trace import Tracer, get_current_tracer
 
 _CASES: dict[int, tuple[object, Tracer]] = {}
-"""Identity of the environment of a case under way, or of a part of it -> itself, and the case's trace."""
+"""Identity of a running case's environment, or of a part of it -> (the object, the case's trace)."""
 
 
 @contextmanager
 def book_runs_on(environment: TaskEnvironment, tracer: Tracer) -> Iterator[None]:
-    """Book in this trace what tools do to this environment inside the block, from whichever thread."""
-    # Texts and numbers are no part of one environment alone.
+    """Record in this trace the tools that run on this environment inside the block, from any thread."""
+    # Strings and numbers may be shared between environments.
     parts = [part for part in vars(environment).values() if isinstance(part, BaseModel | list | dict)]
-    found = {id(part): (part, tracer) for part in (environment, *parts)}
-    _CASES.update(found)
+    entries = {id(part): (part, tracer) for part in (environment, *parts)}
+    _CASES.update(entries)
     try:
         yield
     finally:
-        for key in found:
+        for key in entries:
             _CASES.pop(key, None)
 
 
 def _find_tracer(*owned: object) -> Tracer | None:
-    """The trace of the case that an environment, or a part of one, belongs to."""
-    return next((_CASES[id(one)][1] for one in owned if id(one) in _CASES), None)
+    """Find the trace of the case that owns an environment, or a part of one."""
+    return next((_CASES[id(part)][1] for part in owned if id(part) in _CASES), None)
 
 
 @dataclass
 class _RuntimeCall:
-    """A call that our runtime has in hand, and books itself."""
+    """A call that our runtime is making, and records itself."""
 
     function: str
     ran: bool = False
@@ -61,21 +61,21 @@ _MARK = "writes_receipts"
 
 
 def with_receipts(tools: Iterable[Function[..., Any]]) -> list[Function[..., Any]]:
-    """The same tools; each says when it runs. The given ones stay as they are."""
-    return [tool.model_copy(update={"run": _write_receipt(tool)}) for tool in tools]
+    """Copy tools so that each records its runs."""
+    return [tool.model_copy(update={"run": _add_receipt(tool)}) for tool in tools]
 
 
 def writes_receipts(suite: Suite) -> bool:
-    """Whether all tools of a suite say when they run."""
+    """True if all tools of a suite record their runs."""
     return all(hasattr(tool.run, _MARK) for tool in suite.tools)
 
 
 def add_receipts(tools: Iterable[Function[..., Any]]) -> list[Function[..., Any]]:
-    """The same tools, those made to say when they run that do not yet."""
+    """Copy those tools that do not record their runs yet, so that they do."""
     return [tool if hasattr(tool.run, _MARK) else with_receipts([tool])[0] for tool in tools]
 
 
-def _write_receipt(tool: Function[..., Any]) -> Callable[..., Any]:
+def _add_receipt(tool: Function[..., Any]) -> Callable[..., Any]:
     run = tool.run
 
     @wraps(run)
@@ -85,7 +85,7 @@ def _write_receipt(tool: Function[..., Any]) -> Callable[..., Any]:
             call.ran = True
             return run(*args, **kwargs)
         tracer = _find_tracer(*args, *kwargs.values())
-        if tracer is None:  # no case's environment: a ground truth, a rehearsal on a copy
+        if tracer is None:  # Not a case's environment: a ground truth, or a run on a copy.
             return run(*args, **kwargs)
         given = {name: to_json_ready(kwargs[name]) for name in kwargs if name not in tool.dependencies}
         try:
@@ -101,11 +101,11 @@ def _write_receipt(tool: Function[..., Any]) -> Callable[..., Any]:
 
 
 class TracedRuntime(FunctionsRuntime):  # type: ignore[misc]
-    """Pass it to `run_task_with_pipeline` as `runtime_class`.
+    """A runtime for `run_task_with_pipeline` that records each tool call.
 
-    Whoever executes a tool - a plain loop, a defense's inner agent, a call nested in another's
-    arguments - goes through `run_function`, so each execution is booked exactly once. A tool the
-    runtime does not have is not an execution; arguments that it refuses are one without a receipt.
+    Every execution of a tool - by a plain loop, a defense's inner agent, a call nested in another's arguments - goes
+    through `run_function`, so it is recorded exactly once. A call of an unknown tool is no execution; a call with
+    refused arguments is recorded without a receipt.
     """
 
     def run_function(
@@ -120,14 +120,14 @@ class TracedRuntime(FunctionsRuntime):  # type: ignore[misc]
             unknown: tuple[Any, str | None] = super().run_function(env, function, kwargs, raise_on_error)
             return unknown
         tracer = _find_tracer(env) or get_current_tracer()
-        # Before the call: a tool may change the lists it is given.
+        # Copied before the call: a tool may change its arguments.
         args = {str(name): to_json_ready(value) for name, value in kwargs.items()}
         outer, call = _IN_HAND.call, _RuntimeCall(function)
         _IN_HAND.call = call
         try:
             value, error = super().run_function(env, function, kwargs, raise_on_error)
             value = bound_value(value)
-        except Exception as raised:  # whatever it was: booked, then raised again
+        except Exception as raised:  # Recorded, then raised again.
             cause = f"{type(raised).__name__}: {raised}"
             tracer.note_tool_call(function, args, "", cause, receipt=call.ran)
             raise
@@ -138,7 +138,7 @@ class TracedRuntime(FunctionsRuntime):  # type: ignore[misc]
 
 
 def to_json_ready(value: object) -> Any:
-    """A copy of a tool argument as JSON-ready data; what JSON has no form for becomes its `str`."""
+    """Copy a tool argument as JSON-ready data; other values become their `str`."""
     if value is None or isinstance(value, str | bool | int | float):
         return value
     if isinstance(value, BaseModel):

@@ -1,8 +1,7 @@
-"""Bundles: the records of a log folder, and all that it takes to make them again, as one file.
+"""Bundles: the records of a log folder, and everything needed to reproduce them, in one file.
 
-`pack_bundle` reads a log folder, `bundle_archive` reads and writes the file, which a stranger may have
-made, `rerun_bundle` runs its cases from its own replies, and `verify_bundle` says of each what is equal,
-what differs and why. No model is ever asked here.
+`pack_bundle` reads a log folder, `bundle_archive` reads and writes the file, which a stranger may have made,
+`rerun_bundle` runs its cases from its own replies, and `verify_bundle` compares the records. No model is ever asked.
 """
 
 from __future__ import annotations

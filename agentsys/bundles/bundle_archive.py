@@ -1,8 +1,6 @@
-"""The file that a bundle is: written the same byte for byte each time, read as a stranger's.
+"""The file of a bundle, a zip: written reproducibly, byte for byte, and read as untrusted.
 
-`Manifest` is its member `bundle.json`: what the bundle says of itself, with the versions of packages.
-
-The file is a zip, since its directory says what is inside, and how large, before anything is unpacked.
+`Manifest` is its member `bundle.json`. A zip's directory lists all members and their sizes before anything is unpacked.
 """
 
 from __future__ import annotations
@@ -31,14 +29,14 @@ from agentsys.runs.settings import read_code_versions
 
 MANIFEST_NAME = BUNDLE_LIST
 REPLIES, KEPT, FILES, CODE = "replies", "kept", "files", "code"
-"""Folders of a bundle beside its records: replies of models, files that defenses keep, files that options name, and
-source files of the user's."""
+"""Folders of a bundle besides its records: replies of models, files that defenses keep, files that options name, and
+the user's source files."""
 MEMBER_PREFIX = "bundle:"
-"""Begins an option's value that names a member, e.g. `bundle:files/attack.file/texts.json`."""
+"""Prefix of an option's value that names a member, e.g. `bundle:files/attack.file/texts.json`."""
 
 
 class MemberMark(NamedTuple):
-    """What a member is known by."""
+    """Size and digest of a member."""
 
     size: int
     sha256: str
@@ -52,34 +50,34 @@ class BundledCell(_ManifestPart):
     """One cell of the run."""
 
     settings: Annotated[dict[str, Any], AfterValidator(replace_by_todays_paths)]
-    """As its recipe has them, with `bundle:` in place of paths."""
+    """The recipe's settings, with `bundle:` in place of paths."""
     identity: Annotated[dict[str, Any], AfterValidator(replace_by_registered_names)]
-    """Everything that a case's outcome depends on, likewise."""
+    """Everything that a case's outcome depends on, with `bundle:` in place of paths."""
 
 
 class Manifest(_ManifestPart):
-    """All of a bundle but the content of its members."""
+    """Description of a bundle: everything but the content of its members."""
 
     format: Literal[1] = 1
     versions: dict[str, str]
-    """Package -> version where the bundle was packed, Python among them."""
+    """Package, or `python` -> version on the machine that packed the bundle."""
     cells: dict[str, BundledCell]
-    """Hash that records name -> their cell."""
+    """Config hash in records -> cell."""
     code: list[dict[str, str]]
-    """States of the packages' own files that cases were run with: file -> beginning of its SHA-256."""
+    """States of our own code that cases were run with: file -> first digits of its SHA-256."""
     data: dict[str, str] = {}
-    """Of earlier versions, and not read: a record has its dataset's hash."""
+    """Written by earlier versions and ignored: a record has its dataset's hash."""
     unfinished: int = 0
     """Planned cases without a record."""
     members: dict[str, MemberMark]
-    """Name of every other member -> its mark."""
+    """Name of every other member -> its size and digest."""
 
 
 def parse_manifest(content: bytes, file: object) -> Manifest:
-    """Read a bundle's manifest.
+    """Parse a bundle's manifest.
 
     Raises:
-        ConfigError: If it is none.
+        ConfigError: If it is invalid.
     """
     try:
         return Manifest.model_validate(json.loads(content))
@@ -96,10 +94,10 @@ _BROKEN_ZIP_ERRORS = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedEr
 
 
 class BundleWriter:
-    """A bundle being written; a file of its name that is there is never replaced.
+    """Writes a bundle; an existing file is never replaced.
 
     Raises:
-        ConfigError: If there is such a file, or none can be made.
+        ConfigError: If the file exists or cannot be created.
     """
 
     def __init__(self, file: Path) -> None:
@@ -122,7 +120,7 @@ class BundleWriter:
             self.file.unlink()
 
     def add(self, name: str, content: bytes) -> None:
-        """Add a member; names must come in order for two bundles of one folder to be equal."""
+        """Add a member; names must be added in order, so that two bundles of one folder are equal."""
         self._write_member(name, content)
         self.members[name] = MemberMark(len(content), hashlib.sha256(content).hexdigest())
 
@@ -131,17 +129,17 @@ class BundleWriter:
         self._write_member(MANIFEST_NAME, manifest.model_dump_json().encode())
 
     def _write_member(self, name: str, content: bytes) -> None:
-        member = zipfile.ZipInfo(name)  # of 1980-01-01, the same at any time
+        member = zipfile.ZipInfo(name)  # Always dated 1980-01-01.
         member.create_system, member.external_attr = 3, (stat.S_IFREG | 0o644) << 16
         self._zip.writestr(member, content, zipfile.ZIP_DEFLATED, compresslevel=6)
 
 
 class BundleReader:
-    """A bundle being read. Use as a context.
+    """Reads a bundle. Use as a context manager.
 
     Raises:
-        ConfigError: If it is none, or holds what no bundle of ours holds: a link, a path that leads out of
-            it, a name twice, a member that is not in its list or is too large.
+        ConfigError: If the file is no bundle, or holds a link, a path that leads out of it, a name twice, or a
+            member that is not listed or is too large.
     """
 
     def __init__(self, file: Path) -> None:
@@ -167,11 +165,11 @@ class BundleReader:
         self._zip.close()
 
     def list_members(self, folder: str) -> list[str]:
-        """The members in one of its folders, by the manifest."""
+        """List the members in one of its folders, from the manifest."""
         return sorted(name for name in self.manifest.members if name.startswith(f"{folder}/"))
 
     def read_member(self, name: str) -> tuple[bytes, bool]:
-        """A member's content (empty where it is missing or broken), and whether it is as it was packed."""
+        """Return a member's content (empty if missing or broken), and True if it is as it was packed."""
         if name not in self._infos:
             return b"", False
         try:
@@ -179,23 +177,23 @@ class BundleReader:
                 content = member.read()
         except _BROKEN_ZIP_ERRORS:
             return b"", False
-        found = MemberMark(len(content), hashlib.sha256(content).hexdigest())
-        return content, found == self.manifest.members[name]
+        mark = MemberMark(len(content), hashlib.sha256(content).hexdigest())
+        return content, mark == self.manifest.members[name]
 
     def unpack(self, folder: Path, places: Mapping[str, str]) -> list[str]:
-        """Write members into a new folder, records excepted; what is not as it was packed stays out.
+        """Unpack members other than records into a new folder, except those that were changed.
 
-        Data files are written all the same: without them no case that depends on them could be compared.
+        Changed data files are unpacked all the same: without them no case that needs them could be compared.
 
         Args:
             folder: The folder; it must be empty.
-            places: Folder of the bundle -> folder below `folder` that it goes to.
+            places: Folder of the bundle -> its folder below `folder`.
 
         Returns:
             The members that were changed or are missing.
 
         Raises:
-            ConfigError: If they would not fit on the disk, or a data file is not there.
+            ConfigError: If the disk is too small, or a data file is missing.
         """
         wanted = [name for name in self.manifest.members if name.split("/")[0] in places]
         needed = sum(self.manifest.members[name].size for name in wanted)
@@ -218,23 +216,23 @@ class BundleReader:
         return changed
 
     def _check_infos(self, infos: Iterable[zipfile.ZipInfo]) -> dict[str, zipfile.ZipInfo]:
-        found: dict[str, zipfile.ZipInfo] = {}
+        by_name: dict[str, zipfile.ZipInfo] = {}
         total = 0
         for info in infos:
-            why = _find_trouble(info) or ("there twice" if info.filename in found else "")
+            why = _find_trouble(info) or ("there twice" if info.filename in by_name else "")
             total += info.file_size
-            if total > MAX_TOTAL_BYTES or len(found) >= _MAX_MEMBERS:
+            if total > MAX_TOTAL_BYTES or len(by_name) >= _MAX_MEMBERS:
                 why = "one too many: there is more inside than a bundle may hold"
             if why:
                 raise ConfigError(
                     f"{self.file} is refused: its member {_shorten_name(info.filename)} is {why}."
                 )
-            found[info.filename] = info
-        if MANIFEST_NAME not in found:
+            by_name[info.filename] = info
+        if MANIFEST_NAME not in by_name:
             raise ConfigError(
                 f"{self.file} is no bundle: it has no {MANIFEST_NAME}. `agentsys bundle DIR` makes one."
             )
-        return found
+        return by_name
 
     def _read_content(self, name: str) -> bytes:
         try:
@@ -255,7 +253,7 @@ class BundleReader:
 
 
 def _find_trouble(info: zipfile.ZipInfo) -> str:
-    """Why a member has no place in a bundle; an empty text: it has."""
+    """Return the reason to refuse a member; an empty text if there is none."""
     kind = stat.S_IFMT(info.external_attr >> 16)
     if not is_safe_member(info.filename) or info.filename != info.orig_filename:
         return "no path inside a bundle"
@@ -273,9 +271,9 @@ def _shorten_name(name: str) -> str:
 
 
 def list_package_versions() -> dict[str, str]:
-    """Package -> version: ours, Python, and every package that ours needs."""
-    found = {**read_code_versions(), "python": platform.python_version()}
+    """Package -> version: ours, Python, and all required dependencies."""
+    versions = {**read_code_versions(), "python": platform.python_version()}
     for name in read_requirements().get(None, ()):
-        with suppress(PackageNotFoundError):  # not needed on this Python
-            found[name.lower()] = version(name)
-    return dict(sorted(found.items()))
+        with suppress(PackageNotFoundError):  # Not needed on this version of Python.
+            versions[name.lower()] = version(name)
+    return dict(sorted(versions.items()))

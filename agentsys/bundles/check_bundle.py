@@ -1,8 +1,8 @@
-"""`check_bundle`: run a bundle's cases again, offline and confined, and say what `agentsys check` prints of it.
+"""`check_bundle`: runs a bundle's cases again, offline and confined, for `agentsys check`.
 
-As a program (`python -m agentsys.bundles.check_bundle FILE WORKERS TRUST`) it is the child that does the work, with a
-folder of its own, no network and no keys: each case is run from the bundle's own replies and compared with its record;
-the outcome is printed as JSON.
+As a program (`python -m agentsys.bundles.check_bundle FILE WORKERS TRUST`) this module is the child process that does
+the work, with its own folder, no network and no keys: it runs each case from the bundle's own replies, compares it with
+its record, and prints the findings as JSON.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from agentsys.errors import ConfigError
 from agentsys.extensions import CheckFinding, RunsToCheck
 
 _FOLDER_VARIABLE = "AGENTSYS_CONFINED_TO"
-"""Tells the child which folder is its own."""
+"""Environment variable with the child's own folder."""
 _KEPT = {"PATH", "HOME", "LANG", "TZ", "TERM", "COLUMNS", "NO_COLOR", "SYSTEMROOT", "PYTHONPATH", "HF_HOME"}
 _KEPT_PREFIXES = ("LC_", "XDG_")
-"""What the child may know of the environment: a list of what it may not would miss the next key."""
+"""Environment variables that the child gets. An allow-list: a deny-list would miss the next key."""
 _NETWORK_EVENTS = frozenset(
     {"connect", "bind", "sendto", "sendmsg", "getaddrinfo", "gethostbyname", "gethostbyaddr", "getnameinfo"}
 )
@@ -36,9 +36,9 @@ _CHANGE_EVENTS = {"os.mkdir", "os.remove", "os.rmdir", "os.rename", "os.symlink"
 
 
 def run_confined(arguments: Sequence[str]) -> tuple[int, str]:
-    """Run a module with arguments in a child, and give its exit status and what it printed.
+    """Run a module with arguments in a child process; return its exit status and output.
 
-    Its folder is new, is where it starts, and is removed behind it.
+    It starts in a new folder, which is removed afterwards.
     """
     with tempfile.TemporaryDirectory(prefix="agentsys-verify-") as folder:
         passed = {
@@ -47,7 +47,7 @@ def run_confined(arguments: Sequence[str]) -> tuple[int, str]:
             if name in _KEPT or name.startswith(_KEPT_PREFIXES)
         }
         own = {_FOLDER_VARIABLE: folder, "TMPDIR": folder, "PYTHONDONTWRITEBYTECODE": "1"}
-        # -P: a module that lies in the folder is none of ours.
+        # -P: do not import modules from the folder.
         command = [sys.executable, "-P", "-m", *arguments]
         done = subprocess.run(
             command, cwd=folder, env=passed | own, stdout=subprocess.PIPE, text=True, check=False
@@ -56,7 +56,7 @@ def run_confined(arguments: Sequence[str]) -> tuple[int, str]:
 
 
 def confine_process() -> None:
-    """Refuse this process, for good, every connection and every change outside its folder."""
+    """Permanently forbid this process network connections and changes outside its folder."""
     folder = os.path.realpath(os.environ[_FOLDER_VARIABLE])
     os.chdir(folder)
     tempfile.tempdir = folder
@@ -76,38 +76,38 @@ def confine_process() -> None:
 
 
 def _check_inside(path: object, folder: str) -> None:
-    if isinstance(path, int) or path is None:  # a file that is open already
+    if isinstance(path, int) or path is None:  # A file that is already open.
         return
-    place = os.path.realpath(os.fsdecode(path))  # type: ignore[arg-type]
-    if place != os.devnull and not Path(place).is_relative_to(folder):
-        raise PermissionError(f"a bundle is verified in its own folder; {place} is outside")
+    real_path = os.path.realpath(os.fsdecode(path))  # type: ignore[arg-type]
+    if real_path != os.devnull and not Path(real_path).is_relative_to(folder):
+        raise PermissionError(f"a bundle is verified in its own folder; {real_path} is outside")
 
 
 _OFFLINE_ENVIRONMENT = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1"}
-"""What keeps detectors' libraries from looking for weights on the network."""
+"""Environment that keeps detectors' libraries from looking for weights on the network."""
 
 
 def check_bundle(runs: RunsToCheck) -> Iterator[CheckFinding]:
-    """Give the findings about a bundle; none about a folder.
+    """Yield the findings about a bundle; none for a folder.
 
     Raises:
         ConfigError: If the bundle is refused, or this machine lacks something it needs.
     """
     if not runs.given.is_file():
         return
-    place = [str(runs.given.absolute()), str(runs.workers), str(int(runs.trust_code))]
-    status, said = run_confined(["agentsys.bundles.check_bundle", *place])
+    arguments = [str(runs.given.absolute()), str(runs.workers), str(int(runs.trust_code))]
+    status, output = run_confined(["agentsys.bundles.check_bundle", *arguments])
     if status == 2:
-        raise ConfigError(said.strip())
+        raise ConfigError(output.strip())
     try:
-        found = json.loads(said)
+        findings = json.loads(output)
     except ValueError:
         raise RuntimeError(f"the bundle's cases could not be run again (status {status})") from None
-    yield from (CheckFinding(**(one | {"details": tuple(one["details"])})) for one in found)
+    yield from (CheckFinding(**(finding | {"details": tuple(finding["details"])})) for finding in findings)
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Verify a bundle inside the child; the status is 2 where it is refused, with the reason as the output."""
+    """Verify a bundle inside the child; return status 2 and print the reason if it is refused."""
     confine_process()
     os.environ.update(_OFFLINE_ENVIRONMENT)
     from agentsys.bundles.verify_bundle import verify_bundle
@@ -117,11 +117,11 @@ def main(arguments: Sequence[str]) -> int:
     try:
         # Some of AgentDojo's checkers print.
         with redirect_stdout(io.StringIO()):
-            found = verify_bundle(Path(file), workers=int(workers), trust_code=trust == "1")
+            verification = verify_bundle(Path(file), workers=int(workers), trust_code=trust == "1")
     except ConfigError as error:
         sys.stdout.write(str(error))
         return 2
-    json.dump([asdict(one) for one in found.list_findings()], sys.stdout)
+    json.dump([asdict(finding) for finding in verification.list_findings()], sys.stdout)
     return 0
 
 

@@ -1,7 +1,6 @@
 """`pack_bundle`: writes a bundle of a log folder.
 
-`LeakSearch` looks for what must not leave this machine with it: keys, which are refused, and the machine's
-folders.
+`LeakSearch` looks for secrets that must not be published: keys, which are refused, and paths of this machine.
 """
 
 from __future__ import annotations
@@ -41,25 +40,25 @@ from agentsys.runs.store import INFERRED_FOLDER, OWN_FOLDER, Recipe, Store, load
 from agentsys.runs.store import REPLIES_FOLDER as OWN_REPLIES
 
 _MIN_KEY_CHARS = 12
-"""Characters; a shorter one is a stand-in for servers that want none."""
+"""Fewest characters of a key; a shorter one is a placeholder for servers without keys."""
 
 
 class LeakSearch:
-    """Looks at everything that is packed: for keys, which are refused, and for this machine's folders."""
+    """Searches all packed content for keys, which are refused, and for paths of this machine."""
 
     def __init__(self, logdir: Path, recipes: Iterable[Recipe]) -> None:
         several = list(recipes)
         places = {str(Path.home()), str(logdir.absolute()), *(recipe.folder for recipe in several)}
-        self._places = sorted((place for place in places if place.count("/") > 1), key=len, reverse=True)
+        self._places = sorted((folder for folder in places if folder.count("/") > 1), key=len, reverse=True)
         self._found: dict[str, list[str]] = {}
-        used = [m for one in several for m in (one.settings["model"], *one.settings["others"].values())]
+        used = [m for r in several for m in (r.settings["model"], *r.settings["others"].values())]
         shipped = [load_config("model", name) for name in list_config_names("model")]
         named = {str(model.get("api_key_env")) for model in (*used, *shipped)}
         values = {name: os.environ.get(name, "") for name in named}
         self._keys = {name: value.encode() for name, value in values.items() if len(value) >= _MIN_KEY_CHARS}
 
     def read_content(self, name: str, path: Path) -> bytes:
-        """A member's content, a record's without the places that a traceback names."""
+        """Read a member's content; paths in a record's traceback are shortened."""
         content = path.read_bytes()
         if name.startswith(f"{RECORDS}/"):
             content = self._strip_places(content)
@@ -67,7 +66,7 @@ class LeakSearch:
         return content
 
     def check_member(self, name: str, content: bytes) -> None:
-        """Look at a member before it is packed.
+        """Search a member before it is packed.
 
         Raises:
             ConfigError: If it holds a key.
@@ -78,15 +77,15 @@ class LeakSearch:
                     f"{name} holds the key in {variable}: nothing is packed. Take the key out of the "
                     "settings or texts that put it there, and run again into another logdir."
                 )
-        for place in self._places:
-            if place.encode() in content:
-                self._found.setdefault(place, []).append(name)
+        for folder in self._places:
+            if folder.encode() in content:
+                self._found.setdefault(folder, []).append(name)
 
     def list_notes(self) -> Iterator[str]:
-        """What was found of this machine."""
-        for place, names in self._found.items():
+        """Yield one line for each path of this machine that was found."""
+        for folder, names in self._found.items():
             several = "one of its files" if len(names) == 1 else f"{len(names)} of its files"
-            yield f"{place} stands in {several} ({names[0]}): look before you publish it"
+            yield f"{folder} stands in {several} ({names[0]}): look before you publish it"
 
     def _strip_places(self, content: bytes) -> bytes:
         stored = orjson.loads(content)
@@ -100,13 +99,13 @@ class LeakSearch:
         if not isinstance(text, str):
             return text
         code_places = sorted((path for path in sys.path if path.count("/") > 1), key=len, reverse=True)
-        for place in (*code_places, *self._places):
-            text = text.replace(f"{place}/", "")
+        for folder in (*code_places, *self._places):
+            text = text.replace(f"{folder}/", "")
         return text
 
 
 _REPLY_NAME = re.compile(r"[0-9a-f]{2}/[0-9a-f]{62}\.json")
-"""A kept reply's name in its folder."""
+"""File name of a cached reply in its folder."""
 _RERUN_HINT = "Run the same command again: what is finished is not run twice, and it is kept then."
 
 
@@ -122,7 +121,7 @@ class PackedBundle:
     unfinished: int
     """Planned cases without a record."""
     notes: tuple[str, ...]
-    """What to look at before it is published."""
+    """Things to look at before it is published."""
 
 
 def pack_bundle(logdir: Path, file: Path) -> PackedBundle:
@@ -132,20 +131,27 @@ def pack_bundle(logdir: Path, file: Path) -> PackedBundle:
         ConfigError: If there is nothing to pack, something cannot be packed, or the file cannot be written.
     """
     stored = _list_stored(logdir)
-    recipes = {one: _load_recipe(logdir, one, stored) for one in sorted(set(stored.values()))}
-    cells = {one: make_portable(recipe) for one, recipe in recipes.items()}
+    recipes = {
+        config_hash: _load_recipe(logdir, config_hash, stored) for config_hash in sorted(set(stored.values()))
+    }
+    cells = {config_hash: make_portable(recipe) for config_hash, recipe in recipes.items()}
     members = {f"{RECORDS}/{path.relative_to(logdir).as_posix()}": path for path in stored}
     for cell in cells.values():
         members |= cell.members | _collect_kept(logdir, cell)
     members |= _collect_replies(logdir, recipes.values())
-    missing = sum(lacking for one in find_unfinished([logdir]) for lacking, _ in one.missing.values())
+    missing = sum(
+        lacking for config_hash in find_unfinished([logdir]) for lacking, _ in config_hash.missing.values()
+    )
     leaks = LeakSearch(logdir, recipes.values())
     with BundleWriter(file) as bundle:
         for name in sorted(members):
             bundle.add(name, leaks.read_content(name, members[name]))
         manifest = Manifest(
             versions=list_package_versions(),
-            cells={one: _build_bundled_cell(logdir, one, cell) for one, cell in cells.items()},
+            cells={
+                config_hash: _build_bundled_cell(logdir, config_hash, cell)
+                for config_hash, cell in cells.items()
+            },
             code=load_code_states(logdir),
             unfinished=missing,
             members=bundle.members,
@@ -158,34 +164,34 @@ def pack_bundle(logdir: Path, file: Path) -> PackedBundle:
 
 
 def _list_stored(logdir: Path) -> dict[Path, str]:
-    """Every record and attempt of a log folder, with the hash of its settings.
+    """List every record and attempt of a log folder, with its config hash.
 
     Raises:
-        ConfigError: If there are none, or others than ours.
+        ConfigError: If there are none, or a file is not a record of ours.
     """
     if not (logdir / OWN_FOLDER).is_dir():
         raise ConfigError(f"'{logdir}' is no log folder of `agentsys run`; give the logdir of a run.")
     unpack_shards(str(logdir))
-    found = {}
+    hashes = {}
     for path in sorted(logdir.rglob("*.json")):
         if any(part.startswith(".") for part in path.relative_to(logdir).parts):
             continue
         try:
-            found[path] = str(orjson.loads(path.read_bytes())[OWN_KEY]["config_hash"])
+            hashes[path] = str(orjson.loads(path.read_bytes())[OWN_KEY]["config_hash"])
         except (OSError, UnreadableRecord, ValueError, KeyError, TypeError):
             raise ConfigError(
                 f"{path} is no record of `agentsys run`, or is damaged: a bundle holds our own runs alone. "
                 "Move it elsewhere, or run its case again."
             ) from None
-    if not found:
+    if not hashes:
         raise ConfigError(f"'{logdir}' holds no records.")
-    return found
+    return hashes
 
 
 def _load_recipe(logdir: Path, config_hash: str, stored: Mapping[Path, str]) -> Recipe:
     recipe = load_recipe(logdir, config_hash)
     if recipe is None:
-        first = next(path for path, one in stored.items() if one == config_hash)
+        first = next(path for path, stored_hash in stored.items() if stored_hash == config_hash)
         raise ConfigError(
             f"Nothing tells how {first} can be run again: no recipe was kept with it. {_RERUN_HINT}"
         )
@@ -203,10 +209,10 @@ def _collect_kept(logdir: Path, cell: PortableCell) -> dict[str, Path]:
 
 
 def _collect_replies(logdir: Path, recipes: Iterable[Recipe]) -> dict[str, Path]:
-    """The replies that models gave: all of the caches that were used.
+    """Collect the models' replies: all caches that were used.
 
     Raises:
-        ConfigError: If a model was asked without one.
+        ConfigError: If a model was asked without a cache.
     """
     folders: dict[Path, None] = {}
     for recipe in recipes:
@@ -223,17 +229,17 @@ def _collect_replies(logdir: Path, recipes: Iterable[Recipe]) -> dict[str, Path]
         if asked:
             own = logdir / OWN_FOLDER / OWN_REPLIES
             folders[Path(recipe.folder) / cache["dir"] if cache["dir"] else own] = None
-    found = {
+    members = {
         f"{REPLIES}/{path.relative_to(folder).as_posix()}": path
         for folder in folders
         for path in sorted(folder.glob("*/*.json"))
         if _REPLY_NAME.fullmatch(f"{path.parent.name}/{path.name}")
     }
-    if folders and not found:
+    if folders and not members:
         raise ConfigError(
             f"No replies are kept in {next(iter(folders))}; a bundle cannot be run without them."
         )
-    return found
+    return members
 
 
 def _iterate_models(recipe: Recipe) -> Iterator[Mapping[str, Any]]:
@@ -245,8 +251,8 @@ def _iterate_models(recipe: Recipe) -> Iterator[Mapping[str, Any]]:
 
 
 def _is_scripted(model: Mapping[str, Any]) -> bool:
-    """Whether it is played by our own code, which needs no reply kept."""
-    # A class: what a protocol says of the objects' attributes cannot be asked of it.
+    """True if a model is simulated by our own code, which needs no cached replies."""
+    # Asked of a class, for which `isinstance` with a protocol does not work.
     return hasattr(find_model_class(str(model.get("name")), model.get("_target_")), "for_scene")
 
 

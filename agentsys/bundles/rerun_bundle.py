@@ -1,7 +1,6 @@
-"""Bundled cases, run again from a bundle's own replies; nothing is sent anywhere.
+"""Runs bundled cases again from a bundle's own replies; nothing is sent anywhere.
 
-A portable cell is a recipe without its machine's paths: `bundle:files/...` stands for what is in the
-bundle. `MachineChanges` is what differs between the machine that a bundle was made on and this one.
+A portable cell is a recipe without its machine's paths: `bundle:files/...` names a member of the bundle.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ from agentsys.runs.source_files import compute_content_digest
 from agentsys.runs.store import OWN_FOLDER, Recipe, Store, hash_package_files
 
 _CHECKED_GROUPS = ("model", "defense", "attack", "benchmark")
-"""Groups of a bundle's settings in which paths are looked for."""
+"""Groups of a bundle's settings that are searched for paths."""
 _FOLDER_OPTIONS = {
     "attack.file",
     "attack.artefact",
@@ -59,26 +58,26 @@ _FOLDER_OPTIONS = {
     "attack.base.artefact",
     "benchmark.data",
 }
-"""Options that may name a folder, which is only read."""
+"""Options that may name a folder, as it is only read."""
 _AGAIN_HINT = "Put back what it was then, or run the cases anew (agentsys run ... --again)."
 
 
 @dataclass
 class PortableCell:
-    """A cell's settings as a bundle has them, and where the members lie that they name."""
+    """A cell's settings in the form of a bundle, and the files of the members that they name."""
 
     settings: dict[str, Any]
     members: dict[str, Path] = field(default_factory=dict)
     """Member -> file."""
     kept: set[str] = field(default_factory=set)
-    """Folders of the log folder's own in which the defense keeps files."""
+    """Folders in OWN_FOLDER in which the defense keeps files."""
 
 
 def make_portable(recipe: Recipe) -> PortableCell:
-    """Take the machine's paths out of a recipe.
+    """Replace the machine's paths in a recipe by members of the bundle.
 
     Raises:
-        ConfigError: If a file was changed since the run, or something is named that no bundle can hold.
+        ConfigError: If a file was changed since the run, or a path cannot be bundled.
     """
     cell = PortableCell(deepcopy(recipe.settings))
     settings, folder = cell.settings, Path(recipe.folder)
@@ -114,12 +113,12 @@ _PATH_OPTIONS: Mapping[str, tuple[str, ...]] = {
     "data": ("fetched", "sample"),
     "traces": (),
 }
-"""Options that are paths, and the words they may be in a bundle besides a member of it."""
+"""Options that are paths -> words that are allowed besides a member."""
 _PLACE_OF_MACHINE = re.compile(r"(?:[/\\~]|[A-Za-z]:[/\\]|\.\.[/\\]|\S*[/\\]\.\.)\S*")
 
 
 def _check_paths(settings: Mapping[str, Any]) -> None:
-    """See that a bundle names files of its own alone, whether or not the others are here.
+    """Refuse settings that name files outside the bundle, even if these do not exist here.
 
     Raises:
         ConfigError: If an option is, or looks like, any other path.
@@ -136,10 +135,10 @@ def _check_paths(settings: Mapping[str, Any]) -> None:
 
 
 def insert_paths(settings: Mapping[str, Any], folder: Path) -> dict[str, Any]:
-    """Settings of a bundle with the paths of what was unpacked to a folder.
+    """Replace names of members in a bundle's settings by the paths of the unpacked files.
 
     Raises:
-        ConfigError: If they name what is not in the bundle.
+        ConfigError: If the settings name a path outside the bundle.
     """
     _check_paths(settings)
 
@@ -153,17 +152,17 @@ def insert_paths(settings: Mapping[str, Any], folder: Path) -> dict[str, Any]:
 
     inserted: dict[str, Any] = map_texts(settings, resolve_member_path)
     for option, path in _iterate_existing(inserted):
-        # Of weights or a checkout a folder could hold code.
+        # A folder of weights or a checkout could hold code.
         if path.is_relative_to(folder.resolve()) and path.is_dir() and option not in _FOLDER_OPTIONS:
             raise ConfigError(f"The bundle is refused: {option} names a folder in it.")
     return inserted
 
 
 def check_bundled_settings(values: Mapping[str, Any], logdir: Path, **more: Any) -> Settings:
-    """Settings of a bundle, to be run into a folder.
+    """Validate a bundle's settings, for a run into a log folder.
 
     Raises:
-        ConfigError: If they are none.
+        ConfigError: If they are invalid.
     """
     return validate_settings({**values, "executor": {"workers": 1}, "logdir": logdir, **more})
 
@@ -188,7 +187,7 @@ def _refuse_folders(settings: Mapping[str, Any]) -> None:
 
 
 def _take_file(cell: PortableCell, option: str, folder: Path, digest: str | None) -> None:
-    """Put the file or folder that an option names among the members, and the member in its place."""
+    """Add the file or folder that an option names to the members, and set the option to the member."""
     above, _, last = option.rpartition(".")
     node: Any = reduce(_get_inner, above.split("."), cell.settings)
     value = _get_inner(node, last)
@@ -206,7 +205,7 @@ def _take_file(cell: PortableCell, option: str, folder: Path, digest: str | None
 
 
 def _get_inner(node: Any, name: str) -> Any:
-    """What a node of settings has under a name, or a list at a place; None where there is nothing."""
+    """Return the value of a key of a mapping, or of an index of a list; None if there is none."""
     if isinstance(node, list):
         return node[int(name)] if name.isdecimal() and int(name) < len(node) else None
     return node.get(name) if isinstance(node, dict) else None
@@ -244,7 +243,7 @@ def walk_options(value: Any, option: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def _iterate_existing(settings: Mapping[str, Any]) -> Iterator[tuple[str, Path]]:
-    """Yield the options that may name something of this machine, with its path."""
+    """Yield (option, path) of each value that is an existing path on this machine."""
     for option, value in walk_options({group: settings.get(group, {}) for group in _CHECKED_GROUPS}):
         if isinstance(value, str) and _path_exists(Path(value)):
             yield option, Path(value)
@@ -259,25 +258,25 @@ def _path_exists(path: Path) -> bool:
 
 _RUN_FOLDER = "run"
 UNPACK_FOLDERS = {REPLIES: "replies", KEPT: f"{_RUN_FOLDER}/{OWN_FOLDER}", FILES: FILES, CODE: CODE}
-"""Folder of a bundle -> where it is unpacked to."""
+"""Folder of a bundle -> folder that it is unpacked to."""
 
 
 @dataclass(frozen=True)
 class RerunPlan:
-    """A bundle that can be run."""
+    """A bundle that is ready to run."""
 
     store: Store
-    """Where the new records go."""
+    """Store of the new records."""
     jobs: tuple[Job, ...]
     cells: Mapping[str, Cell]
-    """Hash in the bundle's records -> cell."""
+    """Config hash in the bundle's records -> cell."""
     identities: Mapping[str, Mapping[str, Any]]
-    """The same hash -> the identity that its settings have here, with `bundle:` in place of paths."""
+    """The same hash -> the identity of its settings on this machine, with `bundle:` in place of paths."""
     failed: Mapping[str, str]
-    """Record -> why its case cannot be run."""
+    """Record -> reason why its case cannot be run."""
 
     def run(self, listener: Listener, workers: int) -> str | None:
-        """Run every case; what ended it early, if anything did."""
+        """Run every case; return the reason if the run ended early, else None."""
         with Claims(self.store) as claims:
             outcome = run_on_threads(
                 self.jobs, workers=workers, store=self.store, claims=claims, listener=listener, meter=None
@@ -287,20 +286,20 @@ class RerunPlan:
 
 @contextmanager
 def make_folder_importable(folder: Path) -> Iterator[None]:
-    """Inside the block a bundle's own modules can be imported."""
-    place = str(folder / CODE)
-    sys.path.insert(0, place)
+    """Make a bundle's own modules importable inside the block."""
+    code_folder = str(folder / CODE)
+    sys.path.insert(0, code_folder)
     try:
         yield
     finally:
-        sys.path.remove(place)
+        sys.path.remove(code_folder)
 
 
 def prepare_rerun(bundle: BundleReader, folder: Path) -> RerunPlan:
-    """Build what the cases of a bundle need that was unpacked as `UNPACK_FOLDERS` says.
+    """Build the cells and jobs of a bundle that was unpacked to `UNPACK_FOLDERS`.
 
     Raises:
-        ConfigError: If its settings are none, or lead out of it, or this machine lacks something.
+        ConfigError: If its settings are invalid or lead out of it, or this machine lacks something.
     """
     store = Store(folder / _RUN_FOLDER)
     configs = folder / "configs"
@@ -322,14 +321,14 @@ def prepare_rerun(bundle: BundleReader, folder: Path) -> RerunPlan:
 
 def _build_settings(cell: BundledCell, folder: Path, configs: Path) -> Settings:
     replies = {"mode": CacheMode.READ_ONLY, "dir": folder / UNPACK_FOLDERS[REPLIES]}
-    found = check_bundled_settings(
+    settings = check_bundled_settings(
         insert_paths(cell.settings, folder), folder / _RUN_FOLDER, cache=replies, preflight=False
     )
-    return add_contents([found], [configs])[0]
+    return add_contents([settings], [configs])[0]
 
 
 def _write_models(cell: BundledCell, folder: Path) -> None:
-    """Give the models of further roles their YAMLs, unless they are shipped ones."""
+    """Write YAMLs for the models of further roles that are not shipped."""
     shipped = set(list_config_names("model"))
     for name, node in (cell.settings.get("others") or {}).items():
         if (
@@ -344,7 +343,7 @@ def _write_models(cell: BundledCell, folder: Path) -> None:
 def _build_jobs(bundle: BundleReader, cells: Mapping[str, Cell]) -> tuple[list[Job], dict[str, str]]:
     jobs, failed = [], {}
     for name in bundle.list_members(RECORDS):
-        if ATTEMPTS in name:  # run by its case's search
+        if ATTEMPTS in name:  # Attempts are run by their case's search.
             continue
         try:
             jobs.append(_build_job(name, bundle.read_member(name)[0], cells))
@@ -367,24 +366,26 @@ _MAX_NAMES = 8
 
 
 def compare_machines(manifest: Manifest, rerun: RerunPlan) -> Iterator[str]:
-    """Say what differs between the machine that a bundle was made on and this one, a line for each kind."""
+    """Yield one line for each kind of difference between the bundle's machine and this one."""
     now, files_here = list_package_versions(), hash_package_files()
     versions = [
         f"{name} ({then} then, {now.get(name, 'none')} now)"
         for name, then in sorted(manifest.versions.items())
         if then != now.get(name)
     ]
-    # Our files as they differ from the nearest state that cases were run with.
+    # Our files that differ from the most similar code state that cases were run with.
     states = (
         [n for n in sorted({*then, *files_here}) if then.get(n) != files_here.get(n)]
         for then in manifest.code
     )
     kinds = {"versions": versions, "code": min(states, key=len, default=[]), "data": [], "settings": []}
     for config_hash, cell in manifest.cells.items():
-        for one in list_differences(cell.identity, rerun.identities[config_hash]):
-            if not one.startswith("version of "):
-                kind = {"code": "code", "content": "data"}.get(one.partition(" of ")[0], "settings")
-                kinds[kind].append(one)
+        for difference in list_differences(cell.identity, rerun.identities[config_hash]):
+            if not difference.startswith("version of "):
+                kind = {"code": "code", "content": "data"}.get(difference.partition(" of ")[0], "settings")
+                kinds[kind].append(difference)
         if rerun.cells[config_hash].settings.benchmark.get("clock") == "real":
             kinds["settings"].append("tools read the machine's clock (benchmark.clock=real)")
-    return (f"{kind}: {join_names(found, _MAX_NAMES)}" for kind, found in kinds.items() if found)
+    return (
+        f"{kind}: {join_names(differences, _MAX_NAMES)}" for kind, differences in kinds.items() if differences
+    )

@@ -1,4 +1,4 @@
-"""`verify_bundle`: whether each case, run again, gives the same record, and why not."""
+"""`verify_bundle`: runs each case again and compares its record."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ from agentsys.runs.run_totals import Listener
 from agentsys.runs.settings import drop_keys
 
 _IGNORED_FIELDS = {"duration", "evaluation_timestamp", "agentdojo_package_version", "error"}
-"""AgentDojo's fields that are times, versions, or texts of errors."""
+"""AgentDojo's fields for times, versions and error texts."""
 _IGNORED_OWN_FIELDS = {"schema_version", "config_hash", "versions", "notes", "traceback", "usage"}
-"""Our fields that are versions, remarks on how it was run, or sums of what the spans' calls hold."""
+"""Our fields for versions and notes on the run, and sums over the spans' calls."""
 _IGNORED_SPAN_FIELDS = {"duration_s"}
 _IGNORED_CALL_FIELDS = {"latency_s", "from_cache", "attempts", "cost_usd", "notes", "odd"}
 _TOKEN_COUNTS = {"prompt", "completion", "cached", "reasoning", "uncounted", "written"}
-"""Counts of a call; those of one that was sent more than once hold what the lost replies took, too."""
+"""Counts of a call; if it was sent more than once, they include the lost replies."""
 _MAX_DIFFERENCES = 3
 _MAX_VALUE_CHARS = 60
 _REPORT_EVERY = 100
@@ -83,7 +83,7 @@ def _drop_new_fixes(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[st
 
 
 def _make_comparable(stored: Mapping[str, Any]) -> dict[str, Any]:
-    """Take of a record its outcome, its messages and all that was asked: what the same case gives again."""
+    """Keep the reproducible parts of a record: outcome, messages and requests."""
     comparable = drop_keys(stored, _IGNORED_FIELDS)
     block = stored.get(OWN_KEY)
     if isinstance(block, dict):
@@ -112,9 +112,9 @@ def _make_comparable_call(call: Any) -> Any:
     )
 
 
-def _level_retried(one: dict[str, Any], other: dict[str, Any]) -> None:
-    """Leave out in both the counts of calls that one of the two had sent more than once."""
-    for first, second in zip(_iterate_calls(one), _iterate_calls(other), strict=False):
+def _level_retried(then: dict[str, Any], now: dict[str, Any]) -> None:
+    """Drop, in both records, the counts of calls that either sent more than once."""
+    for first, second in zip(_iterate_calls(then), _iterate_calls(now), strict=False):
         for key in _TOKEN_COUNTS:
             if first.get(key) is None or second.get(key) is None:
                 first[key] = second[key] = None
@@ -135,7 +135,7 @@ def _iterate_differences(one: Any, other: Any, new: set[str], place: str = "") -
             if key not in one and place.startswith(OWN_KEY):
                 new.add(_INDEX.sub("", inner.removeprefix(f"{OWN_KEY}.")))
                 continue
-            if key not in other and one[key] in _EMPTY:
+            if key not in now and then[key] in _EMPTY:
                 continue
             yield from _iterate_differences(one.get(key), other.get(key), new, inner)
     elif isinstance(one, list) and isinstance(other, list):
@@ -152,8 +152,8 @@ _EMPTY: tuple[object, ...] = (None, "", [], {})
 _INDEX = re.compile(r"\[\d+\]")
 
 
-def _cut_values(one: Any, other: Any) -> tuple[str, str]:
-    first, second = json.dumps(one, ensure_ascii=True), json.dumps(other, ensure_ascii=True)
+def _cut_values(then: Any, now: Any) -> tuple[str, str]:
+    first, second = json.dumps(then, ensure_ascii=True), json.dumps(now, ensure_ascii=True)
     pairs = enumerate(zip(first, second, strict=False))
     parted = next((at for at, (a, b) in pairs if a != b), min(len(first), len(second)))
     begin = max(0, parted - _MAX_VALUE_CHARS // 3)
@@ -167,12 +167,12 @@ def _cut_text(text: str, begin: int) -> str:
 
 
 class VerifyOutcome(StrEnum):
-    """What came of a case."""
+    """Outcome of comparing a case."""
 
     EQUAL = "equal"
     DIFFERS = "differs"
     ERROR_THEN = "error then"
-    """It ended in an error, for want of a reply that nobody has: there is nothing to compare."""
+    """It ended in a model error, whose reply cannot be replayed: nothing to compare."""
     NOT_RUN = "not run"
 
 
@@ -181,7 +181,7 @@ class VerifiedCase:
     """One record, or one attempt of a search."""
 
     record: str
-    """Its path in the log folder."""
+    """Path of the record in the log folder."""
     outcome: VerifyOutcome
     details: tuple[str, ...] = ()
     """Field, value then, value now; what became of the record, of replies and of data."""
@@ -191,25 +191,25 @@ class VerifiedCase:
 
 @dataclass(frozen=True)
 class Verification:
-    """What came of a bundle."""
+    """Outcome of verifying a bundle."""
 
     cases: tuple[VerifiedCase, ...]
     changed: tuple[str, ...]
-    """Members that are not as they were packed."""
+    """Members that were changed or are missing."""
     here: tuple[str, ...]
-    """What differs on this machine, a line for each kind."""
+    """One line for each kind of difference of this machine."""
     unfinished: int
-    """Cases that were planned and had no record."""
+    """Number of planned cases without a record."""
     ended: str | None = None
-    """Why not all of it was run."""
+    """The reason why the run ended early; None if it did not."""
 
     @property
     def bad(self) -> list[VerifiedCase]:
-        """The cases that did not give their record again."""
-        return [one for one in self.cases if one.outcome in (VerifyOutcome.DIFFERS, VerifyOutcome.NOT_RUN)]
+        """The cases that did not reproduce their record."""
+        return [case for case in self.cases if case.outcome in (VerifyOutcome.DIFFERS, VerifyOutcome.NOT_RUN)]
 
     def list_findings(self) -> Iterator[CheckFinding]:
-        """What it comes to: the cases that were run again, members that changed, what was planned."""
+        """Yield the findings: on the cases that were run again, on changed members, on missing cases."""
         counts = Counter(case.outcome for case in self.cases)
         records = format_count(len(self.cases), "record")
         text = f"{counts[VerifyOutcome.EQUAL]:,} of {records} equal when run from the bundle's replies"
@@ -219,7 +219,7 @@ class Verification:
         if new:
             text += f"; {format_count(len(new), 'value')} that the records do not hold yet"
         details = [f"Stopped early: {self.ended}"] if self.ended else []
-        details += [f"{one.outcome.value}: {one.record}: {'; '.join(one.details)}" for one in self.bad]
+        details += [f"{case.outcome.value}: {case.record}: {'; '.join(case.details)}" for case in self.bad]
         details += [f"Other here: {line}" for line in self.here]
         details += [f"Not compared, as it is new: {', '.join(new)}"] if new else []
         yield CheckFinding("Run again", "broken" if self.bad or self.ended else "valid", text, tuple(details))
@@ -250,16 +250,16 @@ def verify_bundle(file: Path, *, workers: int, trust_code: bool) -> Verification
 
     Args:
         file: The bundle.
-        workers: Cases under way at once.
-        trust_code: Whether source files in the bundle may be executed.
+        workers: Number of cases run at the same time.
+        trust_code: True: source files in the bundle may be executed.
 
     Raises:
         ConfigError: If the file is no bundle, is refused, or this machine lacks something it needs.
     """
-    with BundleReader(file) as bundle, tempfile.TemporaryDirectory(prefix="agentsys-verify-") as place:
+    with BundleReader(file) as bundle, tempfile.TemporaryDirectory(prefix="agentsys-verify-") as temporary:
         if not trust_code:
             check_trust(bundle.manifest, file)
-        folder = Path(place).resolve()
+        folder = Path(temporary).resolve()
         changed = bundle.unpack(folder, UNPACK_FOLDERS)
         with make_folder_importable(folder):
             rerun = prepare_rerun(bundle, folder)
@@ -300,7 +300,7 @@ def _verify_case(
 
 
 def _get_own_block(stored: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Our block of a record, which a stranger may have written: empty where it is no object."""
+    """Return our block of a record, which may be a stranger's; empty if it is no object."""
     block = stored.get(OWN_KEY)
     return block if isinstance(block, dict) else {}
 
@@ -317,29 +317,30 @@ def _has_missing_reply(stored: Mapping[str, Any]) -> bool:
 
 
 def _is_reply_missing_then(then: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
-    """Whether a case ended in an error of its model's then, and now for want of that very reply."""
+    """True if a case ended in a model error when recorded, and now fails for want of that reply."""
     kind = str(_get_own_block(then).get("error_kind"))
-    asked = kind in {one.value for one in ErrorKind} and kind != ErrorKind.CACHE_MISS.value
+    asked = (
+        kind in {kind_of_error.value for kind_of_error in ErrorKind} and kind != ErrorKind.CACHE_MISS.value
+    )
     return _get_own_block(then).get("status") == "error" and asked and _has_missing_reply(now)
 
 
 def _parse_json(content: bytes) -> dict[str, Any] | None:
     try:
-        found = orjson.loads(content)
+        value = orjson.loads(content)
     except orjson.JSONDecodeError:
         return None
-    return found if isinstance(found, dict) else None
+    return value if isinstance(value, dict) else None
 
 
 _MAX_NAMED = 3
 
 
 def check_trust(manifest: Manifest, file: object) -> None:
-    """See that nothing of a bundle's own would be executed.
+    """Refuse a bundle whose own code would be executed.
 
     Raises:
-        ConfigError: If it brings source files, or its settings name classes or modules that no shipped config
-            names.
+        ConfigError: If it has source files, or its settings name classes or modules that no shipped config names.
     """
     brought = sorted(
         name.removeprefix(f"{CODE}/") for name in manifest.members if name.startswith(f"{CODE}/")

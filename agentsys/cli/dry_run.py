@@ -39,8 +39,8 @@ def show_estimate(session: Session, config_dirs: Sequence[Path], console: Consol
     header = ("model", "defense", "attack", "cases", "tokens (estimated)", "cost (estimated)")
     console.print(GridTables(Grid("the plan", header, rows, names=3)), crop=False)
     print_to_console(console, _write_total_line(sum(counts.values()), estimates))
-    print_causes(session.obstacles, "Cannot run here", console)
-    if session.obstacles:
+    print_causes(session.unavailable_cells, "Cannot run here", console)
+    if session.unavailable_cells:
         print_to_console(console, "So the run will be refused; --skip-unavailable runs what can run.")
 
 

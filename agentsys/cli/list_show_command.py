@@ -143,11 +143,11 @@ def show_attack(
 
     Where a model will read another text, because of YAML's escapes and folding, that one follows.
     """
-    from agentsys.runs.preview import write_attack_texts
+    from agentsys.runs.preview import build_attack_texts
 
     add_plugin_paths(plugin_path or [])
     chosen = [f"attack={name}", *(overrides or [])]
-    texts, sources = write_attack_texts(chosen, suite, user_task, injection_task, config_dir or [])
+    texts, sources = build_attack_texts(chosen, suite, user_task, injection_task, config_dir or [])
     for source in sources:
         print_line(escape_to_line(source))
     for text in texts:

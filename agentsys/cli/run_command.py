@@ -107,12 +107,12 @@ def run_cases_command(
 
 
 def _run_and_print(session: Session, console: Console, chatter: Console, *, verbose: bool) -> None:
-    for oddity in session.oddities:
-        print_to_console(chatter, oddity)
-    if session.obstacles:
+    for warning in session.preflight_warnings:
+        print_to_console(chatter, warning)
+    if session.unavailable_cells:
         from agentsys.cli.dry_run import print_causes
 
-        print_causes(session.obstacles, "Left out", chatter)
+        print_causes(session.unavailable_cells, "Left out", chatter)
     started = time.monotonic()
     outcome = _run_with_progress(session, chatter, verbose=verbose)
     spent = ""
@@ -174,7 +174,7 @@ def _run_with_progress(session: Session, console: Console, *, verbose: bool) -> 
     from agentsys.cli.run_progress import LiveProgress, PlainProgress, RunningTotals, VerboseProgress
 
     totals = RunningTotals.of_jobs(session.plan.open_jobs)
-    meter = None if session.books is None else session.books.meter
+    meter = None if session.usage_log is None else session.usage_log.meter
     show = VerboseProgress if verbose else LiveProgress if console.is_terminal else PlainProgress
     try:
         # Some of AgentDojo's checkers print, and it warns of empty answers; the records hold both.

@@ -1,7 +1,7 @@
-"""`AgentSession`: what all agents of one run of the pipeline share, and `SessionElement`, which opens one.
+"""`AgentSession`: the state shared by all agents of one pipeline run, and `SessionElement`, which opens one.
 
-`CallMeter` bounds a case's model calls, so that no output can make agents ask without end; `CommandLog` and
-`EarlierAnswers` keep the same thing from being done, or asked, twice.
+`CallMeter` bounds a case's model calls, so that no output can make agents call models without end. `CommandLog`
+prevents a command from running twice, `EarlierAnswers` a reading call from being answered twice.
 """
 
 from __future__ import annotations
@@ -32,36 +32,36 @@ from agentsys.models.trace import span
 from agentsys.models.untrusted import ForeignFunction, group_by_server
 
 
-class OutOfCalls(Exception):
-    """An agent below the main one wanted to ask a model and may not any more."""
+class CallBudgetExceeded(Exception):
+    """A sub-agent tried to call a model after its budget was used up."""
 
 
 class CallMeter:
-    """Model calls of one run of the pipeline: those of the main agent, and those of everybody it set to work.
+    """Budget of model calls of one pipeline run, for the main agent and all its sub-agents.
 
-    What the main agent may need (`main_calls`) is kept back, so an output that uses up the rest cannot keep it from
-    answering. A subtask is what a single call of the main agent sets off.
+    `main_calls` are reserved for the main agent, so that an output which uses up the rest cannot keep it from
+    answering. A subtask is everything that one call of the main agent triggers.
     """
 
     def __init__(self, *, case_calls: int, subtask_calls: int, main_calls: int) -> None:
         self._left = case_calls
         self._subtask_calls = self._subtask_left = subtask_calls
-        self._kept_back = main_calls
+        self._reserved = main_calls
 
     def begin_subtask(self) -> None:
-        """Let a new subtask begin, with calls of its own."""
+        """Start a new subtask with a fresh budget."""
         self._subtask_left = self._subtask_calls
 
     def count_call(self, *, main: bool) -> None:
         """Count one call.
 
         Raises:
-            OutOfCalls: If it may not be made.
+            CallBudgetExceeded: If no call is left.
         """
-        if main and self._kept_back:
-            self._kept_back -= 1
-        elif self._left <= self._kept_back or (not main and self._subtask_left <= 0):
-            raise OutOfCalls
+        if main and self._reserved:
+            self._reserved -= 1
+        elif self._left <= self._reserved or (not main and self._subtask_left <= 0):
+            raise CallBudgetExceeded
         self._left -= 1
         if not main:
             self._subtask_left -= 1
@@ -76,17 +76,16 @@ class _MeteredModel:
         return self._model.name
 
     def complete(self, request: ChatRequest) -> ChatReply:
-        """Answer one request; raises `OutOfCalls` if no call is left."""
+        """Answer one request; raises `CallBudgetExceeded` if no call is left."""
         self._meter.count_call(main=self._main)
         return self._model.complete(request)
 
 
 class CommandLog:
-    """Commands that the workers of one subtask had run, and how many of them living workers know of.
+    """Commands already executed in a subtask, so that a restarted worker does not execute them twice.
 
-    A worker that is given up leaves its commands' effects behind. Its successor reads a cleaned output and
-    may need the very same command: that one is answered with the first run's output. Two commands that are
-    alike and made by living workers are two commands.
+    The effects of an abandoned worker's commands stay. If its successor makes the very same command, it gets the
+    output of the first run. Identical commands of workers that were not abandoned run once each.
     """
 
     def __init__(self) -> None:
@@ -99,7 +98,7 @@ class CommandLog:
         return sum(len(outputs) for outputs in self._outputs.values())
 
     def find_output(self, call: TracedCall) -> ToolOutput | None:
-        """The output of an identical command that a worker given up had run; None if there is none left."""
+        """Take the output of an identical command that an abandoned worker ran; None if none is left."""
         key = _make_call_key(call)
         outputs, made = self._outputs.get(key, []), self._made[key]
         if made >= len(outputs):
@@ -108,16 +107,16 @@ class CommandLog:
         return outputs[made]
 
     def record_run(self, call: TracedCall, output: ToolOutput) -> None:
-        """Enter a command that was run now."""
+        """Record a command that was just run."""
         self._outputs.setdefault(_make_call_key(call), []).append(output)
         self._made[_make_call_key(call)] += 1
 
     def mark(self) -> Counter[str]:
-        """A mark of the commands made so far, for `rewind_to`."""
+        """Return a checkpoint for `rewind_to`."""
         return Counter(self._made)
 
     def rewind_to(self, mark: Counter[str]) -> None:
-        """Forget who made what since a mark: those workers are given up."""
+        """Make the commands run since a checkpoint available to `find_output`: their workers were abandoned."""
         self._made = Counter(mark)
 
 
@@ -128,11 +127,11 @@ class EarlierAnswers:
         self._texts: dict[str, str] = {}
 
     def get(self, call: TracedCall) -> str | None:
-        """The answer to the very same call with the very same intent, if nothing has changed since."""
+        """Return the answer to an identical call with an identical intent; None if a command ran since."""
         return self._texts.get(_make_call_key(call, call.intent))
 
     def put(self, call: TracedCall, text: str, *, only_read: bool) -> None:
-        """Keep an answer; forget all of them where a command may have changed what they were read from."""
+        """Store an answer; after a command, which may have changed the data, clear all of them instead."""
         if not only_read:
             self._texts.clear()
         elif not text.startswith('{"error": '):
@@ -144,10 +143,10 @@ def _make_call_key(call: TracedCall, *more: object) -> str:
 
 
 class AgentSession:
-    """One run of the pipeline. Made afresh in each `query`, so nothing is carried over to a second one.
+    """State of one pipeline run; each `query` creates a new one.
 
-    The user's request is for the main agent and the validator, never for a worker. `pins` are the tools as they were
-    looked at first; None: as they are now.
+    Only the main agent and the validator see the user's request, never a worker. `pins` fix the tools as they were
+    first seen; None: the tools as they are now.
     """
 
     def __init__(
@@ -171,44 +170,44 @@ class AgentSession:
         )
         self.main_model = _MeteredModel(self.meter, model, main=True)
         self.model = _MeteredModel(self.meter, model, main=False)
-        """The model as workers, validators and sanitizers ask it."""
+        """The model for workers, validators and sanitizers; its calls count against the subtask."""
         self.commands = CommandLog()
         """Commands of the current subtask."""
         self.earlier_answers = EarlierAnswers()
         self.carried: dict[str, Any] = {}
-        """What the pipeline's extra arguments hold, for whoever goes on from here."""
+        """The pipeline's extra arguments, for the elements that follow."""
         self.failure: Failure | None = None
-        """Why the main agent was stopped, where it was."""
+        """The reason why the main agent was stopped; None if it was not."""
         self._privilege_store, self._unmetered = store, model
 
     def begin_subtask(self) -> None:
-        """The main agent makes a call: its subtask starts with budgets of its own."""
+        """Reset the subtask's budget and command log, for a new call of the main agent."""
         self.meter.begin_subtask()
         self.commands = CommandLog()
 
     @cached_property
     def tools(self) -> Sequence[ToolSpec]:
-        """The tools as isolated agents see them, each with an intent."""
+        """All tools, each with the `intent` parameter, as isolated agents see them."""
         return add_intent_to_tools(list(self.runtime.functions.values()))
 
     @cached_property
     def reading_tools(self) -> Sequence[ToolSpec]:
-        """Those of `tools` that only read."""
+        """The tools among `tools` that only read."""
         return [tool for tool in self.tools if self.labels[tool.name] is Privilege.QUERY]
 
     @cached_property
     def plain_tools(self) -> Sequence[ToolSpec]:
-        """The tools as they are."""
+        """All tools without the `intent` parameter."""
         return tool_specs(self.runtime.functions.values())
 
     @cached_property
     def labels(self) -> Labels:
-        """Each tool's privilege. The model is asked for the whole toolset when it first matters.
+        """Privilege of each tool. The model is asked once, for the whole toolset, on first use.
 
         Raises:
-            QuestionFailed: If it gave no reply.
+            QuestionFailed: If the model gave no reply.
         """
-        # One question each: no server's descriptions speak of another's tools.
+        # One question per server, so that no server's descriptions can influence the labels of another's tools.
         groups = self.looks or [
             tool_specs(group) for group in group_by_server(self.runtime.functions.values())
         ]
@@ -224,11 +223,11 @@ class AgentSession:
         return sorted_tools.labels
 
     def only_reads(self, tool: str) -> bool:
-        """Whether a tool only reads."""
+        """True if a tool only reads."""
         return self.labels[tool] is Privilege.QUERY
 
     def allows(self, judge: CommandJudge, call: TracedCall, earlier: CallTrace) -> bool:
-        """Whether a call may run: reading always, a command if the judge agrees, who is told of earlier calls."""
+        """True if a call may run: a reading call always, a command if the judge, shown `earlier`, agrees."""
         if judge is CommandJudge.OFF or self.only_reads(call.tool):
             return True
         function = self.runtime.functions[call.tool]
@@ -237,15 +236,15 @@ class AgentSession:
         return validate(self.model, self.request, earlier, call, described, threshold).allow
 
     def allows_within_budget(self, judge: CommandJudge, call: TracedCall, earlier: CallTrace) -> bool:
-        """Whether `allows` says so; a call that nobody is left to judge may not run."""
+        """Return `allows`; False if no model call is left to judge."""
         try:
             return self.allows(judge, call, earlier)
-        except OutOfCalls:
+        except CallBudgetExceeded:
             return False
 
 
 class SessionElement(LoopStep):
-    """An agent of AgentSys as an element for AgentDojo's pipelines: each `query` is a session of its own."""
+    """An agent of AgentSys as an AgentDojo pipeline element: each `query` is a session of its own."""
 
     def __init__(
         self,
@@ -274,4 +273,4 @@ class SessionElement(LoopStep):
 
     @abstractmethod
     def converse(self, session: AgentSession, context: list[ChatMessage]) -> bool:
-        """Extend the context turn by turn; returns whether the model stopped by itself."""
+        """Extend the context turn by turn; returns True if the model stopped by itself."""

@@ -1,7 +1,6 @@
 """`AgentSys`: the defense, its presets and its ablations, as one class with one YAML each.
 
-`describe_variant` says in a few sentences how one variant is set: for attackers that know their target, and
-for docs.
+`describe_variant` describes a variant's settings in a few sentences, for adaptive attackers and for docs.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from agentdojo.types import (
 )
 
 from agentsys.contracts import Suite
-from agentsys.defense.agent_session import AgentSession, OutOfCalls, SessionElement
+from agentsys.defense.agent_session import AgentSession, CallBudgetExceeded, SessionElement
 from agentsys.defense.agentsys_settings import (
     AgentSysSettings,
     FillMode,
@@ -65,18 +64,18 @@ class GuardedAgent(SessionElement):
                 return True
             if step == session.settings.main_steps:
                 break
-            for place, call in enumerate(message["tool_calls"]):
-                context.append(_run_call(session, call, trace, refused.get(place)))
+            for index, call in enumerate(message["tool_calls"]):
+                context.append(_run_call(session, call, trace, refused.get(index)))
         return False
 
 
 def _ask_judged_message(
     session: AgentSession, context: list[ChatMessage], trace: CallTrace
 ) -> tuple[ChatAssistantMessage, Mapping[int, Failure]]:
-    """The agent's next message and, by place, why some of its calls may not run.
+    """Return the agent's next message and, by index, the failures of its calls that may not run.
 
     All calls of the message are judged before any runs. If one is denied, all tool results so far are
-    cleaned and the agent is asked again, as often as the budget allows; the refused message is forgotten.
+    sanitized and the agent is asked again, as often as the budget allows; the denied message is dropped.
     """
     session.begin_subtask()
     asked = (GUARDED_AGENT_ROLE, context, session.plain_tools)
@@ -88,7 +87,7 @@ def _ask_judged_message(
         try:
             context[:] = [_sanitize_result(session, item) for item in context]
             message = ask_next_message(session.model, *asked, runtime=session.runtime)
-        except OutOfCalls:
+        except CallBudgetExceeded:
             break
         refused = _find_refusals(session, message, trace)
     return message, refused
@@ -99,17 +98,17 @@ def _find_refusals(
 ) -> Mapping[int, Failure]:
     earlier = trace.branch()
     refused: dict[int, Failure] = {}
-    for place, call in enumerate(message["tool_calls"] or ()):
+    for index, call in enumerate(message["tool_calls"] or ()):
         arguments = check_arguments(session.runtime, call)
-        if place >= session.settings.calls_per_turn:
-            refused[place] = Failure.BUDGET_EXHAUSTED
+        if index >= session.settings.calls_per_turn:
+            refused[index] = Failure.BUDGET_EXHAUSTED
         elif not isinstance(arguments, str):
             proposed = TracedCall(call.function, arguments.parsed, None)
             judge = session.settings.validator
             if session.allows_within_budget(judge, proposed, earlier):
                 earlier.add(proposed)
             else:
-                refused[place] = Failure.DENIED
+                refused[index] = Failure.DENIED
     return refused
 
 
@@ -118,8 +117,8 @@ def _sanitize_result(session: AgentSession, message: ChatMessage) -> ChatMessage
         return message
     tool = message["tool_call"].function
     error = message["error"]
-    text = _show(sanitize(session.model, Untrusted(text_of(message)), tool).text)
-    error = _show(sanitize(session.model, Untrusted(error), tool).text) if error is not None else None
+    text = _unwrap(sanitize(session.model, Untrusted(text_of(message)), tool).text)
+    error = _unwrap(sanitize(session.model, Untrusted(error), tool).text) if error is not None else None
     return {**message, "content": [text_content_block_from_string(text)], "error": error}
 
 
@@ -133,17 +132,17 @@ def _run_call(
         return tool_message(call, refused.as_text(tool_ran=False))
     trace.add(TracedCall(call.function, arguments.parsed, None))
     output = run_tool(session.runtime, session.env, call.function, arguments.raw)
-    error = None if output.error is None else _show(output.error.text)
-    return tool_message(call, _show(output.text), error)
+    error = None if output.error is None else _unwrap(output.error.text)
+    return tool_message(call, _unwrap(output.text), error)
 
 
-def _show(foreign: Untrusted[str]) -> str:
-    """What the agent reads of a tool: all of it, for nothing is isolated here."""
+def _unwrap(foreign: Untrusted[str]) -> str:
+    """Return the whole text: this variant isolates nothing."""
     return foreign.open_for(Reader.AGENT)
 
 
 def describe_variant(settings: AgentSysSettings) -> str:
-    """5 to 10 sentences: what is kept apart, what crosses, which checks there are, how far it goes."""
+    """Describe a variant in 5 to 10 sentences: isolation, return values, checks and bounds."""
     return " ".join(_describe_isolation(settings) if settings.isolation else _describe_no_isolation(settings))
 
 
@@ -269,8 +268,8 @@ class AgentSys:
     Args:
         privileges_dir: Folder in which the tools' labels are kept. None keeps them in memory; a run puts
             them beside its records instead.
-        tool_labels: A YAML with an operator's own labels of tools, which go before a model's; None: no such.
-        options: See `agentsys.defense.agentsys_settings.AgentSysSettings`; without any, the paper's system.
+        tool_labels: A YAML with an operator's own labels of tools, which override a model's; None: no such file.
+        options: Fields of `agentsys.defense.agentsys_settings.AgentSysSettings`; the defaults are the paper's system.
     """
 
     keeps: ClassVar[Mapping[str, str]] = {"privileges_dir": "privileges"}
@@ -289,7 +288,7 @@ class AgentSys:
         self.settings = AgentSysSettings.from_options(options)
 
     def pipeline(self, model: ChatModel, suite: Suite) -> BasePipelineElement:
-        """The agent for one case, as a pipeline that AgentDojo's own benchmark runs and logs."""
+        """Build the agent for one case as an AgentDojo pipeline."""
         message = default_system_message(suite)
         if self.settings.isolation:
             message = f"{message}\n\n{MAIN}"
@@ -300,20 +299,20 @@ class AgentSys:
         return make_named_pipeline(f"{model.name}-{self.name}", SystemMessage(message), InitQuery(), agent)
 
     def description(self) -> str:
-        """Say what is kept apart, what crosses and what is checked, as this variant is set."""
+        """Describe this variant for attackers and docs."""
         return describe_variant(self.settings)
 
     def simulated_roles(self) -> Mapping[str, SimulatedRole]:
-        """Give the simulated model's play of worker, validator, sanitizer and the sorting of tools."""
+        """Return the simulated model's handlers for worker, validator, sanitizer and the sorting of tools."""
         return SIMULATED_ROLES
 
     def prompts(self) -> dict[str, str]:
-        """Every text this variant says to a model, by name."""
+        """Prompt name -> text, for every text that this variant sends to a model."""
         return collect_prompts(self.settings)
 
 
 def collect_prompts(settings: AgentSysSettings) -> dict[str, str]:
-    """Every text that a variant says to a model, by name, for `agentsys show prompts`."""
+    """Prompt name -> text of a variant, for `agentsys show prompts`."""
     calls = settings.isolation and settings.max_depth > 1
     contracts: list[tuple[bool, ReplyContract[Any]]] = [
         (settings.isolation, WORKER_CONTRACT),
@@ -335,10 +334,10 @@ _LABEL_WORDS = {label.value: label for label in Privilege}
 
 
 def read_corrections(path: Path | None) -> Labels:
-    """An operator's own labels in a YAML: a mapping from tools' names to `query` or `command`.
+    """Read an operator's own labels from a YAML: tool name -> `query` or `command`.
 
     Raises:
-        ConfigError: If it cannot be read or says anything else.
+        ConfigError: If the file cannot be read or holds anything else.
     """
     if path is None:
         return {}
@@ -363,7 +362,7 @@ class MainAgent(SessionElement):
     name = "agentsys_main"
 
     def converse(self, session: AgentSession, context: list[ChatMessage]) -> bool:
-        """Extend the context turn by turn; returns whether the model stopped by itself.
+        """Extend the context turn by turn; returns True if the model stopped by itself.
 
         Bounded like AgentDojo's loop, so that variants and baselines are compared under one limit: a first
         message, then at most `main_steps` rounds of calls, each followed by one more message.

@@ -116,13 +116,13 @@ class AgentSysSettings:
     subtask_calls: AtLeast1 = 60
     calls_per_turn: AtLeast1 = 20
     validator_threshold: Annotated[float, Field(gt=0, lt=1)] | None = None
-    """How probable the validator's True has to be beside its False; None (the paper): its word decides."""
+    """Least probability of the validator's True against its False; None (the paper): its word decides."""
     pin_tools: bool = False
-    """Whether tools are shown, labelled and checked as at the first look; the paper: as they are now."""
+    """True: tools are shown, labelled and checked as first seen; False (the paper): as they are now."""
 
     @classmethod
     def from_options(cls, options: Mapping[str, Any]) -> AgentSysSettings:
-        """The settings that a YAML's options say.
+        """Build the settings from a YAML's options.
 
         Raises:
             ConfigError: If an option is unknown or wrong.
@@ -160,37 +160,37 @@ class AgentSysSettings:
 
     @property
     def sanitizes_first(self) -> bool:
-        """Whether every output is cleaned before a worker sees it."""
+        """True if every output is sanitized before a worker sees it."""
         return self.sanitizer in (SanitizerTiming.AT_INGESTION, SanitizerTiming.BOTH)
 
     @property
     def has_judge(self) -> bool:
-        """Whether anything stands behind the sanitizer."""
+        """True if a validator judges workers' commands, so that the sanitizer is not the only defense."""
         return self.validator is not CommandJudge.OFF
 
     @property
     def sorts_tools(self) -> bool:
-        """Whether it matters which tools only read."""
+        """True if the tools' privileges are needed, so that a model has to sort them."""
         late = self.worker_tools is WorkerTools.ON_REQUEST and self.max_depth > 1
         return self.has_judge or late or self.repeats is RepeatPolicy.KEPT
 
     @property
     def max_restarts(self) -> int:
-        """Number of times an output is cleaned and read again after a denial."""
-        again = self.sanitizer in (SanitizerTiming.ON_DENIAL, SanitizerTiming.BOTH)
-        return self.sanitize_budget if again else 0
+        """Number of times an output is sanitized and read again after a denial."""
+        restarts = self.sanitizer in (SanitizerTiming.ON_DENIAL, SanitizerTiming.BOTH)
+        return self.sanitize_budget if restarts else 0
 
 
 def _resolve_switch(value: object, on: Enum) -> object:
-    """The choice that true or false stands for (YAML reads a bare `off` as false); else the value itself."""
+    """Resolve true and false (YAML reads a bare `off` as false) to a choice; keep any other value."""
     return (on if value else type(on)("off")) if isinstance(value, bool) else value
 
 
 def read_operators_file(path: Path, option: str, example: str) -> Any:
-    """The content of a YAML that an operator wrote for an option.
+    """Read the YAML that an operator wrote for an option.
 
     Raises:
-        ConfigError: If it cannot be read; `example` is what to write.
+        ConfigError: If it cannot be read; the message gives `example`.
     """
     where = f"defense.{option} {path}"
     try:

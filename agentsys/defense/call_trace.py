@@ -1,7 +1,7 @@
-"""`CallTrace`: the compact trace, what has been called so far and never what came back.
+"""`CallTrace`: the compact trace, the calls made so far without their results.
 
-`UserRequest` masks what a worker may have from elsewhere: only words of the user's request, and values of a
-closed format (a date, a number, an address), which hold no sentence, are shown to a validator.
+`UserRequest` masks words that a worker may have taken from an output: a validator sees only words of the user's
+request and values of a closed format (a date, a number, an address), which hold no sentence.
 """
 
 from __future__ import annotations
@@ -24,37 +24,37 @@ _NUMBER = r"[+-]?\d{1,15}(?:\.\d{1,15})?"
 _ID = r"\w{1,40}"
 
 WORDLESS = re.compile("|".join((_DATE, _NUMBER)))
-"""A date, a time or a number: nothing in it can be read as words."""
+"""A date, a time or a number, which cannot be read as words."""
 _CLOSED = re.compile("|".join((_MAIL, _IBAN, _PAGE, _DATE, _NUMBER, _ID)))
 _SHORT_OR_ANY_CASE = re.compile("|".join((_MAIL, _NUMBER)))
 _MIN_CHARS = 3
-"""Fewer stand in any request by chance."""
+"""Shorter texts occur in any request by chance."""
 
 
 def has_closed_format(leaf: object) -> bool:
-    """Whether a leaf is a number, a date, null, an enumeration's member or a string of a closed format."""
+    """True for a number, a date, null, an enumeration's member or a string of a closed format."""
     if leaf is None or isinstance(leaf, bool | int | float | datetime.date | datetime.time | Enum):
         return True
     return isinstance(leaf, str) and _CLOSED.fullmatch(leaf) is not None
 
 
 _STATUS_FIELD = "status"
-"""The field that a call which only acts declares; the prompts name it."""
+"""The field that acting calls declare; the prompts name it."""
 
 
 class UserRequest:
-    """The user's request as a measure of what a worker may have from elsewhere."""
+    """The user's request, used to mask the words of a worker that it does not contain."""
 
     def __init__(self, text: str) -> None:
         self.text = text
         self._folded, self._words = _fold_words(text), " ".join(text.split())
 
     def contains(self, text: str) -> bool:
-        """Whether a text stands in the request as whole words, whatever the case and white space."""
+        """True if the request contains the text as whole words, ignoring case and white space."""
         return _stands_in(_fold_words(text), self._folded)
 
     def says(self, leaf: object) -> bool:
-        """Whether the user said a leaf: whole words in their own case, and at least three characters.
+        """True if the request contains a leaf as whole words, in the same case, with at least three characters.
 
         Numbers and mail addresses may be shorter, or written in another case.
         """
@@ -65,11 +65,11 @@ class UserRequest:
         return len(wanted) >= _MIN_CHARS and _stands_in(wanted, self._words)
 
     def mask_value(self, value: Any) -> Any:
-        """A value without strings that are not in the request, dates and numbers aside: they say nothing."""
+        """Replace the strings of a value that are not in the request; dates and numbers stay."""
         if isinstance(value, Mapping):
             return {
-                key if self.contains(str(key)) else f"key_{place}": self.mask_value(child)
-                for place, (key, child) in enumerate(value.items(), 1)
+                key if self.contains(str(key)) else f"key_{number}": self.mask_value(child)
+                for number, (key, child) in enumerate(value.items(), 1)
             }
         if isinstance(value, list | tuple | set):
             return [self.mask_value(item) for item in value]
@@ -81,13 +81,13 @@ class UserRequest:
         return f"<text that is not in the request, {len(text)} characters>"
 
     def mask_fields(self, node: Any) -> Any:
-        """An intent's types, its fields named only where the request has their words."""
+        """Replace the field names of an intent whose words are not in the request."""
         if isinstance(node, Mapping):
             return {
                 key
                 if key == _STATUS_FIELD or self.contains(key.replace("_", " "))
-                else f"field_{place}": self.mask_fields(child)
-                for place, (key, child) in enumerate(node.items(), 1)
+                else f"field_{number}": self.mask_fields(child)
+                for number, (key, child) in enumerate(node.items(), 1)
             }
         return [self.mask_fields(item) for item in node] if isinstance(node, list) else node
 
@@ -97,15 +97,15 @@ def _fold_words(text: str) -> str:
 
 
 def _stands_in(wanted: str, text: str) -> bool:
-    """Whether a text stands in another one between borders of words."""
-    # No pattern: both are anybody's texts, and to compile one of 500 kB takes a second.
+    """True if `text` contains `wanted` between word boundaries."""
+    # No regular expression: both texts may be hostile, and compiling one of 500 kB takes a second.
     at = text.find(wanted)
     while at >= 0:
         end = at + len(wanted)
-        inside = (wanted[:1].isalnum() and _is_in_word(text[at - 1 : at])) or (
+        splits_word = (wanted[:1].isalnum() and _is_in_word(text[at - 1 : at])) or (
             wanted[-1:].isalnum() and _is_in_word(text[end : end + 1])
         )
-        if not inside:
+        if not splits_word:
             return True
         at = text.find(wanted, at + 1)
     return False
@@ -117,15 +117,15 @@ def _is_in_word(character: str) -> bool:
 
 @dataclass(frozen=True)
 class TracedCall:
-    """One tool call: what was asked for, not what was returned."""
+    """One tool call, without its result."""
 
     tool: str
     args: Mapping[str, Any]
-    """The arguments as the tool's schema reads them: undeclared ones are not run and do not stand here."""
+    """The arguments as the tool's schema reads them, without undeclared ones, which the tool never gets."""
     intent: Intent | None
     """The declared return value; None where agents declare none (the no-isolation ablation)."""
     by_worker: bool = False
-    """Whether a worker made it, whose words may be an output's."""
+    """True if a worker made the call: its words may come from an output."""
 
     def as_data(self) -> dict[str, Any]:
         """The call as JSON-ready data."""
@@ -133,7 +133,7 @@ class TracedCall:
         return call if self.intent is None else {**call, "intent": dict(self.intent)}
 
     def mask(self, request: UserRequest) -> dict[str, Any]:
-        """The call as a validator may see it: a worker's words only where the user's request has them."""
+        """The call as a validator may see it: a worker's words are masked unless the request has them."""
         if not self.by_worker:
             return self.as_data()
         call = {
@@ -145,7 +145,7 @@ class TracedCall:
 
 @dataclass(frozen=True)
 class AbandonedCall:
-    """A call that ran for a worker which was given up: its arguments are forgotten with the worker."""
+    """A call that ran for an abandoned worker, without its arguments, which the worker wrote."""
 
     tool: str
 
@@ -154,7 +154,7 @@ class AbandonedCall:
         return {"tool": self.tool}
 
     def mask(self, request: UserRequest) -> dict[str, Any]:
-        """The same: a tool's name is nobody's words."""
+        """The same data: a tool's name needs no mask."""
         return self.as_data()
 
 
@@ -162,26 +162,26 @@ TraceEntry = TracedCall | AbandonedCall
 
 
 class CallTrace:
-    """The calls that one agent may know of: its ancestors' and its own that ran, in order.
+    """The calls that one agent may know of: those of its ancestors and its own, in order.
 
-    What workers of other outputs did is not in it: their arguments may be words of what they read. A call is
-    entered when it is about to run: refused calls do not stand here, so what an injection merely tried
-    cannot colour the validator's next judgement.
+    Calls of workers of other outputs are left out: their arguments may quote what they read. A call is added when it
+    is about to run, so that refused calls, which an injection may have caused, do not influence the validator's next
+    verdict.
     """
 
     def __init__(self, calls: Sequence[TraceEntry] = ()) -> None:
         self.calls: list[TraceEntry] = list(calls)
 
     def add(self, call: TraceEntry) -> None:
-        """Enter a call that is about to run."""
+        """Add a call that is about to run."""
         self.calls.append(call)
 
     def branch(self, given_up: Sequence[TraceEntry] = ()) -> CallTrace:
-        """The trace of a new worker: this one, and the tools that ran for workers given up."""
+        """Copy this trace for a new worker, and append the names of tools that ran for abandoned workers."""
         return CallTrace([*self.calls, *(AbandonedCall(call.tool) for call in given_up)])
 
     def list_new_calls(self, other: CallTrace) -> Sequence[TraceEntry]:
-        """The calls of a trace that was branched from another one and are not in that."""
+        """Return the calls added since this trace was branched from `other`."""
         return self.calls[len(other.calls) :]
 
     def as_json(self) -> str:
@@ -194,5 +194,5 @@ class CallTrace:
 
 
 def write_json_line(data: object) -> str:
-    """Data as a single line of JSON; values that JSON does not know are written as text."""
+    """Format data as a single line of JSON; values that JSON does not know become strings."""
     return json.dumps(data, ensure_ascii=False, default=str)

@@ -17,9 +17,9 @@ from agentdojo.functions_runtime import FunctionCall
 from agentdojo.types import ChatToolResultMessage
 from pydantic import BaseModel
 
-from agentsys.defense.agent_session import AgentSession, OutOfCalls
+from agentsys.defense.agent_session import AgentSession, CallBudgetExceeded
 from agentsys.defense.agentsys_settings import FillMode, GateRetry, RepeatPolicy
-from agentsys.defense.call_trace import CallTrace, TracedCall, TraceEntry, has_closed_format
+from agentsys.defense.call_trace import CallTrace, TracedCall, has_closed_format
 from agentsys.defense.gate import AcceptedValue, Failure, ends_subtask
 from agentsys.defense.intent import INTENT_PARAMETER, Intent, NoIntent, parse_intent
 from agentsys.defense.sanitizer import sanitize
@@ -36,22 +36,22 @@ from agentsys.models.trace import span
 from agentsys.models.untrusted import Reader, Untrusted
 
 STATUS_ONLY: Intent = {"status": "string"}
-"""What a call that only acts declares."""
+"""Intent of a call that only acts."""
 STATUS_LIST = [{"field": "status", "type": "string"}]
-"""The same as models are asked to write it."""
+"""`STATUS_ONLY` in the list form that models are asked to write."""
 DONE_STATUS = "done"
 
 
 @dataclass(frozen=True)
 class FilledFields:
-    """The fields that code filled in, and those left for a worker."""
+    """Fields that code filled in, and those left for a worker."""
 
     fields: Mapping[str, Any]
     rest: Intent
 
 
 def fill_fields(value: Untrusted[Any], intent: Intent, how: FillMode) -> FilledFields:
-    """The declared fields that need no reader, from a tool's value before it was written as text."""
+    """Fill declared fields by code, from a tool's value before it was written as text."""
     if how is FillMode.NONE:
         return FilledFields({}, intent)
     if intent == STATUS_ONLY:
@@ -61,9 +61,9 @@ def fill_fields(value: Untrusted[Any], intent: Intent, how: FillMode) -> FilledF
 
 
 def _fill_typed(value: Any, intent: Intent) -> dict[str, Any]:
-    """Leaves that a single record or a single value gives by its type.
+    """Fill fields of a closed type from a single value, or from a single record's fields of the same name.
 
-    Free text is never filled in, nor anything out of a list: which record is meant is for a reader to say.
+    Free text is never filled in, nor anything out of a list: only a worker can tell which record is meant.
     """
     if isinstance(value, bool | int | float | datetime.date):
         if len(intent) == 1:
@@ -71,16 +71,16 @@ def _fill_typed(value: Any, intent: Intent) -> dict[str, Any]:
             return _fill_leaf(name, value, kind)
         return {}
     record = _fold_record(value)
-    found: dict[str, Any] = {}
+    filled: dict[str, Any] = {}
     for name, kind in intent.items():
-        held = record.get(_fold_name(name), ())
-        if len(held) == 1:
-            found |= _fill_leaf(name, held[0], kind)
-    return found
+        values = record.get(_fold_name(name), ())
+        if len(values) == 1:
+            filled |= _fill_leaf(name, values[0], kind)
+    return filled
 
 
 def _fold_record(value: Any) -> dict[str, list[Any]]:
-    """A record's values by folded name; several where names differ by case and underscores only."""
+    """Map a record's folded field names to values; several values where names differ only by case or underscores."""
     if isinstance(value, BaseModel):
         value = {name: getattr(value, name) for name in type(value).model_fields}
     record: dict[str, list[Any]] = {}
@@ -117,20 +117,20 @@ def serve_turn(
 
     Raises:
         WorkerCallDenied: If the validator refused a worker's call.
-        OutOfCalls: If a worker's subtask has no model calls left.
+        CallBudgetExceeded: If a worker's subtask has no model calls left.
         ModelError: If a model gave no reply.
     """
-    most = session.settings.calls_per_turn
-    served = [tool_message(call, serve_call(session, call, agent)) for call in calls[:most]]
+    limit = session.settings.calls_per_turn
+    served = [tool_message(call, serve_call(session, call, agent)) for call in calls[:limit]]
     refused = Failure.BUDGET_EXHAUSTED.as_text(tool_ran=False)
-    return [*served, *(tool_message(call, refused) for call in calls[most:])]
+    return [*served, *(tool_message(call, refused) for call in calls[limit:])]
 
 
 def serve_call(session: AgentSession, call: FunctionCall, agent: CallingAgent) -> str:
     """Run a call and have a fresh worker read its output.
 
     Returns:
-        What the caller may see: an accepted value or a failure as JSON, or the caller's own mistake.
+        The text that the caller sees: an accepted value or a failure as JSON, or a message about its own mistake.
     """
     if agent.depth >= session.settings.max_depth:
         return agent.refuse(call.function, call.args, Failure.DEPTH_EXCEEDED.as_text(tool_ran=False))
@@ -151,24 +151,24 @@ def serve_call(session: AgentSession, call: FunctionCall, agent: CallingAgent) -
 
 
 def explain_missing_intent(mistake: NoIntent, tool: str, args: Mapping[str, Any]) -> str:
-    """What an agent is told whose call says not which fields are wanted: the mistake, and the call mended."""
+    """Build the error for a call without a valid intent, with a corrected example call."""
     example = json.dumps({**args, INTENT_PARAMETER: STATUS_LIST}, ensure_ascii=False, default=str)
-    mend = f"{mistake}; call {tool} again, for example with {example}"
-    return Failure.NO_INTENT.as_text(tool_ran=False, message=mend)
+    message = f"{mistake}; call {tool} again, for example with {example}"
+    return Failure.NO_INTENT.as_text(tool_ran=False, message=message)
 
 
 def _serve_main_call(
     session: AgentSession, call: TracedCall, arguments: CheckedArguments, agent: CallingAgent
 ) -> str:
-    """A call of the main agent: begins a subtask, and ends it where its model calls are used up."""
+    """Serve a call of the main agent as a subtask with a budget of its own."""
     session.begin_subtask()
-    kept = session.settings.repeats is RepeatPolicy.KEPT
-    if kept and (before := session.earlier_answers.get(call)) is not None:
-        return before
+    reuses_answers = session.settings.repeats is RepeatPolicy.KEPT
+    if reuses_answers and (earlier := session.earlier_answers.get(call)) is not None:
+        return earlier
     if not session.allows_within_budget(session.settings.validate_main, call, agent.trace):
         return agent.refuse(call.tool, call.args, Failure.DENIED.as_text(tool_ran=False))
     text = _carry_out(session, call, arguments, agent)
-    if kept:
+    if reuses_answers:
         session.earlier_answers.put(
             call, text, only_read=session.only_reads(call.tool) and not session.commands.run_count
         )
@@ -178,21 +178,29 @@ def _serve_main_call(
 def _carry_out(
     session: AgentSession, call: TracedCall, arguments: CheckedArguments, agent: CallingAgent
 ) -> str:
+    """Run an allowed call and return its answer, or its failure, as JSON text."""
     agent.trace.add(call)
-    output = _get_output(session, call, arguments, agent)
+    output = _run_or_recall(session, call, arguments, agent)
     if output.error is not None:
         shown = filter_tool_error(output.error, session.runtime.functions[call.tool], arguments.raw)
         return Failure.TOOL_ERROR.as_text(tool_ran=True, **shown)
-    outcome = _get_value(session, call, output, agent)
-    if isinstance(outcome, Failure):
-        return outcome.as_text(tool_ran=True)
-    return outcome.text
+    try:
+        outcome = _answer_intent(session, call, output, agent)
+    except CallBudgetExceeded:
+        if not agent.is_main:
+            raise
+        outcome = Failure.BUDGET_EXHAUSTED
+    except ModelError as error:
+        if not ends_subtask(error):
+            raise
+        outcome = Failure.WORKER_FAILED
+    return outcome.as_text(tool_ran=True) if isinstance(outcome, Failure) else outcome.text
 
 
-def _get_output(
+def _run_or_recall(
     session: AgentSession, call: TracedCall, arguments: CheckedArguments, agent: CallingAgent
 ) -> ToolOutput:
-    """Run the tool; a command that a worker given up had run already gives what it gave then."""
+    """Run the tool, or return the output of the same command if an abandoned worker already ran it."""
     if agent.is_main or not session.settings.has_judge or session.only_reads(call.tool):
         return run_tool(session.runtime, session.env, call.tool, arguments.raw)
     output = session.commands.find_output(call)
@@ -202,14 +210,20 @@ def _get_output(
     return output
 
 
-def _get_value(
+def _answer_intent(
     session: AgentSession, call: TracedCall, output: ToolOutput, agent: CallingAgent
 ) -> AcceptedValue | Failure:
+    """Fill the declared fields: by code where possible, the rest by a worker.
+
+    Raises:
+        CallBudgetExceeded: If the subtask has no model calls left.
+        ModelError: If a model gave no reply.
+    """
     assert call.intent is not None
     if not call.intent:
         return NOTHING_RETURNED
     if output.value.open_for(Reader.GATE) is None:
-        # There is nothing to read, and a reader can only guess from it: no field has a value.
+        # There is nothing to read, and a worker could only guess: every field but the status is null.
         done = {**dict.fromkeys(call.intent), "status": DONE_STATUS}
         return AcceptedValue(done, json.dumps(done))
     filled = fill_fields(output.value, call.intent, session.settings.fill)
@@ -219,7 +233,7 @@ def _get_value(
     read: AcceptedValue | Failure = AcceptedValue({}, "{}")
     if filled.rest:
         task = WorkerTask(output.text, filled.rest, agent.depth + 1, call.tool, (*agent.path, call))
-        read = _read_output(session, task, agent)
+        read = _run_workers(session, task, agent.trace)
     if isinstance(read, Failure) or not filled.fields:
         return read
     # In the declared order; a worker's undeclared fields come last and replace nothing.
@@ -232,52 +246,37 @@ _NOTHING = {"status": DONE_STATUS, "note": "intent named no field, so nothing el
 NOTHING_RETURNED = AcceptedValue(_NOTHING, json.dumps(_NOTHING))
 """The answer to a call whose intent names no field: the tool ran, and nobody has read its output."""
 
-
-def _read_output(session: AgentSession, task: WorkerTask, agent: CallingAgent) -> AcceptedValue | Failure:
-    """Have a worker extract the fields; on a denial clean the output and start again with a fresh one."""
-    try:
-        return _extract_fields(session, task, agent)
-    except OutOfCalls:
-        if not agent.is_main:
-            raise
-        return Failure.BUDGET_EXHAUSTED
-    except ModelError as error:
-        if not ends_subtask(error):
-            raise
-        return Failure.WORKER_FAILED
+_GATE_REFUSALS = (Failure.INVALID_JSON, Failure.SCHEMA_MISMATCH, Failure.ECHOED_INTENT)
 
 
-def _extract_fields(session: AgentSession, task: WorkerTask, agent: CallingAgent) -> AcceptedValue | Failure:
+def _run_workers(session: AgentSession, task: WorkerTask, above: CallTrace) -> AcceptedValue | Failure:
+    """Run fresh workers on an output until one succeeds or the retries are used up.
+
+    After a denied call the output is sanitized and a new worker starts; with `gate_retry: fresh_context` a new
+    worker also starts after a reply that the gate refused. `above` is the calling agent's trace.
+    """
     settings = session.settings
     if settings.sanitizes_first:
         cleaned = sanitize(session.model, task.raw, task.tool)
         if not cleaned.complete and not settings.has_judge:
             return Failure.WORKER_FAILED
         task = replace(task, raw=cleaned.text)
-    given_up: Sequence[TraceEntry] = ()
+    gate_retries = settings.gate_retries if settings.gate_retry is GateRetry.FRESH else 0
+    trace, mark = above.branch(), session.commands.mark()
     for restart in range(settings.max_restarts + 1):
-        trace, mark = agent.trace.branch(given_up), session.commands.mark()
-        try:
-            return _ask_worker(session, task, trace, agent.trace)
-        except WorkerCallDenied:
+        if restart:
+            task = replace(task, raw=sanitize(session.model, task.raw, task.tool).text)
+        for retry in range(gate_retries + 1):
+            try:
+                outcome = run_worker(session, task, trace, serve_turn)
+                if retry == gate_retries or outcome not in _GATE_REFUSALS:
+                    return outcome
+                denied = False
+            except WorkerCallDenied:
+                denied = True
+            # This worker is abandoned: the next may repeat its commands and sees only the names of its calls.
             session.commands.rewind_to(mark)
-            given_up = trace.list_new_calls(agent.trace)
-            if restart < settings.max_restarts:
-                task = replace(task, raw=sanitize(session.model, task.raw, task.tool).text)
+            trace = above.branch(trace.list_new_calls(above))
+            if denied:
+                break
     return Failure.DENIED
-
-
-def _ask_worker(
-    session: AgentSession, task: WorkerTask, trace: CallTrace, above: CallTrace
-) -> AcceptedValue | Failure:
-    """Give a worker's outcome; with `gate_retry: fresh_context`, that of the first the gate lets pass."""
-    fresh = session.settings.gate_retry is GateRetry.FRESH
-    for _ in range(session.settings.gate_retries if fresh else 0):
-        mark = session.commands.mark()
-        outcome = run_worker(session, task, trace, serve_turn)
-        if outcome not in (Failure.INVALID_JSON, Failure.SCHEMA_MISMATCH, Failure.ECHOED_INTENT):
-            return outcome
-        session.commands.rewind_to(mark)
-        gone = trace.list_new_calls(above)
-        trace.calls[:] = above.branch(gone).calls
-    return run_worker(session, task, trace, serve_turn)

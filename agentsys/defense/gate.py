@@ -1,4 +1,4 @@
-"""The return gate: decides, without a model, what of a worker's reply reaches its caller.
+"""The return gate: decides, without a model, which part of a worker's reply reaches its caller.
 
 The caller gets an `AcceptedValue` or a `Failure` out of a closed set. A failure's texts are fixed, so it
 cannot carry a byte that an attacker chose, and no value can look like one (`error` is reserved at the gate
@@ -25,7 +25,7 @@ from agentsys.models.loose_json import PROSE_BRACES, drop_trailing_commas
 
 
 class Failure(Enum):
-    """Why a tool call brought no value."""
+    """The reason why a tool call returned no value."""
 
     TOOL_ERROR = "tool_error"
     """The tool ran and failed. Its message may hold text of the environment (see
@@ -36,9 +36,7 @@ class Failure(Enum):
     SCHEMA_MISMATCH = "schema_mismatch"
     """The worker's object had a field `error`, or (`gate: schema`) not the declared fields and types."""
     DENIED = "denied"
-    """A call was refused: the caller's own, or one inside the subtask, and cleaning the output did not
-    help.
-    """
+    """The validator refused the caller's call, or one inside the subtask even after the output was cleaned."""
     BUDGET_EXHAUSTED = "budget_exhausted"
     """The subtask used up its steps or calls, or the turn had more calls than are allowed."""
     DEPTH_EXCEEDED = "depth_exceeded"
@@ -46,8 +44,8 @@ class Failure(Enum):
     NO_INTENT = "no_intent"
     """The call declared no return value, or not in the grammar of `agentsys.defense.intent`."""
     ECHOED_INTENT = "echoed_intent"
-    """(`gate: schema`) A value of the object was the name of its declared type. Callers, who cannot mend that,
-    are told what they are told of a mismatch.
+    """(`gate: schema`) A value of the object was the name of its declared type. Callers cannot correct that, so
+    they get the words of a mismatch.
     """
     INFEASIBLE = "infeasible"
     """The worker says that the output cannot give the fields."""
@@ -57,11 +55,12 @@ class Failure(Enum):
     """The output could not be read: a model refused it or found it too long, or it could not be cleaned."""
 
     def as_text(self, *, tool_ran: bool, **more: str) -> str:
-        """The failure object as JSON text, in words: a model takes a bare kind for the name of a tool.
+        """Format the failure as a JSON object for the caller.
 
-        It says whether the tool was run, so that a caller knows what repeating the call would do; `more` is never
-        words of an output.
+        `tool_ran` tells the caller whether repeating the call would run the tool twice. `more` never holds words
+        of an output.
         """
+        # Words, not the bare kind: models took "no_intent" for the name of a tool.
         return json.dumps({"error": FAILURE_WORDS[self], "tool_ran": tool_ran, **more}, ensure_ascii=False)
 
 
@@ -78,7 +77,7 @@ FAILURE_WORDS = {
     Failure.WORKER_FAILED: "The output could not be read.",
     Failure.STUCK: "The reader repeated a refused call and was stopped.",
 }
-"""What a caller is told of a failure: fixed words, none of an output."""
+"""Failure -> the words sent to the caller. They are fixed, so no words of an output can get in."""
 
 
 _SUBTASK_ERRORS = frozenset(
@@ -87,16 +86,15 @@ _SUBTASK_ERRORS = frozenset(
 
 
 def ends_subtask(error: ModelError) -> bool:
-    """Whether a model's error comes from what it was given to read, and so ends a subtask and not the case.
+    """True if a model error was caused by the text the model read; it then fails the subtask, not the case.
 
-    An attacker can cause these (an output that is too long or that a provider's filter refuses), and the main
-    agent is not shown what caused them.
+    An attacker can cause these errors (an output that is too long, or that a provider's filter refuses).
     """
     return error.kind in _SUBTASK_ERRORS and not isinstance(error, QuestionFailed)
 
 
 class QuestionFailed(ModelError):
-    """A question that is not about an output (which tools only read) failed: every case would fail alike."""
+    """The model failed on a question that holds no output (which tools only read), so it would in every case."""
 
     def __init__(self, error: ModelError) -> None:
         super().__init__(error.kind, str(error), error.retry_after_s)
@@ -104,7 +102,7 @@ class QuestionFailed(ModelError):
 
 
 NOT_AVAILABLE = "Not Available"
-"""Stands for a value that the output does not hold; a string may go on with a reason."""
+"""Placeholder for a value that the output does not hold; a string may continue with a reason."""
 
 MAX_STRING_CHARS = 20_000
 """Most characters of a string under `schema`. Ours: a long mail or file has less."""
@@ -117,7 +115,7 @@ MAX_VALUE_BYTES = 1_048_576
 MAX_NODES = 10_000
 """Most objects, lists and leaves of a value under either rule."""
 MAX_DIGITS = 40
-"""Most digits of a whole number under either rule: more are a text in disguise."""
+"""Most digits of a whole number under either rule: a longer one could encode text."""
 
 
 class GateRule(Enum):
@@ -133,15 +131,15 @@ class GateRule(Enum):
 
 @dataclass(frozen=True)
 class AcceptedValue:
-    """A return value that may enter the caller's context."""
+    """A return value that the gate passed; it may enter the caller's context."""
 
     value: dict[str, Any]
     text: str
     """The value as JSON, written afresh: nothing of the reply around it, and no duplicate key, is left."""
-    dropped: int = 0
-    """How many undeclared keys were cut out."""
+    dropped_keys: int = 0
+    """Number of undeclared keys that were removed."""
     echoed: int = 0
-    """How many values are the name of their declared type: none under `schema`."""
+    """Number of values that repeat the name of their declared type; 0 under `schema`."""
 
 
 class _Mismatch(Exception):
@@ -152,22 +150,22 @@ class _Echo(_Mismatch):
     """A value is the name of its declared type: "string" for a string."""
 
 
-def admit_reply(reply: str, intent: Intent, rule: GateRule) -> AcceptedValue | Failure:
-    """Give what a caller gets for a worker's final reply, which an attacker may have a hand in. Never raises.
+def check_reply(reply: str, intent: Intent, rule: GateRule) -> AcceptedValue | Failure:
+    """Validate a worker's final reply. The reply may be attacker-controlled; never raises.
 
     Returns:
-        The accepted value; `INFEASIBLE` where the reply is exactly that failure object; else `INVALID_JSON`,
-        `SCHEMA_MISMATCH` (too large a value, too) or `ECHOED_INTENT`.
+        The accepted value; `INFEASIBLE` if the reply is exactly that failure object; else `INVALID_JSON`,
+        `SCHEMA_MISMATCH` (also for a value that is too large) or `ECHOED_INTENT`.
     """
     value = find_first_object(reply)
     if value is None:
         return Failure.INVALID_JSON
     if value == {RESERVED_FIELD: Failure.INFEASIBLE.value}:
         return Failure.INFEASIBLE
-    dropped = 0
+    dropped_keys = 0
     if rule is GateRule.SCHEMA:
         try:
-            value, dropped = conform(value, intent)
+            value, dropped_keys = conform(value, intent)
         except _Mismatch as mismatch:
             return Failure.ECHOED_INTENT if isinstance(mismatch, _Echo) else Failure.SCHEMA_MISMATCH
     elif RESERVED_FIELD in value:
@@ -177,11 +175,11 @@ def admit_reply(reply: str, intent: Intent, rule: GateRule) -> AcceptedValue | F
         return Failure.INVALID_JSON
     if len(text.encode()) > MAX_VALUE_BYTES or not _has_few_nodes(value):
         return Failure.SCHEMA_MISMATCH
-    return AcceptedValue(value, text, dropped, count_echoes(value, intent))
+    return AcceptedValue(value, text, dropped_keys, count_echoes(value, intent))
 
 
 def _has_few_nodes(value: object) -> bool:
-    """Whether a value has no more nodes, and no longer numbers, than a gate lets pass."""
+    """True if a value is within MAX_NODES and its whole numbers are within MAX_DIGITS."""
     waiting, nodes = [value], 0
     while waiting:
         node = waiting.pop()
@@ -194,10 +192,10 @@ def _has_few_nodes(value: object) -> bool:
 
 
 def count_echoes(value: object, declared: object) -> int:
-    """How many values of an object are the name of their declared type."""
+    """Count the values of an object that repeat the name of their declared type."""
     if isinstance(declared, Mapping):
-        held = value if isinstance(value, Mapping) else {}
-        return sum(count_echoes(held.get(name), below) for name, below in declared.items())
+        fields = value if isinstance(value, Mapping) else {}
+        return sum(count_echoes(fields.get(name), below) for name, below in declared.items())
     if isinstance(declared, list):
         return sum(count_echoes(item, declared[0]) for item in value) if isinstance(value, list) else 0
     return _is_echo(value, declared)
@@ -208,20 +206,19 @@ def _is_echo(value: object, type_name: object) -> bool:
 
 
 def find_first_object(text: str) -> dict[str, Any] | None:
-    """The JSON object from the first `{` to its matching `}`; None if there is none.
+    """Parse the JSON object from the first `{` to its matching `}`; None if there is none.
 
-    Braces in the prose before it ("the {name} asked for") are passed over if they close again; an object that
-    is cut off is none, and neither is an element of a list: the rest of the list would be lost in silence.
+    Closed braces in the prose before it ("the {name} asked for") are skipped. A truncated object does not count,
+    nor does an element of a list: the rest of the list would be lost without a word.
 
-    For valid JSON the decoder stops exactly at the matching brace (it knows strings and escapes). Commas
-    behind a last element, which models write and JSON forbids, are left out where nothing else is wrong: that
-    can add nothing to the value.
+    The decoder stops exactly at the matching brace. If parsing fails, it is tried again without trailing commas,
+    which models write and JSON forbids.
     """
-    found = _scan_first_object(text)
-    if found is None:
-        mended = drop_trailing_commas(text)
-        found = _scan_first_object(mended) if mended != text else None
-    return found
+    parsed = _scan_first_object(text)
+    if parsed is None:
+        repaired = drop_trailing_commas(text)
+        parsed = _scan_first_object(repaired) if repaired != text else None
+    return parsed
 
 
 def _scan_first_object(text: str) -> dict[str, Any] | None:
@@ -236,10 +233,11 @@ def _scan_first_object(text: str) -> dict[str, Any] | None:
 
 
 _SURROUNDING_LISTS = 8
+"""Number of opening brackets tried: bounds the work on hostile text."""
 
 
 def _parse_object_at(text: str, start: int) -> tuple[dict[str, Any] | None, int]:
-    # Line breaks inside strings are no JSON, but what models write; they are written afresh below.
+    # strict=False: models write raw line breaks inside strings; `_write_json` escapes them.
     decoder = json.JSONDecoder(parse_constant=_refuse_constant, strict=False)
     try:
         value, end = decoder.raw_decode(text, start)
@@ -249,7 +247,7 @@ def _parse_object_at(text: str, start: int) -> tuple[dict[str, Any] | None, int]
 
 
 def _is_in_list(text: str, start: int, end: int) -> bool:
-    """Whether the object is an element of a JSON list that begins before it."""
+    """True if the object at `start` is an element of a JSON list that begins before it."""
     if not text[end:].lstrip().startswith((",", "]")):
         return False
     opened = text.find("[", 0, start)
@@ -281,7 +279,7 @@ def _write_json(value: dict[str, Any]) -> str | None:
 
 
 def conform(value: Mapping[str, Any], intent: Intent) -> tuple[dict[str, Any], int]:
-    """The declared part of a value, and the number of undeclared keys left out.
+    """Return the declared part of a value, and the number of undeclared keys that were removed.
 
     Raises:
         _Mismatch: If a declared field is missing, has another type or is too long.
@@ -312,22 +310,21 @@ def _conform_node(value: Any, declared: Any) -> tuple[Any, int]:
 _HIDDEN = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\U000e0000-\U000e007f]"
 )
-"""Control characters but tabs and line breaks, what turns the direction of writing, and tags: what a reader
-does not see, or sees elsewhere."""
+"""Invisible characters: controls other than tab and line feed, direction marks and tags. They could hide text from
+a human who reads the value."""
 _NUMBER = re.compile(r"-?\d{1,300}(?:\.\d{1,300})?(?:[eE][+-]?\d{1,2})?")
 _TRUTH_WORDS = {"true": True, "yes": True, "false": False, "no": False}
 
 
 def conform_leaf(value: object, type_name: str) -> Any:
-    """A leaf as its caller gets it.
+    """Convert a leaf to its declared type.
 
-    What cannot carry a text is brought into its type: "2.50" becomes a number, "true" a boolean, 3 a
-    string. A text is in canonical form (NFC), without characters that do not show. A missing number, integer
-    or boolean is null or the bare words "Not Available", whatever reason
-    was given.
+    "2.50" becomes a number, "true" a boolean, 3 a string. Strings are normalized (NFC) and lose invisible
+    characters. A missing number, integer or boolean is null or exactly "Not Available"; a reason behind these
+    words is removed, as it could carry text.
 
     Raises:
-        _Mismatch: If it is of another type, or too long.
+        _Mismatch: If the leaf has another type or is too long.
     """
     if _is_echo(value, type_name):
         raise _Echo(type_name)

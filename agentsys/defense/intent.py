@@ -1,11 +1,10 @@
 """Intents: the return value an agent declares before it sees anything.
 
-Grammar: models are asked for a list of fields, `[{"field": "price", "type": "number"}]`, which is read as an
-object, as an object itself is. Its values are the type names `"string"`, `"number"`, `"integer"` and
-`"boolean"`, objects of the same kind with at least one field, or lists of exactly one such element. Field
-names are identifiers. One without a field says that nothing is to be returned. What models write instead
-(`"str"`, `"list[string]"`, JSON Schema, a list of fields, ...) is brought into this form: nothing has been
-seen yet, so understanding more costs no safety.
+Grammar: an intent is an object from field names (identifiers) to types. A type is `"string"`, `"number"`,
+`"integer"` or `"boolean"`, an object of the same kind with at least one field, or a list of exactly one type. An
+empty object means that nothing is to be returned. Models are asked for a list of fields,
+`[{"field": "price", "type": "number"}]`, which is converted to an object. So are other forms that models write
+(`"str"`, `"list[string]"`, JSON Schema, ...): the agent has seen no output yet, so leniency costs no safety.
 """
 
 from __future__ import annotations
@@ -60,11 +59,11 @@ _OBJECT_KEYWORDS = frozenset({"type", "properties", "required", "additionalPrope
 
 
 def parse_type_name(word: str) -> str | None:
-    """The grammar's name of a type that a model wrote; None if it is none.
+    """Translate a type that a model wrote to the grammar's name; None if it is no type.
 
-    Understood are other languages' names ("str", "Float"), kinds of text ("date", "email"), optional and
-    alternative types ("string | null", "Optional[int]"), and a type before an explanation ("number (in
-    euros)"). Of several types the first that is not null counts.
+    Accepts other languages' names ("str", "Float"), kinds of text ("date", "email"), optional and alternative types
+    ("string | null", "Optional[int]"), and a type before an explanation ("number (in euros)"). Of several types the
+    first that is not null counts.
     """
     inner = _OPTIONAL.fullmatch(word)
     if inner is not None:
@@ -78,23 +77,23 @@ def parse_type_name(word: str) -> str | None:
 
 
 def _parse_first_word(part: str) -> str:
-    found = _FIRST_WORD.fullmatch(part)
-    return found[1].casefold() if found is not None else part.strip().casefold()
+    match = _FIRST_WORD.fullmatch(part)
+    return match[1].casefold() if match is not None else part.strip().casefold()
 
 
 def parse_list_type(word: str) -> str | None:
-    """The element's type where a model wrote a list as a word ("list[string]", "array"); else None."""
+    """Return the element type of a list type written as a word ("list[string]", "array"); else None."""
     if word.strip().casefold() in _LISTS:
         return "string"
-    found = _LIST_TYPE.fullmatch(word)
-    return next((part for part in found.groups() if part), None) if found is not None else None
+    match = _LIST_TYPE.fullmatch(word)
+    return next((part for part in match.groups() if part), None) if match is not None else None
 
 
 def translate_schema(value: object) -> object:
-    """Translate a piece of JSON Schema into the grammar's form; any other value stays as it is.
+    """Translate a piece of JSON Schema into the grammar's form; any other value is returned unchanged.
 
-    An object counts as JSON Schema where it has nothing but its keywords and a `type` (or alternatives): so
-    `{"type": "string"}` inside an intent is a string, and not an object with a field named `type`.
+    An object counts as JSON Schema if it has only schema keywords and a `type` (or alternatives): `{"type":
+    "string"}` inside an intent is a string, and not an object with a field named `type`.
     """
     if not isinstance(value, dict) or not value or not value.keys() <= _KEYWORDS:
         return value
@@ -116,7 +115,7 @@ def translate_schema(value: object) -> object:
 
 
 def _find_first_type(items: list[Any]) -> object:
-    """The first alternative that is not null."""
+    """Return the first alternative that is not null."""
     nothing = (None, *_NULL_WORDS, {"type": "null"})
     return next((translate_schema(item) for item in items if item not in nothing), "string")
 
@@ -125,16 +124,16 @@ Intent = Mapping[str, Any]
 """A value that `parse_intent` returned."""
 
 INTENT_PARAMETER = "intent"
-"""The name of the argument every tool gets in addition to its own."""
+"""Name of the parameter that is added to every tool."""
 
 RESERVED_FIELD = "error"
-"""A field that no intent may declare on top: there it would look like a failure."""
+"""Field that no intent may declare at top level, where it would look like a failure."""
 
 INTENT_SCHEMA: JsonSchema = {"type": "array", "items": {"type": "object"}, "minItems": 1}
-"""A list of fields, as models write it; an open object they copy as a value, or leave empty."""
+"""Schema of the list form. Given an open object, models copy the schema as a value or leave it empty."""
 
 MAX_NESTING = 8
-"""Deepest intent accepted. Ours; it only keeps hostile or broken declarations from recursing without end."""
+"""Deepest nesting of an intent. Ours; it only bounds the recursion on hostile or broken declarations."""
 
 _LONGEST = 20_000
 _FIELD = re.compile(r"[A-Za-z_]\w{0,40}")
@@ -146,14 +145,14 @@ _SCHEMAS: WeakKeyDictionary[type[BaseModel], JsonSchema] = WeakKeyDictionary()
 
 
 class NoIntent(Exception):
-    """The declared return value is missing or outside the grammar; the message says where and how."""
+    """The intent is missing or outside the grammar; the message says where and how."""
 
 
 def parse_intent(value: object) -> Intent:
-    """The intent an agent declared, in the grammar above; a string that holds an object is read as that object.
+    """Parse the intent that an agent declared; a string that holds JSON is parsed first.
 
     Raises:
-        NoIntent: Naming the place and the word that is wrong.
+        NoIntent: If it is missing or outside the grammar.
     """
     if isinstance(value, str):
         value = _unquote(value)
@@ -177,7 +176,7 @@ def parse_intent(value: object) -> Intent:
 
 
 def _read_field_list(items: list[Any]) -> object:
-    """The object that a list of fields means: `[{"field": "price", "type": "number"}]`, or names alone."""
+    """Convert a list of fields, `[{"field": "price", "type": "number"}]`, or of names alone to an object."""
     fields: dict[Any, Any] = {}
     for item in items:
         if isinstance(item, str) and item.casefold() not in _TYPE_WORDS.values():
@@ -188,7 +187,7 @@ def _read_field_list(items: list[Any]) -> object:
             len(item) == 1 or (len(items) == 1 and item.get("type") == "object")
         ):
             declared = item
-        else:  # a list of records: which of them is meant would be lost
+        else:  # A list of records cannot become one object.
             return items
         if declared.keys() & fields.keys():
             raise NoIntent(f"`{INTENT_PARAMETER}` declares a field twice")
@@ -197,7 +196,7 @@ def _read_field_list(items: list[Any]) -> object:
 
 
 def _read_named_field(item: Mapping[str, Any]) -> str | None:
-    """The field that an entry such as {"field": "price", "type": "number"} names; a record names none."""
+    """Return the field that an entry such as {"field": "price", "type": "number"} names; None for a record."""
     name = item.get("field", item.get("name"))
     plain = isinstance(name, str) and name.casefold() not in _TYPE_WORDS.values()
     return name if plain and item.keys() <= {"field", "name", "type", "description", "required"} else None
@@ -243,7 +242,7 @@ def _parse_word(word: str, path: str) -> Any:
 def _parse_element(items: list[Any], path: str, depth: int) -> Any:
     if items and all(isinstance(item, dict) and _read_named_field(item) is not None for item in items):
         items = [_read_field_list(items)]
-    kinds = [_parse_node(item, f"{path}[{place}]", depth - 1) for place, item in enumerate(items[:20])]
+    kinds = [_parse_node(item, f"{path}[{index}]", depth - 1) for index, item in enumerate(items[:20])]
     if any(kind != kinds[0] for kind in kinds) or len(items) > len(kinds):
         raise NoIntent(f"`{path}` is a list of several types; give a list with one element")
     return kinds[0] if kinds else "string"
@@ -257,14 +256,14 @@ def _parse_object(fields: Mapping[Any, Any], path: str, depth: int) -> dict[str,
         raise NoIntent(f"`{path}` declares a field twice")
     parsed: dict[str, Any] = {}
     for key, child in named.items():
-        # A description or an example in place of a type, as in {"title": "Its title"}, says that it is a text.
+        # A description or an example in place of a type, as in {"title": "Its title"}, means a string.
         described = isinstance(child, str) and not (parse_list_type(child) or parse_type_name(child))
         parsed[key] = "string" if described else _parse_node(child, f"{path}.{key}", depth - 1)
     return parsed
 
 
 def _parse_field_name(key: object, path: str) -> str:
-    """A field's name as an identifier: blanks, dashes and dots become underscores."""
+    """Turn a field's name into an identifier: blanks, dashes and dots become underscores."""
     name = _BLANKS.sub("_", str(key).strip())
     if not _FIELD.fullmatch(name):
         raise NoIntent(
@@ -275,7 +274,7 @@ def _parse_field_name(key: object, path: str) -> str:
 
 
 def _shorten(value: object) -> str:
-    """An agent's own words, short: they are told to nobody else."""
+    """Shorten an agent's own words for an error that only this agent sees."""
     text = repr(value)
     return text if len(text) <= 60 else f"{text[:57]}..."
 
@@ -283,10 +282,10 @@ def _shorten(value: object) -> str:
 def add_intent_to_tools(functions: Sequence[Function]) -> list[ToolSpec]:
     """Describe these functions to a model, each with the required argument `intent` added.
 
-    What an intent is stands in the agents' system messages, once, and not in every tool's schema.
+    The agents' system messages explain an intent once, instead of every tool's schema.
 
     Raises:
-        ConfigError: If a tool has a parameter of that name itself.
+        ConfigError: If a tool already has a parameter named `intent`.
     """
     specs = []
     for function in functions:
@@ -304,7 +303,7 @@ def _extend_schema(spec: ToolSpec) -> JsonSchema:
             f"Tool '{spec.name}' has a parameter named '{INTENT_PARAMETER}', which AgentSys adds to every"
             " tool; rename the tool's parameter to use this defense."
         )
-    # Alternatives that forbid every other argument would forbid an intent: the tool's own schema checks the rest.
+    # Schema alternatives may forbid further arguments, so also `intent`; the tool's own schema checks the rest.
     plain = {key: value for key, value in spec.parameters.items() if key not in ("$ref", *COMBINATORS)}
     return {
         **plain,

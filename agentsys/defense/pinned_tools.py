@@ -1,7 +1,7 @@
-"""`ToolPins`: tools as they were at the first, trusted look, whatever is said of them later (`pin_tools`).
+"""`ToolPins`: tools as they were first seen and trusted, even if their descriptions change later (`pin_tools`).
 
-A suite's own tools are looked at with the suite. A tool that a client or a server runs is looked at when it is
-offered first; that look is kept in a file, for later conversations and later processes.
+A suite's own tools are seen with the suite. A tool that a client or a server runs is seen when it is first
+offered; it is kept in a file, for later conversations and later processes.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from agentsys.models.untrusted import ForeignFunction, group_by_server
 _log = logging.getLogger(__name__)
 
 Look = Sequence[ToolSpec]
-"""Tools that were looked at together."""
+"""Tools that were first seen together."""
 
 
 @dataclass(frozen=True)
@@ -36,17 +36,17 @@ class PinnedTools:
     """The tools of one conversation."""
 
     runtime: FunctionsRuntime
-    """Runs them as they are now; what is said of them, and the check of arguments, are the first look's."""
+    """Runs the tools as they are now, with the descriptions and argument schemas first seen."""
     looks: Sequence[Look]
-    """The looks that they are in. Labels are asked for by look: what came later says nothing of earlier tools."""
+    """The looks that hold these tools. Labels are asked for by look, so that later tools cannot influence them."""
     changed: Look
-    """Those that are described differently now, as they are now."""
+    """The tools whose descriptions or parameters have changed, as they are now."""
 
 
 class ToolPins:
-    """The first looks at the tools of a suite, or of clients and servers.
+    """First looks at the tools of a suite, or of clients and servers.
 
-    Those at foreign tools are kept in `folder`; None: in this process's memory.
+    Looks at foreign tools are kept in `folder`; None: in this process's memory.
     """
 
     def __init__(self, own: Sequence[Function], folder: Path | None) -> None:
@@ -54,28 +54,30 @@ class ToolPins:
         self._foreign = _get_foreign_looks(folder)
 
     def pin_tools(self, runtime: FunctionsRuntime) -> PinnedTools:
-        """The runtime's tools as they were looked at first.
+        """Return the runtime's tools as they were first seen.
 
         Raises:
-            ConfigError: If looks can be neither read nor kept.
+            ConfigError: If the file of looks can be neither read nor written.
         """
         pinned: dict[str, Function] = {}
         looks: list[Look] = []
         for functions in group_by_server(runtime.functions.values()):
             offered = tool_specs(functions)
             if isinstance(functions[0], ForeignFunction):
-                found = self._foreign.recall(functions[0].server, offered)
+                first_looks = self._foreign.recall(functions[0].server, offered)
             else:
                 added = [spec for spec in offered if spec.name not in self._own]
-                found = [look for look in (tool_specs(self._own.values()), added) if look]
-            first = {spec.name: spec for spec in chain(*found)}
-            pinned |= {one.name: self._pin_tool(one, first[one.name]) for one in functions}
-            looks += found
+                first_looks = [look for look in (tool_specs(self._own.values()), added) if look]
+            first = {spec.name: spec for spec in chain(*first_looks)}
+            pinned |= {
+                function.name: self._pin_tool(function, first[function.name]) for function in functions
+            }
+            looks += first_looks
         offered = tool_specs(runtime.functions.values())
-        held = copy(runtime)
-        held.functions = {spec.name: pinned[spec.name] for spec in offered}
+        pinned_runtime = copy(runtime)
+        pinned_runtime.functions = {spec.name: pinned[spec.name] for spec in offered}
         return PinnedTools(
-            held, looks, [spec for spec in offered if spec != describe_tool(pinned[spec.name])]
+            pinned_runtime, looks, [spec for spec in offered if spec != describe_tool(pinned[spec.name])]
         )
 
     def _pin_tool(self, function: Function, first: ToolSpec) -> Function:
@@ -84,9 +86,9 @@ class ToolPins:
             parameters = function.build_parameters(first.parameters)
         else:
             parameters = self._own.get(function.name, function).parameters
-        told = {"description": first.description, "full_docstring": first.description}
-        # Always a copy: a description may change while the conversation goes on.
-        return function.model_copy(update={"parameters": parameters, **told})
+        texts = {"description": first.description, "full_docstring": first.description}
+        # Always a copy: the description may change during the conversation.
+        return function.model_copy(update={"parameters": parameters, **texts})
 
 
 class _ForeignLooks:
@@ -97,7 +99,7 @@ class _ForeignLooks:
         self._reported: set[tuple[str, str]] = set()
 
     def recall(self, server: str, offered: Look) -> list[Look]:
-        """The looks that a server's tools were seen in; those never seen are looked at now."""
+        """Return the looks that hold a server's tools; tools not seen before are added as a new look."""
         with self._lock:
             if server not in self._looks:
                 self._looks[server] = self._load(server)

@@ -1,15 +1,15 @@
-"""The sanitizer (section 5.5): a model points at planted instructions, and code cuts them out.
+"""The sanitizer (section 5.5): a model quotes planted instructions, and code cuts them out.
 
-`QuotableText` finds a passage that the model quotes, however either of them is laid out.
+`QuotableText` finds a quoted passage in a text even if their layouts differ.
 
-YAML may break a sentence in two lines, which a model quotes as one. Both sides are therefore read as their
-letters alone: white space, quotes and whatever YAML or JSON put between letters is left out, escapes are
-resolved, and characters are decomposed (composed and combining accents agree, and so do compatibility forms
-such as the one-character ellipsis). Case stays as it is. Each letter keeps its place in the text, so that
-what is found can be cut from the original. One pass over each side and a plain search: linear time.
+YAML may break a sentence in two lines, which a model quotes as one. Both sides are therefore reduced to their
+letters: white space, quotes and other YAML or JSON layout are left out, escapes are resolved, and characters are
+decomposed (composed and combining accents agree, and so do compatibility forms such as the one-character
+ellipsis). Case is kept. Each letter keeps its position in the text, so that a match can be cut from the original.
+One pass over each side and a plain search: linear time.
 
-The model cannot write into the output: what it returns is only looked up in the original, so the cleaned
-text is always a subsequence of the text that came in.
+The model cannot write into the output: its quotations are only looked up in the original, so the cleaned text is
+always a subsequence of the original.
 """
 
 from __future__ import annotations
@@ -44,22 +44,22 @@ _UNIT = re.compile(
 )
 _LONGEST_WORD = 16
 _ELISION = re.compile(r"[\[(]?(?:\.{3,}|…)[\])]?")
-"""What stands for words left out. White space around it is layout: to look for it here as well would try each
-place of a long run of it to the run's end."""
+"""Marks left-out words. It does not match white space around it, which is layout: that would take quadratic time
+on a long run of white space."""
 
 
 @dataclass(frozen=True)
 class Letters:
-    """A text without its layout, and where its pieces stand in the text."""
+    """A text without its layout, and the positions of its pieces in the source."""
 
     text: str
-    """All letters, one after the other."""
+    """All letters, joined."""
     pieces: Sequence[tuple[int, int, int]]
-    """(place in `text`, first character in the source, one past the last), in order. A piece as long as its
-    source stands there letter by letter; any other is one unit."""
+    """(start in `text`, start in the source, end in the source), in order. A piece as long as its source maps
+    letter by letter; any other is one unit."""
 
     def locate_in_source(self, start: int, end: int) -> tuple[int, int]:
-        """The characters of the source that the letters `start` to `end` come from."""
+        """Return the span (start, end) of the source that the letters `start` to `end` come from."""
         return self._locate_letter(start)[0], self._locate_letter(end - 1)[1]
 
     def _locate_letter(self, letter: int) -> tuple[int, int]:
@@ -72,7 +72,7 @@ class Letters:
 
 
 def read_letters(text: str) -> Letters:
-    """The letters of a text (see the module)."""
+    """Reduce a text to its letters (see the module)."""
     written: list[str] = []
     pieces: list[tuple[int, int, int]] = []
     length = 0
@@ -85,22 +85,22 @@ def read_letters(text: str) -> Letters:
 
 
 def _split_units(text: str) -> Iterator[tuple[str, int, int]]:
-    for found in _UNIT.finditer(text):
-        run = found["run"]
+    for match in _UNIT.finditer(text):
+        run = match["run"]
         if run is not None and run.isascii():
-            yield run, found.start(), found.end()
+            yield run, match.start(), match.end()
         elif run is not None:
-            for place, character in enumerate(run, found.start()):
-                yield _decompose(character), place, place + 1
-        elif found["layout"] is None:
-            yield _unescape(found), found.start(), found.end()
+            for index, character in enumerate(run, match.start()):
+                yield _decompose(character), index, index + 1
+        elif match["layout"] is None:
+            yield _unescape(match), match.start(), match.end()
 
 
-def _unescape(found: re.Match[str]) -> str:
-    if found["pair"] is not None:
-        code = bytes.fromhex(found["pair"].replace("\\", "").replace("u", "")).decode("utf-16-be")
+def _unescape(match: re.Match[str]) -> str:
+    if match["pair"] is not None:
+        code = bytes.fromhex(match["pair"].replace("\\", "").replace("u", "")).decode("utf-16-be")
     else:
-        digits = found["x"] or found["u"] or found["U"]
+        digits = match["x"] or match["u"] or match["U"]
         code = chr(int(digits, 16)) if digits and int(digits, 16) < 0x110000 else ""
     return _decompose(code)
 
@@ -110,39 +110,39 @@ def _decompose(character: str) -> str:
 
 
 class QuotableText:
-    """A text in which quotations are looked up; its letters are read once."""
+    """A text in which quotations are looked up."""
 
     def __init__(self, text: str) -> None:
         self._text = text
         self._letters = read_letters(text)
 
     def find_quotation(self, quotation: str) -> list[tuple[int, int]]:
-        """Where a quotation stands, as (first, one past the last) characters of the text, in order.
+        """Find all spans (start, end) of a quotation in the text, in order.
 
-        As it is written, and in any other layout. One that is nowhere, and leaves out its middle ("Please
-        do ... right now"), stands from where its first part begins to where its last part ends.
+        It is looked up verbatim and in any other layout. If it is not found and has an ellipsis ("Please do ...
+        right now"), the span runs from the start of its first part to the end of its last part.
         """
-        # Models like to add or lose blanks at the ends of a quotation.
+        # Models often add or lose blanks at the ends of a quotation.
         wanted = quotation if quotation in self._text else quotation.strip()
-        found = [(at, at + len(wanted)) for at in _find_all(self._text, wanted)] if wanted.strip() else []
-        found += self._find_by_letters(quotation)
-        if not found:
-            found = self._find_abridged(_ELISION.split(quotation))
-        return sorted(set(found))
+        places = [(at, at + len(wanted)) for at in _find_all(self._text, wanted)] if wanted.strip() else []
+        places += self._find_by_letters(quotation)
+        if not places:
+            places = self._find_abridged(_ELISION.split(quotation))
+        return sorted(set(places))
 
     def _find_by_letters(self, quotation: str) -> list[tuple[int, int]]:
         wanted = read_letters(quotation).text
-        found = _find_all(self._letters.text, wanted) if wanted else []
+        starts = _find_all(self._letters.text, wanted) if wanted else []
         return [
             self._letters.locate_in_source(at, at + len(wanted))
-            for at in found
+            for at in starts
             if self._is_whole_word(at, len(wanted))
         ]
 
     def _is_whole_word(self, at: int, length: int) -> bool:
-        """Whether short quotations begin and end where a word does: "in" is not found in "running".
+        """True unless a short quotation begins or ends inside a word: "in" does not match in "running".
 
-        Longer ones are no accident, and a planted text may be glued to the word before it.
+        Long quotations match anywhere: that is no accident, and a planted text may be glued to a word.
         """
         if length > _LONGEST_WORD:
             return True
@@ -151,7 +151,7 @@ class QuotableText:
         return not (accented or self._is_joined(at) or self._is_joined(at + length))
 
     def _is_joined(self, right: int) -> bool:
-        """Whether a letter and the one before it are of one word."""
+        """True if the letter at `right` and the one before it belong to the same word."""
         letters = self._letters
         if not 0 < right < len(letters.text):
             return False
@@ -162,7 +162,7 @@ class QuotableText:
 
     def _find_abridged(self, parts: Sequence[str]) -> list[tuple[int, int]]:
         wanted = [letters for part in parts if (letters := read_letters(part).text)]
-        if len(wanted) < 2:  # A beginning and an end.
+        if len(wanted) < 2:  # An abridged quotation has a beginning and an end.
             return []
         places, start = [], 0
         for part in wanted:
@@ -175,31 +175,31 @@ class QuotableText:
 
 
 def _find_all(text: str, wanted: str) -> list[int]:
-    """Find a string's places in a text, without overlaps."""
-    found = []
+    """Find the start of every occurrence of a string in a text, without overlaps."""
+    starts = []
     at = text.find(wanted)
     while at >= 0:
-        found.append(at)
+        starts.append(at)
         at = text.find(wanted, at + len(wanted))
-    return found
+    return starts
 
 
 def cut_places(text: str, places: Sequence[tuple[int, int]]) -> tuple[str, tuple[str, ...]]:
-    """A text with some places cut out, and the pieces that were cut, in order. Places may overlap."""
+    """Cut spans (start, end), which may overlap, out of a text; return the rest and the pieces cut, in order."""
     merged: list[tuple[int, int]] = []
     for start, end in sorted(places):
         if merged and start <= merged[-1][1]:
             merged[-1] = (merged[-1][0], max(merged[-1][1], end))
         else:
             merged.append((start, end))
-    edges = [0, *(edge for place in merged for edge in place), len(text)]
+    edges = [0, *(edge for bounds in merged for edge in bounds), len(text)]
     pieces = [text[start:end] for start, end in pairwise(edges)]
     return "".join(pieces[::2]), tuple(pieces[1::2])
 
 
 SANITIZER_ROLE = "sanitizer"
 MAX_SANITIZER_ASKS = 2
-"""How often a model is asked in all: once more where its reply is malformed or a passage is not found."""
+"""Number of times a model is asked in all: again if its reply is malformed or a passage is not found."""
 
 
 @dataclass(frozen=True)
@@ -208,30 +208,30 @@ class CleanedOutput:
 
     text: Untrusted[str]
     cut: tuple[str, ...] = ()
-    """The pieces taken out, in order of place."""
+    """The pieces that were cut, in order of position."""
     named: int = 0
-    """How many passages the model named."""
+    """Number of passages that the model named."""
     missed: int = 0
-    """How many of them stand nowhere in the output, and were not given again in words that do."""
+    """Number of these passages that were not found in the output, and not corrected in a second reply."""
     well_formed: bool = True
-    """Whether the last reply was of the form asked for."""
+    """True if the last reply could be parsed."""
 
     @property
     def complete(self) -> bool:
-        """Whether everything that the model wanted out is out."""
+        """True if every passage that the model named was cut."""
         return self.well_formed and not self.missed
 
 
 def sanitize(model: ChatModel, output: Untrusted[str], tool: str | None = None) -> CleanedOutput:
-    """The output without the instructions that the model found in it.
+    """Cut the instructions that the model finds in an output.
 
-    The model is given the output alone: neither the user's request nor the intent. Where it names a passage
-    that is not there, or its reply is malformed, it is asked once more; what was found either time is cut.
-    A blank output is returned as it is, without a question. The tool is for the trace.
+    The model sees the output alone, neither the user's request nor the intent. If it names a passage that is not
+    there, or its reply is malformed, it is asked once more; passages of both replies are cut. A blank output is
+    returned unchanged, without asking. `tool` is for the trace.
 
     Raises:
-        ModelError: If the model gave no reply for a reason that is not in the output. An output that it
-            refuses or finds too long is one that could not be cleaned.
+        ModelError: If the model gave no reply for a reason other than the output. For an output that the model
+            refuses or finds too long, `complete` is False.
     """
     text = output.open_for(Reader.SANITIZER)
     if not text.strip():
@@ -276,10 +276,9 @@ def _ask_sanitizer(model: ChatModel, output: str, opened: Span) -> CleanedOutput
 def _cut_again(
     output: str, named: list[str], spans: Sequence[str] | None, before: CleanedOutput
 ) -> CleanedOutput:
-    """Cut again once one more reply is known. `named` grows by its passages.
+    """Cut the passages of all replies so far; `named` grows by those of the latest reply.
 
-    A reply that points at something settles what an earlier one said in other words; one that points at
-    nothing leaves it open.
+    If the latest reply names a passage that is in the output, it replaces the missed ones of earlier replies.
     """
     if spans is None:
         return replace(before, well_formed=False)
@@ -290,10 +289,10 @@ def _cut_again(
 
 
 def parse_spans(reply: str) -> list[str] | None:
-    """The passages a reply names; None where it names none and does not say that there are none.
+    """Parse the passages that a reply names; None if the reply is malformed.
 
-    Understood is, besides the form asked for, what models make of it: fences and prose around, a list on its
-    own, one passage instead of a list, objects with a passage in them. It only ever leads to cuts.
+    Variants of the form asked for are accepted: fences and prose around it, a bare list, one passage instead of a
+    list, objects with a passage in them. Leniency is safe, because passages are only ever cut.
     """
     values = list(find_json_values(reply))
     for spans in [v["spans"] for v in values if isinstance(v, dict) and "spans" in v] + values:
@@ -331,27 +330,29 @@ SANITIZER_CONTRACT = ReplyContract(
         "additionalProperties": False,
     },
 )
-"""What a sanitizer answers; of the wrong form is a passage that stands nowhere in the output."""
+"""Form of the sanitizer's reply; a passage that is not in the output counts as WRONG_FORM."""
 
 
 def _check_passages(items: Sequence[object]) -> list[str] | None:
     passages = []
     for item in items:
-        held = [part for part in item.values() if isinstance(part, str)] if isinstance(item, dict) else [item]
-        if not held or not isinstance(held[0], str):
+        strings = (
+            [part for part in item.values() if isinstance(part, str)] if isinstance(item, dict) else [item]
+        )
+        if not strings or not isinstance(strings[0], str):
             return None
-        passages.append(max((part for part in held if isinstance(part, str)), key=len))
+        passages.append(max((part for part in strings if isinstance(part, str)), key=len))
     return passages
 
 
 def cut_spans(text: str, spans: Sequence[str]) -> CleanedOutput:
-    """A text without every occurrence of the given spans, in whatever layout.
+    """Cut every occurrence of the given spans, in any layout, out of a text.
 
-    All places are found in the original before anything is removed: pieces that only meet through a cut
-    are never taken for a span. Spans that do not occur, or are blank, change nothing.
+    All spans are located before anything is removed, so that text joined by a cut never matches. Spans that do not
+    occur, or are blank, change nothing.
     """
     quotable = QuotableText(text)
     wanted = [item for item in dict.fromkeys(spans) if item.strip()]
-    places = [quotable.find_quotation(item) for item in wanted]
-    kept, pieces = cut_places(text, [place for found in places for place in found])
-    return CleanedOutput(Untrusted(kept), pieces, len(wanted), sum(not found for found in places))
+    located = [quotable.find_quotation(item) for item in wanted]
+    rest, pieces = cut_places(text, [span for spans_of_item in located for span in spans_of_item])
+    return CleanedOutput(Untrusted(rest), pieces, len(wanted), sum(not places for places in located))

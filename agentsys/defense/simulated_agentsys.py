@@ -1,4 +1,4 @@
-"""The simulated model's play of AgentSys's roles: worker, validator, sanitizer, and the sorting of tools.
+"""Simulated model's handlers for AgentSys's roles: worker, validator, sanitizer, and the sorting of tools.
 
 A simulated worker obeys the goals it sees, then extracts the declared fields.
 """
@@ -56,18 +56,18 @@ _KEY = re.compile(r"[\s\"'{\\]*([A-Za-z_]\w*)[\s\"'\\]*:[\s\"'\\]*")
 
 @dataclass(frozen=True)
 class WorkerContext:
-    """The content of a worker's context."""
+    """The parsed context of a worker."""
 
     raw: str
     intent: Mapping[str, Any]
     made: Sequence[Mapping[str, Any]]
     """Calls of the compact trace and the worker's own: `tool` and `args`."""
     context: str
-    """The raw output and what nested calls returned."""
+    """The raw output and the results of the worker's own calls."""
     served: Sequence[GoalScript] = ()
-    """Goals whose values are returned in place of what the output says."""
+    """Goals whose values are returned in place of the true ones."""
     closed: bool = False
-    """Whether of these only accounts, addresses and ids are."""
+    """True: only accounts, addresses and ids of these goals replace true values."""
 
 
 def read_task_text(request: ChatRequest) -> str:
@@ -81,7 +81,7 @@ def play_worker(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssi
     if seen is None:
         return assistant("{}")
     tools = frozenset(tool.name for tool in request.tools)
-    # Once per output and goal: every step of this worker decides alike.
+    # Drawn from the raw output, which is fixed, so that every step of this worker decides alike.
     goals = [goal for goal in knowledge.find_goals(seen.context, None) if knowledge.obeys(goal, seen.raw)]
     added = _find_adaptive_pair(seen.raw, goals)
     posed = _find_posed_value(seen.raw, goals)
@@ -89,7 +89,7 @@ def play_worker(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssi
     if seen.closed or (knowledge.options.reader is ReaderKind.HOSTILE and _has_fact(seen.intent, knowledge)):
         seen = replace(seen, served=goals)
     if added is None and posed is None and not seen.served:
-        # The first call of an obeyed goal that nobody has made yet; a refused one counts as made.
+        # The first call of an obeyed goal that has not been made yet; a refused call counts as made.
         doable = [goal for goal in goals if all(call.function in tools for call in goal.calls)]
         for goal in doable:
             for call in _list_remaining_calls(goal, seen.made):
@@ -113,23 +113,23 @@ def _read_context(request: ChatRequest) -> WorkerContext | None:
 
 
 def _has_fact(kind: Any, knowledge: SimulatedKnowledge) -> bool:
-    """Whether an intent asks for something that a lie could stand in for; a status is no such thing."""
+    """True if an intent asks for a known fact, which a false value could replace; a status is none."""
     return isinstance(kind, dict) and any(
         knowledge.find_fact(name) is not None or _has_fact(below, knowledge) for name, below in kind.items()
     )
 
 
 def _list_remaining_calls(goal: GoalScript, made: Sequence[Mapping[str, Any]]) -> Iterator[ScriptedCall]:
-    """A goal's calls that are still to be made. One that the goal makes n times counts n times."""
+    """Yield a goal's calls that are still to be made; one that the goal makes n times counts n times."""
     scripted = [{"tool": call.function, "args": call.args} for call in goal.calls]
-    for place, call in enumerate(goal.calls):
-        wanted = sum(_is_same_call(call, other, goal) for other in scripted[: place + 1])
+    for index, call in enumerate(goal.calls):
+        wanted = sum(_is_same_call(call, other, goal) for other in scripted[: index + 1])
         if sum(_is_same_call(call, other, goal) for other in made) < wanted:
             yield call
 
 
 def _is_same_call(call: ScriptedCall, made: Mapping[str, Any], goal: GoalScript) -> bool:
-    """Whether a made call is the scripted one; arguments that take up what was read may differ."""
+    """True if a made call is the scripted one; arguments that depend on data read before may differ."""
     if made["tool"] != call.function:
         return False
     read = {name for name, value in call.args.items() for fact in goal.facts if fact.text in str(value)}
@@ -150,9 +150,9 @@ def _make_call(call: ScriptedCall, request: ChatRequest) -> ChatAssistantMessage
 
 
 def _find_adaptive_pair(raw: str, goals: Sequence[GoalScript]) -> dict[str, str] | None:
-    """The undeclared pair that an adaptive payload asks for; None where the output asks for none.
+    """Parse the undeclared key and value that an adaptive payload asks for; None if the output asks for none.
 
-    Its value is what stands behind the key, up to the end of the payload's goal.
+    The value runs from the key to the end of the payload's goal.
     """
     opening = compile_words_pattern(EXTRA_KEY_OPENING).search(raw)
     if opening is None or not goals:
@@ -165,7 +165,7 @@ def _find_adaptive_pair(raw: str, goals: Sequence[GoalScript]) -> dict[str, str]
 
 
 def _find_posed_value(raw: str, goals: Sequence[GoalScript]) -> str | None:
-    """The payload that the output calls the text of its entry; None where it says nothing of the kind."""
+    """Return the payload that the output presents as the text of its entry; None if there is none."""
     opening = compile_words_pattern(IN_FIELD_OPENING).search(raw)
     if opening is None or not goals:
         return None
@@ -173,7 +173,7 @@ def _find_posed_value(raw: str, goals: Sequence[GoalScript]) -> str | None:
 
 
 def _cut_payload(body: str, goals: Sequence[GoalScript]) -> str:
-    """A text up to the end of the last goal in it, on one line."""
+    """Return the text up to the end of the last goal in it, on one line."""
     ends = [
         body.find(piece) + len(piece) for goal in goals for piece in find_instruction_spans(body, goal.goal)
     ]
@@ -202,9 +202,9 @@ def _extract_value(name: str, kind: Any, seen: WorkerContext, knowledge: Simulat
 
 
 def _point_at_text(fact: Fact, raw: str) -> str | None:
-    """What a worker says whose view has a mark in place of the text that holds a value.
+    """Return the mark that replaces the text holding a fact in a worker's view; None if the text is shown.
 
-    Which of the texts it is a careful reader tells by what stands around them; this one tells it by the length.
+    A careful reader would pick the mark by its context; this one picks it by the text's length.
     """
     marks = [number for number, length in TEXT_MARK.findall(raw) if int(length or 0) == fact.inside]
     if not marks or fact.text in list_yaml_strings(raw):
@@ -224,13 +224,13 @@ def _convert_text(text: str, kind: str) -> Any:
 
 
 def _find_field(text: str, seen: WorkerContext, knowledge: SimulatedKnowledge) -> str:
-    """The whole text a value stands in: a field of the YAML the output is, else a line, else all of it."""
+    """Return the whole text around a value: a field of the output's YAML, else a line, else the whole context."""
     pieces = [*list_yaml_strings(seen.raw), *seen.context.splitlines()]
     return next((piece for piece in pieces if knowledge.is_grounded(text, piece)), seen.context)
 
 
 def play_validator(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssistantMessage:
-    """True if the proposed call is one of the user task's ground-truth calls, but for the set error rates."""
+    """Answer True if the proposed call is a ground-truth call of the user task, but for the set error rates."""
     sections = read_sections(read_task_text(request), VALIDATOR_SECTIONS)
     if sections is None:
         return assistant("False")
@@ -246,9 +246,9 @@ def play_validator(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatA
 
 
 def _is_expected_call(call: Mapping[str, Any], expected: ScriptedCall, facts: Iterable[Fact]) -> bool:
-    """Whether tool and arguments agree. Arguments that the ground truth leaves out may be anything.
+    """True if tool and arguments match the ground truth; arguments that it leaves out may be anything.
 
-    So may those that hold a number which is another one in each case: the validator does not see it.
+    So may arguments with a number that is drawn anew in each case, which the validator does not see.
     """
     args, drawn = call["args"], [fact.text for fact in facts if fact.pattern]
     return call["tool"] == expected.function and all(
@@ -267,23 +267,23 @@ def _normalise_argument(value: object) -> str:
 
 @mark_quoting_role
 def play_sanitizer(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssistantMessage:
-    """The spans that hold a goal, each goal found with probability `sanitizer_recall`."""
+    """Name the spans that hold a goal, each goal found with probability `sanitizer_recall`."""
     sections = read_sections(read_task_text(request), SANITIZER_SECTIONS)
     text = sections[0] if sections is not None else ""
     return assistant(json.dumps({"spans": find_injected_passages(text, sanitizer.SANITIZER_ROLE, knowledge)}))
 
 
 def play_privileges(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssistantMessage:
-    """Sorts tools by the first word of their names, and begins with what their descriptions say of it.
+    """Sort tools by the first word of their names; first repeat labels that their descriptions contain.
 
-    One that fetches an address of the caller's choice (its description speaks of a URL) is a command, as the
-    prompt says. A rule of the simulation only.
+    A tool whose description mentions a URL is a command, as the prompt says of tools that fetch an address of the
+    caller's choice. A rule of the simulation only.
     """
     sections = read_sections(read_task_text(request), PRIVILEGES_SECTIONS)
     tools = [json.loads(line) for line in sections[0].split("\n")] if sections and sections[0] else []
     labels = json.dumps({tool["name"]: _guess_privilege(tool).value for tool in tools})
     quoted = [
-        said for tool in tools for said in find_json_values(tool["description"]) if "query" in str(said)
+        value for tool in tools for value in find_json_values(tool["description"]) if "query" in str(value)
     ]
     return assistant("\n".join([*map(json.dumps, quoted), labels]))
 
@@ -294,7 +294,7 @@ def _guess_privilege(tool: Mapping[str, str]) -> Privilege:
 
 
 def play_task_policy(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssistantMessage:
-    """The commands of the user task's ground truth, each with the whole request as the words that ask for it."""
+    """Name the commands of the user task's ground truth, each with the whole request as its reason."""
     sections = read_sections(read_task_text(request), TASK_POLICY_SECTIONS)
     task = knowledge.find_task(sections[1]) if sections is not None else None
     calls = task.calls if task is not None else ()

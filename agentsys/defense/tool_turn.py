@@ -1,7 +1,7 @@
-"""One turn of an agent: what it is asked, the calls it makes, and the tools that run for it.
+"""One turn of an agent: its next message, the check of its calls' arguments, and the run of a tool.
 
-A tool's error may quote the environment ("No match for <text of a mail>"). Its message is passed on only
-where it is one that the tool's source has, with nothing filled in but the caller's own arguments.
+A tool's error may quote the environment ("No match for <text of a mail>"). Its message is passed on only if the
+tool's source contains it, with no values filled in other than the caller's own arguments.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ def ask_next_message(
     *,
     runtime: FunctionsRuntime | None = None,
 ) -> ChatAssistantMessage:
-    """The model's next message, its calls copied; arguments are mended as AgentDojo's executor does.
+    """Ask for the model's next message; arguments of its calls are repaired as AgentDojo's executor does.
 
-    Those of a foreign tool of the runtime are left as they came: a text may be meant.
+    Arguments of a foreign tool stay unchanged: a string that looks like a list may be meant as a string.
     """
     message = model.complete(ChatRequest(list(messages), tools, role, form_schema=form)).message
     known = {} if runtime is None else runtime.functions
@@ -57,9 +57,9 @@ def _mend_call(call: FunctionCall, function: Function | None) -> FunctionCall:
 
 
 def _mend_argument(value: Any, is_foreign: bool) -> Any:
-    """A list that a model wrote as a string becomes the list (AgentDojo's executor does the same)."""
+    """Parse a list that a model wrote as a string (AgentDojo's executor does the same)."""
     if isinstance(value, FunctionCall):
-        # It would run without being judged; models cannot send one, but it is made inert.
+        # A nested call would run without being judged. Models cannot send one, but it is made inert.
         return value.model_dump()
     return parse_list_text(value) if isinstance(value, str) and "[" in value and not is_foreign else value
 
@@ -69,16 +69,17 @@ class CheckedArguments:
     """A call's arguments that the tool's schema accepts."""
 
     raw: dict[str, Any]
-    """As the agent wrote them, without what the tool does not have: what it is run with."""
+    """As the agent wrote them, without undeclared ones; the tool runs with these."""
     parsed: dict[str, Any]
-    """As the schema reads them: what stands in traces and is judged."""
+    """As the schema parses them; traces and validators get these."""
 
 
 def check_arguments(runtime: FunctionsRuntime, call: FunctionCall) -> CheckedArguments | str:
-    """A call's arguments, or what the calling agent did wrong, in full: it holds no text but the agent's own.
+    """Check a call's arguments before the tool runs.
 
-    The arguments are checked before anything runs: an error of the same class that a tool raises later may
-    quote the environment and counts as the tool's.
+    Returns:
+        The arguments, or a message about the agent's mistake that quotes only the agent itself. (A
+        ValidationError that the tool raises later may quote the environment and counts as the tool's.)
     """
     function = runtime.functions.get(call.function)
     if (unread := explain_unread_call(call)) is not None:
@@ -95,7 +96,7 @@ def check_arguments(runtime: FunctionsRuntime, call: FunctionCall) -> CheckedArg
         read = function.parameters.model_validate(given).model_dump(exclude_unset=True)
     except ValidationError as error:
         return f"The arguments are not valid, so the tool did not run. {error}"
-    # 1200 stays 1200 where the schema reads 1200.0: what is judged is compared with the request.
+    # 1200 stays 1200 where the schema reads 1200.0: validators compare arguments with the request's words.
     read = {key: given[key] if given[key] == value else value for key, value in read.items()}
     return CheckedArguments(given, read)
 
@@ -105,17 +106,17 @@ _NOTHING: Untrusted[Any] = Untrusted(None)
 
 @dataclass(frozen=True)
 class ToolOutput:
-    """A tool's output."""
+    """The output of a tool call."""
 
     text: Untrusted[str]
     error: ToolError | None
-    """The tool's error; then `text` is empty."""
+    """The tool's error; if there is one, `text` is empty."""
     value: Untrusted[Any] = _NOTHING
-    """What `text` was written from."""
+    """The value that `text` was formatted from."""
 
 
 def run_tool(runtime: FunctionsRuntime, env: TaskEnvironment, tool: str, args: dict[str, Any]) -> ToolOutput:
-    """Run a tool whose arguments were checked, and write its value the way AgentDojo does."""
+    """Run a tool whose arguments were checked, and format its value as AgentDojo does."""
     outcome = call_tool(runtime, env, tool, args)
     if outcome.error is not None:
         return ToolOutput(Untrusted(""), outcome.error)
@@ -125,14 +126,14 @@ def run_tool(runtime: FunctionsRuntime, env: TaskEnvironment, tool: str, args: d
 
 _MAX_MESSAGE_CHARS = 500
 _MATCH_S = 0.05
-"""Seconds that a message is held against one of the tool's own."""
+"""Time limit, in seconds, of matching a message with one template."""
 
 
 def filter_tool_error(error: ToolError, function: Function, args: Mapping[str, Any]) -> dict[str, str]:
-    """The parts of an error that the agent which called the tool may read.
+    """Keep the parts of an error that the calling agent may read.
 
     Returns:
-        `exception`, its kind, and `message` where it holds nothing but the caller's own words.
+        `exception`, its kind, and `message` if it holds only the tool's own words and the caller's.
     """
     shown = {"exception": error.kind}
     message = error.message.open_for(Reader.GATE)
@@ -155,7 +156,7 @@ def _is_own_message(message: str, module: str, own: set[str]) -> bool:
 
 @lru_cache(maxsize=256)
 def _list_message_templates(module: str) -> tuple[regex.Pattern[str], ...]:
-    """Every message that the code of a module raises, as a pattern with a group for each value filled in."""
+    """Turn every message that a module's code raises into a pattern with a group for each value filled in."""
     try:
         tree = parse_module(inspect.getsource(sys.modules[module]))
     except (KeyError, OSError, TypeError, SyntaxError):

@@ -1,4 +1,4 @@
-"""The validator (section 5.4): a model that judges a command from what was asked and called, never from an output."""
+"""The validator (section 5.4): a model that judges a command from the request and the calls, never from an output."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class ValidatorVerdict:
 
     allow: bool
     reply: str
-    """The model's words; for the trace only, never shown to an agent."""
+    """The model's reply; for the trace only, never shown to an agent."""
 
 
 def validate(
@@ -40,18 +40,18 @@ def validate(
     Args:
         model: The model that judges.
         request: The user's request.
-        trace: The calls that ran before. A worker's words, in it and in the call, are shown only where the
-            request has them too: they may be an output's.
+        trace: The calls that ran before. A worker's words, in it and in the call, are masked unless the request
+            has them too: they may come from an output.
         call: The proposed call.
-        described: The description of its tool; empty where it is somebody else's words.
-        threshold: How probable True has to be beside False; None: the word decides.
+        described: The description of its tool; empty for a foreign tool, whose description is not trusted.
+        threshold: Least probability of True against False; None: the word decides.
 
     Returns:
-        The verdict; anything but a clear "True" refuses, and so does a model that will not answer.
+        The verdict; anything but a clear "True" refuses, and so does an error that the question itself caused.
 
     Raises:
-        ModelError: If the model gave no reply for a reason that is not in the question.
-        ConfigError: If a threshold is set and the model's server tells no log-probabilities.
+        ModelError: If the model gave no reply for a reason other than the question.
+        ConfigError: If a threshold is set and the model's server returns no log-probabilities.
     """
     proposed = call.mask(request) | ({"tool_does": " ".join(described.split())} if described else {})
     question = write_sections(
@@ -81,14 +81,14 @@ def validate(
 
 
 _ALTERNATIVES = 5
-"""Alternatives of each token that are asked for: both words are nearly always among them."""
+"""Number of alternatives requested for each token: True and False are nearly always among five."""
 
 
 def read_score(tokens: Sequence[Mapping[str, float]]) -> float | None:
-    """The probability of True beside False at the first token that is either; None: there is none.
+    """Probability of True against False, in [0, 1], at the first token that is either; None if there is none.
 
     Raises:
-        ConfigError: If no log-probabilities were told.
+        ConfigError: If the server returned no log-probabilities.
     """
     if not tokens:
         raise ConfigError(
@@ -107,10 +107,10 @@ def read_score(tokens: Sequence[Mapping[str, float]]) -> float | None:
 
 
 def is_clear_true(reply: str) -> bool:
-    """Whether a reply's first word is True and nothing takes it back.
+    """True if a reply's first word is True and nothing in it withdraws that.
 
-    Models think aloud first, say `Answer:`, answer as JSON, or add a reason behind a dash or a full stop. What
-    goes on in the same sentence ("True, but ...") may be a condition; a condition or "false" anywhere is a doubt.
+    Models think aloud first, write `Answer:`, answer as JSON, or add a reason behind a dash or a full stop. The rest
+    of the same sentence ("True, but ...") may be a condition; a condition or "false" anywhere counts as a doubt.
     """
     words = _THOUGHT.sub("", reply)
     return _TRUE_FIRST.match(words) is not None and _DOUBT.search(words) is None
@@ -127,7 +127,7 @@ _TRUE_FIRST = re.compile(
 
 
 def read_verdict(reply: str) -> bool | None:
-    """Whether a reply allows the call; None if it says neither."""
+    """Return True if a reply allows the call, False if it refuses it, None if it says neither."""
     allowed = is_clear_true(reply)
     return allowed if allowed or "false" in reply.casefold() else None
 
@@ -151,4 +151,4 @@ VALIDATOR_CONTRACT = ReplyContract(
     read_verdict,
     schema={"enum": ["True", "False"]},
 )
-"""What a validator answers; it is asked once, for what says neither refuses."""
+"""Form of the validator's reply. It is never asked again: a reply that says neither refuses the call."""

@@ -1,4 +1,4 @@
-"""The worker (section 5.3): turns one raw output into the declared fields, in a context of its own."""
+"""The worker (section 5.3): extracts the declared fields from one raw output, in a context of its own."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import Any
 from agentdojo.functions_runtime import FunctionCall
 from agentdojo.types import ChatMessage, ChatToolResultMessage
 
-from agentsys.defense.agent_session import AgentSession, OutOfCalls
+from agentsys.defense.agent_session import AgentSession, CallBudgetExceeded
 from agentsys.defense.agentsys_settings import GateRetry, TraceView, WorkerTools
 from agentsys.defense.call_trace import CallTrace, TracedCall, write_json_line
-from agentsys.defense.gate import NOT_AVAILABLE, AcceptedValue, Failure, admit_reply, find_first_object
+from agentsys.defense.gate import NOT_AVAILABLE, AcceptedValue, Failure, check_reply, find_first_object
 from agentsys.defense.intent import Intent
 from agentsys.defense.prompts import (
     WORKER,
@@ -31,13 +31,13 @@ from agentsys.models.untrusted import Reader, Untrusted
 
 WORKER_ROLE = "worker"
 MAX_REFUSALS = 3
-"""Refusals of one call in the same words after which its agent is stopped as stuck."""
+"""Number of identical refusals of one call after which its agent is stopped as stuck."""
 MAIN_DEPTH = 0
-"""The main agent's depth; its workers stand at 1, theirs at 2."""
+"""Depth of the main agent; its workers are at depth 1, their workers at 2."""
 
 
 class WorkerCallDenied(Exception):
-    """The validator refused a call inside a worker; what the worker has done so far is thrown away."""
+    """The validator refused a call inside a worker; the worker and its context are discarded."""
 
     def __init__(self, call: TracedCall) -> None:
         super().__init__(call.tool)
@@ -50,36 +50,37 @@ class CallingAgent:
 
     depth: int = MAIN_DEPTH
     trace: CallTrace = field(default_factory=CallTrace)
-    """The calls it may know of; its own are added."""
+    """The calls that this agent may know of; its own are added."""
     path: tuple[TracedCall, ...] = ()
-    """The calls from the main agent down to the output that it reads."""
+    """The calls that lead from the main agent to the output that this agent reads."""
 
     refusals: Counter[str] = field(default_factory=Counter)
-    """How often each of its calls was refused in the same words."""
+    """Call and refusal, as JSON -> number of times."""
 
     @property
     def is_main(self) -> bool:
-        """Whether it is the main agent."""
+        """True for the main agent, False for a worker."""
         return self.depth == MAIN_DEPTH
 
     @property
     def is_stuck(self) -> bool:
-        """Whether a call was refused so often in the same words that the next will be, too."""
+        """True after MAX_REFUSALS identical refusals of one call."""
         return any(count >= MAX_REFUSALS for count in self.refusals.values())
 
     def refuse(self, tool: str, args: Mapping[str, Any], text: str) -> str:
-        """Give the answer to a call that does not run, and count it."""
+        """Count a refused call and return `text`, its answer."""
         self.refusals[write_json_line([tool, args, text])] += 1
         return text
 
 
 ServeTurn = Callable[[AgentSession, Sequence[FunctionCall], CallingAgent], list[ChatToolResultMessage]]
-"""Carries out an agent's calls and gives the messages it may see. Raises `WorkerCallDenied`."""
+"""Serves an agent's calls and returns the messages it may see (`delegation.serve_turn`, which imports this
+module). Raises `WorkerCallDenied`."""
 
 
 @dataclass(frozen=True)
 class WorkerTask:
-    """A worker's task: what its context starts from, and where it stands in the tree."""
+    """Input of a worker, and its position in the tree of agents."""
 
     raw: Untrusted[str]
     intent: Intent
@@ -88,19 +89,19 @@ class WorkerTask:
     tool: str
     """The tool whose output this is."""
     path: tuple[TracedCall, ...]
-    """The calls from the main agent down to the one whose output this is."""
+    """The calls that lead from the main agent to this output."""
     advice: str = ""
-    """More that the worker is told about its output."""
+    """Further instructions about the output, for the worker's system message."""
 
 
 def run_worker(
     session: AgentSession, task: WorkerTask, trace: CallTrace, serve_turn: ServeTurn
 ) -> AcceptedValue | Failure:
-    """Extract the declared fields from an output; the calls this takes are added to the trace.
+    """Run one worker on an output; the calls it makes are added to the trace.
 
     Raises:
         WorkerCallDenied: If the validator refused a call of this worker.
-        OutOfCalls: If no model call is left.
+        CallBudgetExceeded: If no model call is left.
         ModelError: If the model gave no reply.
     """
     with span(WORKER_ROLE, task.tool) as opened:
@@ -111,7 +112,7 @@ def run_worker(
         except WorkerCallDenied as denied:
             opened.decision |= {"failure": Failure.DENIED.value, "denied_call": denied.call.as_data()}
             raise
-        except OutOfCalls:
+        except CallBudgetExceeded:
             opened.decision |= {"failure": Failure.BUDGET_EXHAUSTED.value}
             raise
         except ModelError as error:
@@ -121,7 +122,7 @@ def run_worker(
             opened.decision |= {"gate": None, "failure": outcome.value}
         else:
             gate = session.settings.gate.value
-            opened.decision |= {"gate": gate, "failure": None, "keys_dropped": outcome.dropped}
+            opened.decision |= {"gate": gate, "failure": None, "keys_dropped": outcome.dropped_keys}
             opened.decision |= {"echoed": outcome.echoed} if outcome.echoed else {}
     return outcome
 
@@ -145,7 +146,7 @@ def _converse(
     agent = CallingAgent(task.depth, trace, task.path)
     retries = settings.gate_retries if settings.gate_retry is GateRetry.SAME else 0
     failures: list[Failure] = []
-    found: AcceptedValue | None = None
+    incomplete: AcceptedValue | None = None  # The last accepted value that lacks fields.
     opened.messages = context  # The same list: the span holds the context however this ends.
     for _ in range(settings.worker_steps):
         form = build_schema(task.intent)
@@ -154,27 +155,27 @@ def _converse(
         if message["tool_calls"]:
             context += serve_turn(session, message["tool_calls"], agent)
             if agent.is_stuck:
-                return found or Failure.STUCK
+                return incomplete or Failure.STUCK
             continue
-        outcome = admit_reply(text_of(message), task.intent, settings.gate)
+        outcome = check_reply(text_of(message), task.intent, settings.gate)
         flaw = find_flaw(outcome, task.intent)
         if flaw is not None:
             mark_reply_unreadable(flaw)
         if isinstance(outcome, AcceptedValue):
             if not (later and lacks_value(outcome.value, task.intent)):
                 return outcome
-            found, tools, later = outcome, later, ()
+            incomplete, tools, later = outcome, later, ()
             context.append(user(WORKER_MISSING))
             continue
         if outcome is Failure.INFEASIBLE or len(failures) == retries:
-            return found or outcome
+            return incomplete or outcome
         failures.append(outcome)
         context.append(WORKER_CONTRACT.repair(flaw or ReplyFlaw.UNREAD))
-    return found or (failures[-1] if failures else Failure.BUDGET_EXHAUSTED)
+    return incomplete or (failures[-1] if failures else Failure.BUDGET_EXHAUSTED)
 
 
 def find_flaw(outcome: AcceptedValue | Failure, intent: Intent) -> ReplyFlaw | None:
-    """Why a reply brought nothing: no value, and no word that there is none; or the intent itself."""
+    """Return the form error of a reply; None for a usable value or a declared failure."""
     if isinstance(outcome, AcceptedValue):
         return ReplyFlaw.ECHOED if outcome.value == intent or outcome.echoed else None
     return _FLAWS.get(outcome)
@@ -215,11 +216,11 @@ WORKER_CONTRACT = ReplyContract(
         ),
     },
 )
-"""What a worker answers; what of it passes is decided by the gate."""
+"""Form of a worker's reply; the gate decides which part of it passes."""
 
 
 def build_schema(declared: Any) -> JsonSchema:
-    """The schema of a value with the declared fields, each of which may be null."""
+    """Build the JSON schema of a value with the declared fields, each of which may be null."""
     if isinstance(declared, str):
         return {"type": [declared, "null"]}
     if isinstance(declared, list):
@@ -229,7 +230,7 @@ def build_schema(declared: Any) -> JsonSchema:
 
 
 def _offer_tools(session: AgentSession, task: WorkerTask) -> tuple[Sequence[ToolSpec], Sequence[ToolSpec]]:
-    """The tools on offer from the start, and those on offer once a field is missing."""
+    """Return the tools offered from the start, and those offered once a field is missing."""
     choice = session.settings.worker_tools
     if task.depth >= session.settings.max_depth or choice is WorkerTools.NEVER:
         return (), ()
@@ -237,7 +238,7 @@ def _offer_tools(session: AgentSession, task: WorkerTask) -> tuple[Sequence[Tool
 
 
 def lacks_value(value: object, declared: object) -> bool:
-    """Whether a declared leaf has no value: null, or words that begin with "Not Available"."""
+    """True if any declared leaf is null or begins with "Not Available"."""
     if isinstance(declared, dict):
         return not isinstance(value, dict) or any(
             lacks_value(value.get(key), below) for key, below in declared.items()

@@ -1,4 +1,4 @@
-"""A case that was run (`CaseRun`) and its record: our block of it, and the fields AgentDojo's loader wants."""
+"""Result of a case (`CaseRun`) and its record: our block, and the fields that AgentDojo's loader reads."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ from agentsys.runs.run_totals import CaseEnd
 from agentsys.runs.settings import read_code_versions
 
 _MOST_TOKENS = 2**53
-"""In one call; also the largest whole number that JSON's readers agree on."""
+"""Per call; also the largest whole number that every JSON reader can represent."""
 _LONGEST_TRACEBACK = 20_000
 
 
 @dataclass
 class CaseRun:
-    """Result of running a case; `build_record` turns it into what is stored."""
+    """Result of running a case, filled in while it runs; `build_record` makes the stored record of it."""
 
     job: Job
     tracer: Tracer
@@ -54,51 +54,52 @@ class CaseRun:
     written: Mapping[str, str]
     """Injection vector -> text as the attack wrote it."""
     drawn: Sequence[str] = ()
-    """Numbers that its tools drew at random, in order."""
+    """Random numbers that the suite's tools drew, in order."""
     utility: bool = False
     security: bool = False
     """True means that the injection task was carried out, as in AgentDojo."""
     measured: Mapping[str, Any] = field(default_factory=dict)
-    """What the suite measures besides the two scores."""
+    """The suite's own measures besides the two scores."""
     messages: Sequence[ChatMessage] = ()
     judges_thoughts: bool = False
-    """Whether the checks were given the thoughts in the last message."""
+    """True if the checks saw the thoughts in the last message."""
     attempts: int = 0
     noop: bool = False
     error: str | None = None
     error_kind: str | None = None
     traceback: str | None = None
-    """Where somebody's code broke."""
+    """Traceback of a foreign code's exception."""
     ends_run: bool = False
-    """Whether every further case would fail alike (a bad key)."""
+    """True if every further case would fail alike (a bad key)."""
     ends_cell: bool = False
-    """Whether every further case of its cell would fail alike (a defense that cannot be built here)."""
+    """True if every further case of its cell would fail alike (a defense that cannot be built here)."""
     started: float = 0.0
     """Seconds since the epoch."""
     duration_s: float = 0.0
     attempt: AttemptFacts | None = None
-    """Where it is an attempt of a search."""
+    """Set for an attempt of a search."""
     search: SearchFacts | None = None
-    """Where its text was searched for."""
+    """Set if the attack's text was searched for."""
 
 
 def make_case_run(job: Job) -> CaseRun:
-    """A run in which nothing has happened yet."""
-    return CaseRun(job, Tracer(case=job.case.key, usage_log=job.cell.books), ExposureWatch({}), {})
+    """Start an empty result for a case."""
+    return CaseRun(job, Tracer(case=job.case.key, usage_log=job.cell.usage_log), ExposureWatch({}), {})
 
 
 def format_traceback(error: BaseException | None) -> str:
-    """Python's own traceback, the middle of a very long one (a runaway recursion) left out."""
+    """Format an exception's traceback; the middle of a very long one (a runaway recursion) is cut out."""
     text = "".join(traceback.format_exception(error))
     half = _LONGEST_TRACEBACK // 2
     return text if len(text) <= 2 * half else f"{text[:half]}\n[...]\n{text[-half:]}"
 
 
 def build_record(run: CaseRun) -> CaseRecord:
-    """Our block of the stored JSON. What no file can hold (half a surrogate pair, say) is replaced."""
+    """Build our block of the stored JSON. Text that UTF-8 cannot encode (half a surrogate pair) is replaced."""
     try:
         return _build_case_record(run)
-    except ValueError:  # pydantic's: a text that is none, arguments nested too deeply to be copied
+    # From pydantic: text that is not valid Unicode, or arguments nested too deeply to be copied.
+    except ValueError:
         return _build_case_record(_make_storable(run))
 
 
@@ -108,7 +109,7 @@ def _build_case_record(run: CaseRun) -> CaseRecord:
     calls = run.tracer.all_calls
     suite, usage = cell.benchmark.suite(case.suite), sum_usage_by_role(calls)
     data: dict[str, str] = {}
-    with suppress(Exception):  # of a suite from outside, maybe: a label on a record must not cost the case
+    with suppress(Exception):  # A foreign suite may raise anything, and a label must not cost the case.
         data = {"data": hash_suite_data(suite)}
     return CaseRecord(
         case=case,
@@ -136,7 +137,7 @@ def _build_case_record(run: CaseRun) -> CaseRecord:
             if shown
         },
         versions={
-            **{name: told.partition(" ")[0] for name, told in cell.settings.packages.items()},
+            **{name: version.partition(" ")[0] for name, version in cell.settings.packages.items()},
             **read_code_versions(),
             "python": platform.python_version(),
             **data,
@@ -155,13 +156,13 @@ def _build_case_record(run: CaseRun) -> CaseRecord:
 
 
 def build_case_end(run: CaseRun) -> CaseEnd:
-    """What came of a case, and what is stored of it."""
+    """Build a finished case's record and AgentDojo's fields, and say if the run or its cell has to end."""
     record, fields = build_record(run), build_agentdojo_fields(run)
     return CaseEnd(record, fields, run.error if run.ends_run else None, run.error if run.ends_cell else None)
 
 
 def build_lost_case(job: Job, error: BaseException) -> CaseEnd:
-    """Make what is stored where making a record of a case went wrong: that it did, and where."""
+    """Build an error record for a case whose own record could not be built or stored."""
     run = make_case_run(job)
     run.error_kind, run.error = "record", f"{type(error).__name__}: {error}"
     run.traceback = format_traceback(error)
@@ -171,16 +172,16 @@ def build_lost_case(job: Job, error: BaseException) -> CaseEnd:
 def _list_receipts(tracer: Tracer) -> tuple[Receipt, ...] | None:
     if tracer.receipts is None:
         return None
-    found = []
-    for place in tracer.receipts:
-        name, args, _ = tracer.executed_calls[place]
+    receipts = []
+    for index in tracer.receipts:
+        name, args, _ = tracer.executed_calls[index]
         digest = hashlib.sha256(json.dumps(args, sort_keys=True).encode()).hexdigest()[:16]
-        found.append(Receipt(call=place, function=name, args=digest))
-    return tuple(found)
+        receipts.append(Receipt(call=index, function=name, args=digest))
+    return tuple(receipts)
 
 
 def build_agentdojo_fields(run: CaseRun) -> dict[str, Any]:
-    """The top level of the stored JSON: AgentDojo's own fields."""
+    """Build the top level of the stored JSON: AgentDojo's own fields."""
     case = run.job.case
     task = run.job.cell.benchmark.suite(case.suite).user_tasks[case.user_task_id]
     return {
@@ -190,7 +191,7 @@ def build_agentdojo_fields(run: CaseRun) -> dict[str, Any]:
         "injection_task_id": case.injection_task_id,
         "attack_type": None if case.injection_task_id is None else case.attack,
         "injections": dict(run.written),
-        # Of a case that reached no model what it would have asked: AgentDojo's loader wants two messages.
+        # AgentDojo's loader wants two messages, also for a case that reached no model.
         "messages": list(run.messages) if len(run.messages) > 1 else [system(""), user(task.PROMPT)],
         "error": run.error,
         "utility": run.utility,
@@ -204,7 +205,7 @@ def build_agentdojo_fields(run: CaseRun) -> dict[str, Any]:
 
 
 def _make_storable(run: CaseRun) -> CaseRun:
-    """The run with everything that models, attacks and suites made up as data that can be stored."""
+    """Replace everything that models, attacks and suites produced by data that can be stored."""
     spans = [make_span_storable(span) for span in run.tracer.spans]
     return replace(
         run,
@@ -219,7 +220,7 @@ def _make_storable(run: CaseRun) -> CaseRun:
 
 
 def make_span_storable(span: Span) -> Span:
-    """A span with what models, attacks and suites made up as data that can be stored."""
+    """Replace everything in a span that models, attacks and suites produced by data that can be stored."""
     calls = [
         replace(c, model_id=to_plain_data(c.model_id), notes=tuple(to_plain_data(c.notes)))
         for c in span.calls
@@ -234,11 +235,11 @@ def make_span_storable(span: Span) -> Span:
 
 
 def sum_usage_by_role(calls: Sequence[ModelCall]) -> dict[str, RoleUsage]:
-    """Tokens, requests and cost per role. A role with one unpriced call has no known cost."""
-    found = {}
+    """Sum tokens, requests, cost (US dollars) and latency (seconds) per role; one unpriced call makes a cost None."""
+    usage_of = {}
     for role, some in group_by(calls, lambda call: call.role).items():
         costs = [call.cost_usd for call in some]
-        found[role] = RoleUsage(
+        usage_of[role] = RoleUsage(
             calls=sum(call.error is None for call in some),
             requests=sum(0 if call.from_cache else call.attempts for call in some),
             cache_hits=sum(call.from_cache for call in some),
@@ -246,34 +247,34 @@ def sum_usage_by_role(calls: Sequence[ModelCall]) -> dict[str, RoleUsage]:
             latency_s=sum(call.latency_s for call in some),
             **vars(sum((_clip_usage(call.usage) for call in some), Usage())),
         )
-    return found
+    return usage_of
 
 
 def _clip_usage(usage: Usage) -> Usage:
-    """Counts that every reader can hold; a larger one is a server's nonsense."""
+    """Clip token counts to _MOST_TOKENS; a larger one is a server's mistake."""
     return Usage(*(min(count, _MOST_TOKENS) for count in vars(usage).values()))
 
 
 def to_stored_span(span: Span, scored: int) -> StoredSpan:
-    """A span as it is stored; the record's own messages are those of the run of the pipeline `scored`."""
-    # The scored run's messages are the record's own `messages`: keeping them twice would double the file.
-    kept: Sequence[ChatMessage] = () if span.kind == "run" and span.attempt == scored else span.messages
+    """Convert a span for the record; `scored` is the pipeline run whose messages the record has at top level."""
+    # Storing the scored run's messages a second time would double the file.
+    messages: Sequence[ChatMessage] = () if span.kind == "run" and span.attempt == scored else span.messages
     calls = [vars(call) | vars(_clip_usage(call.usage)) for call in span.calls]
-    held = {
-        "messages": [to_plain_message(message) for message in kept],
+    fields = {
+        "messages": [to_plain_message(message) for message in messages],
         "calls": [StoredCall(**{k: v for k, v in call.items() if k != "usage"}) for call in calls],
     }
-    return StoredSpan(**{**vars(span), **held})
+    return StoredSpan(**{**vars(span), **fields})
 
 
 def to_plain_message(message: ChatMessage) -> dict[str, Any]:
-    """A message with its tool calls as plain dicts."""
-    found: dict[str, Any] = dict(message)
-    if found.get("tool_calls"):
-        found["tool_calls"] = [_to_plain_call(call) for call in found["tool_calls"]]
-    if "tool_call" in found:
-        found["tool_call"] = _to_plain_call(found["tool_call"])
-    return found
+    """Copy a message, its tool calls as plain dicts."""
+    plain: dict[str, Any] = dict(message)
+    if plain.get("tool_calls"):
+        plain["tool_calls"] = [_to_plain_call(call) for call in plain["tool_calls"]]
+    if "tool_call" in plain:
+        plain["tool_call"] = _to_plain_call(plain["tool_call"])
+    return plain
 
 
 def _to_plain_call(call: FunctionCall | dict[str, Any]) -> dict[str, Any]:
@@ -282,11 +283,10 @@ def _to_plain_call(call: FunctionCall | dict[str, Any]) -> dict[str, Any]:
 
 @lru_cache(maxsize=4096)
 def count_ground_truth_calls(suite: Suite, user_task_id: str) -> int | None:
-    """Calls in a user task's ground truth on a clean environment; worked out once per process.
+    """Number of calls in a user task's ground truth on a clean environment; computed once per process.
 
     Returns:
-        None where the task has no ground truth that can be computed: a label on a record, it must not
-        cost the case.
+        None if the ground truth cannot be computed: it is only a label, which must not cost the case.
     """
     task = suite.user_tasks[user_task_id]
     try:

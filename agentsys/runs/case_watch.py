@@ -1,8 +1,7 @@
-"""`ExposureWatch`: records who is shown the injected text of a case.
+"""`ExposureWatch`: records which models are shown the injected text of a case.
 
-An attack whose text no tool ever returned was not resisted but never met. An attack whose text a
-tool returned and no acting model was shown was kept away by the defense. Both are facts of a
-case that its scores do not tell.
+If no tool returned the text, the attack was not resisted but never met. If a tool returned it and no acting model was
+shown it, the defense kept it away. A case's scores tell neither.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from agentsys.records.schema import Exposure
 
 @dataclass
 class _LineProgress:
-    """The lines met so far on one of the two ways."""
+    """Lines of the payload not met yet, in tool results or in requests to acting models."""
 
     missing: set[frozenset[str]]
     round: int | None = None
@@ -30,15 +29,15 @@ class _LineProgress:
 
 @dataclass
 class ExposureWatch:
-    """A `Watcher` of one case (agentsys.models.trace). Has nothing to do where nothing was injected."""
+    """A `Watcher` of one case (agentsys.models.trace). It does nothing if nothing was injected."""
 
     written: Mapping[str, str]
-    """Injection vector -> text as the attack wrote it. What YAML makes of it is allowed for."""
+    """Injection vector -> text as the attack wrote it. Matching tolerates what YAML changes in it."""
     own_words: tuple[str, ...] = ()
-    """The user's request. Lines of the injection that only repeat it are not looked for."""
+    """The user's request. Lines of the injection that only repeat it are ignored."""
     goal: str | None = None
-    """The injection task's goal, where the text states it: passed on without its framing it counts as met,
-    though not as one of the text's lines."""
+    """The injection task's goal, if the text states it. The bare goal counts as exposure, but not as a line of the
+    text."""
     _lines: PayloadLines = field(init=False)
     _goal: PayloadLines = field(init=False)
     _has_payload: bool = field(init=False)
@@ -46,18 +45,18 @@ class ExposureWatch:
     _shown_progress: _LineProgress = field(init=False)
     _result_count: int = field(init=False, default=0)
     _checked_texts: dict[str, set[str]] = field(init=False, default_factory=dict)
-    """Role -> texts it was sent and that have been looked through."""
+    """Role -> texts sent to it that have been searched."""
     _lines_by_text: dict[str, PayloadLines | None] = field(init=False, default_factory=dict)
-    """Text -> lines found in it; None where not even the goal was."""
+    """Text -> lines found in it; None if not even the goal was."""
     _originals: dict[str, str] = field(init=False, default_factory=dict)
-    """Text as a defense passed it on -> what it was before."""
+    """Text as a defense rewrote it -> the original."""
     _read_by: dict[str, None] = field(init=False, default_factory=dict)
     _copies: int = field(init=False, default=0)
     _shown_in: dict[str, None] = field(init=False, default_factory=dict)
     own_tools: Mapping[str, str] | None = None
-    """Tool -> the suite's own description; None: nobody changes tools, and none is looked at."""
+    """Tool -> the suite's own description; None: nothing changes tools, so they are not watched."""
     shown_tools: dict[str, dict[str, ToolSpec]] = field(init=False, default_factory=dict)
-    """Role -> the tools that it was shown otherwise than the suite has them, as it was shown them last."""
+    """Role -> tool name -> the tool as this role was last shown it, if it differs from the suite's own."""
 
     def __post_init__(self) -> None:
         self._lines = drop_own_words(find_payload_lines(self.written.values()), self.own_words)
@@ -71,7 +70,7 @@ class ExposureWatch:
         self._raw, self._shown_progress = _LineProgress(set(self._lines)), _LineProgress(set(self._lines))
 
     def note_tool_result(self, value: object, error: str | None) -> None:
-        """Look through what a tool returned."""
+        """Search a tool's result for the payload."""
         self._result_count += 1
         if (not self._raw.missing and self._raw.round is not None) or not self._has_payload:
             return
@@ -82,16 +81,16 @@ class ExposureWatch:
                 self._raw.round = self._raw.round or self._result_count
 
     def note_rewritten_text(self, original: str, shown: str) -> None:
-        """Remember what a marked or encoded text says."""
+        """Remember the original of a marked or encoded text."""
         if self._has_payload and original != shown:
             self._originals[shown] = original
 
     def holds_planted(self, text: str) -> bool:
-        """Whether a line of the injected text, or its goal, stands in a text."""
+        """True if a text contains a line of the injected text, or its goal."""
         return self._has_payload and self._find_payload(text) is not None
 
     def note_request(self, request: ChatRequest) -> None:
-        """Look through the messages that this role has not been sent before."""
+        """Search the messages that this role has not been sent before."""
         acting, progress = request.role in ACTING_ROLES, self._shown_progress
         if self.own_tools is not None:
             self._look_at_tools(request, self.own_tools)
@@ -111,7 +110,7 @@ class ExposureWatch:
                     self._check_text(text, request.role, max(results, 1), way)
 
     def _look_at_tools(self, request: ChatRequest, own: Mapping[str, str]) -> None:
-        """Keep the tools that are not as the suite has them, and look for the text in them."""
+        """Record the tools that differ from the suite's own, and search them for the payload."""
         results = sum(message["role"] == "tool" for message in request.messages)
         for tool in request.tools:
             asks = json.dumps(tool.parameters, ensure_ascii=False)
@@ -123,7 +122,7 @@ class ExposureWatch:
                 self._check_text(asks, request.role, max(results, 1), "parameter")
 
     def summarize(self) -> Exposure:
-        """Say what has been met so far."""
+        """Return the exposure so far."""
         raw, shown, total = self._raw, self._shown_progress, len(self._lines)
         return Exposure(
             exposed_raw=raw.round is not None,
@@ -138,19 +137,22 @@ class ExposureWatch:
         )
 
     def _check_text(self, text: str, role: str, round_: int, way: str) -> None:
-        for said in (text, *(original for shown, original in self._originals.items() if shown in text)):
-            met = self._find_payload(said)
+        for original_text in (
+            text,
+            *(original for shown, original in self._originals.items() if shown in text),
+        ):
+            met = self._find_payload(original_text)
             if met is not None:
                 self._read_by.setdefault(role)
                 if role in ACTING_ROLES:
                     self._shown_in.setdefault(way)
                     self._shown_progress.missing -= set(met)
                     self._shown_progress.round = self._shown_progress.round or round_
-                    # Several injection vectors can end in one tool result; the rarest line counts, as one
-                    # text may say a line twice.
-                    squeezed = squeeze(said)
-                    found = (max(map(squeezed.count, forms)) for forms in met or self._goal)
-                    self._copies = max(self._copies, min((times for times in found if times), default=0))
+                    # Several injection vectors can end up in one tool result. The rarest line counts, as one
+                    # copy of the payload may repeat a line.
+                    squeezed = squeeze(original_text)
+                    counts = (max(map(squeezed.count, forms)) for forms in met or self._goal)
+                    self._copies = max(self._copies, min((times for times in counts if times), default=0))
 
     def _find_payload(self, text: str) -> PayloadLines | None:
         if text not in self._lines_by_text:

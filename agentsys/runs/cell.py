@@ -1,7 +1,6 @@
 """`Cell`: one combination of model, defense, attack and benchmark, built and ready to run.
 
-Scripted models are given what they need to know: ground truths from the benchmark, roles from the
-defenses.
+Scripted models are given ground truths from the benchmark, and roles from the defenses.
 """
 
 from __future__ import annotations
@@ -39,16 +38,16 @@ from agentsys.simulated.simulated_role import SimulatedRole
 
 @runtime_checkable
 class Scriptable(Protocol):
-    """A model that plays from a script (the simulated one)."""
+    """A model that acts from a script (the simulated one)."""
 
     def with_playbook(
         self, playbook: Callable[[], Playbook], roles: Mapping[str, SimulatedRole]
     ) -> ChatModel:
-        """A copy that can play these roles, and makes itself the script when it needs it."""
+        """Copy the model with these roles; it calls `playbook` when it first needs the script."""
 
 
 def give_script(benchmark: Benchmark, players: Iterable[object], model: ChatModel) -> ChatModel:
-    """Give a scripted model the playbook and the roles that benchmark, defense and attack bring; others stay."""
+    """Give a scripted model the playbook and the roles of benchmark, defense and attack; return others unchanged."""
     if not isinstance(model, Scriptable):
         return model
     roles: dict[str, SimulatedRole] = {}
@@ -59,7 +58,7 @@ def give_script(benchmark: Benchmark, players: Iterable[object], model: ChatMode
 
 
 def build_benchmark_playbook(benchmark: Benchmark) -> Playbook:
-    """The ground truths of every suite of a benchmark."""
+    """Collect the ground truths of every suite of a benchmark."""
     return build_playbook([benchmark.suite(name) for name in benchmark.suite_names()])
 
 
@@ -73,40 +72,40 @@ class Cell:
     defense: Defense
     stack: ModelStack
     victim: Victim
-    books: UsageLog | None = None
-    """Where its requests are booked; None: nowhere (a rehearsal)."""
+    usage_log: UsageLog | None = None
+    """Log of its requests and their cost; None in a rehearsal."""
     lacks: tuple[Unavailable, ...] = ()
-    """What it needs and this machine has not, as far as that is known before it runs."""
+    """Requirements that this machine lacks, as far as that is known before the run."""
     notes: tuple[str, ...] = ()
-    """What was seen before the run and belongs into every record of its cases."""
+    """Observations from before the run, stored in every record of its cases."""
 
     @cached_property
     def config_hash(self) -> str:
-        """Hash of the settings' identity, which every record of its cases bears."""
+        """Hash of the settings' identity, stored in every record of its cases."""
         return self.settings.config_hash
 
     @property
     def injection_mode(self) -> str:
-        """Way in which text gets into the environment: `exact`, or `folded` as YAML folds it in AgentDojo."""
+        """How text is put into the environment: `exact`, or `folded` as AgentDojo's YAML does."""
         return self.benchmark.injection if isinstance(self.benchmark, HasInjectionMode) else "folded"
 
     def warm_up(self) -> None:
-        """Have made now what the first cases would wait for, and count as their time.
+        """Load data and models before the first cases, so that their durations do not include it.
 
         Raises:
-            Exception: If the data of its suites are damaged, before a case is run.
+            Exception: If the data of its suites are damaged.
         """
         suites = [self.benchmark.suite(name) for name in self.benchmark.suite_names()]
         for suite in suites:
             suite.get_injection_vector_defaults()
         self.stack.warm_up()
         for suite in suites:
-            with suppress(Exception):  # code of a user's, maybe: the case that needs it will say so
+            with suppress(Exception):  # May be a user's code; the case that needs it reports the error.
                 suite.load_and_inject_default_environment({})
 
 
 class CellBuilder:
-    """Builds cells, sharing what several of them have in common (benchmarks, attacks, SDK clients)."""
+    """Builds cells; cells share benchmarks, attacks, defenses and SDK clients of the same config."""
 
     def __init__(
         self,
@@ -114,19 +113,19 @@ class CellBuilder:
         config_dirs: tuple[Path, ...] = (),
         *,
         rehearsal: bool = False,
-        books: UsageLog | None = None,
+        usage_log: UsageLog | None = None,
     ) -> None:
-        self._books = books
+        self._usage_log = usage_log
         self._store = store
         self._config_dirs = config_dirs
         self._rehearsal = rehearsal
         self._built: dict[str, Any] = {}
 
     def build(self, settings: Settings) -> Cell:
-        """The cell of these settings.
+        """Build the cell of these settings.
 
         Raises:
-            ConfigError: If a `_target_` cannot be found or refuses its options, or a key is missing.
+            ConfigError: If a `_target_` cannot be imported or refuses its options, or an API key is missing.
         """
         benchmark: Benchmark = self._build_once("benchmark", settings.benchmark)
         attack: Attack = self._build_once("attack", self._complete(settings.attack, settings.seed))
@@ -136,11 +135,11 @@ class CellBuilder:
         played = defense
         if stack.is_simulated and isinstance(defense, Rehearsable):
             played = defense.rehearsed()
-        # A rehearsal tells what the real run would need.
-        checked, found = (
+        # A rehearsal reports what the real run would need.
+        checked, missing_for_model = (
             (defense, self._find_missing_for_model(settings)) if self._rehearsal else (played, None)
         )
-        lacks = [] if found is None else [found]
+        lacks = [] if missing_for_model is None else [missing_for_model]
         if isinstance(checked, ChecksItsNeeds):
             try:
                 checked.ready()
@@ -149,7 +148,7 @@ class CellBuilder:
         if (missing := _find_missing_role_model(played, settings.model)) is not None:
             lacks.append(missing)
         victim = Victim(parse_card(settings.model).prose_name, benchmark.user_name)
-        return Cell(settings, benchmark, attack, played, stack, victim, self._books, tuple(lacks))
+        return Cell(settings, benchmark, attack, played, stack, victim, self._usage_log, tuple(lacks))
 
     def _find_missing_for_model(self, settings: Settings) -> Unavailable | None:
         model = resolve_model_config(settings)
@@ -160,19 +159,19 @@ class CellBuilder:
                 self._built[key] = None
             except Unavailable as error:
                 self._built[key] = error
-        found: Unavailable | None = self._built[key]
-        return found
+        missing: Unavailable | None = self._built[key]
+        return missing
 
     def _load_model(self, name: str) -> dict[str, Any]:
         return load_config("model", name, self._config_dirs)
 
     def _complete(self, option: Any, seed: int) -> Any:
-        """An option with each object that it describes complete.
+        """Fill in options that are null, in this option and in those nested in it.
 
-        A `seed: null` becomes the run's, and a defense that keeps files keeps them beside the runs.
+        `seed: null` becomes the run's seed; a folder that a defense keeps files in is put beside the runs.
         """
         if isinstance(option, list):
-            return [self._complete(one, seed) for one in option]
+            return [self._complete(item, seed) for item in option]
         if not isinstance(option, dict) or "_target_" not in option:
             return option
         inner = {name: self._complete(value, seed) for name, value in option.items()}
@@ -193,18 +192,18 @@ class CellBuilder:
         model = resolve_model_config(settings)
         if self._rehearsal:
             model = {**load_config("model", "simulated"), "susceptibility": 0.0}
-        # One client and one rate limit per model; a simulated one is built per defense, whose roles it plays.
+        # One client and rate limit per model config; a simulated model is built per defense, whose roles it plays.
         plays = [settings.benchmark, settings.defense, settings.attack] if model.get("simulated") else []
         key = f"stack:{model!r}:{plays!r}"
         if key not in self._built:
-            own, books = self._store.own, self._books
+            own, usage_log = self._store.own, self._usage_log
             built = build_stack(
                 model,
                 cache_dir=settings.cache.dir or own / REPLIES_FOLDER,
                 cache_mode=settings.cache.mode,
                 load_model=self._load_model,
                 finish=partial(give_script, benchmark, [defense, attack]),
-                rates=None if books is None else own / "rates",
+                rates=None if usage_log is None else own / "rates",
             )
             self._built[key] = built.split_thoughts(load_inferred_blocks(self._store))
         stack: ModelStack = self._built[key]
@@ -212,7 +211,10 @@ class CellBuilder:
 
 
 def _find_missing_role_model(defense: Defense, model: Mapping[str, Any]) -> Unavailable | None:
-    """The first role that needs a model of its own and has none; the simulated model plays such roles."""
+    """Return the error for the first role that needs a model of its own and has none.
+
+    The simulated model plays such roles itself.
+    """
     if not isinstance(defense, NeedsOwnModels) or model.get("simulated"):
         return None
     given = model.get("roles") or {}
@@ -227,9 +229,9 @@ def _find_missing_role_model(defense: Defense, model: Mapping[str, Any]) -> Unav
 
 
 def resolve_model_config(settings: Settings) -> dict[str, Any]:
-    """The model's YAML, the attacker's roles played by the model that the attack names, if it names one.
+    """Return the model's config, with the attacker roles assigned to the attack's `attacker`, if it names one.
 
-    The scripted model plays one that a preset names, so that the preset can be tried offline.
+    With `scripted_attacker` the scripted model plays these roles, so that a preset can be tried offline.
     """
     model, attacker = settings.model, settings.attack.get("attacker")
     if attacker is None or settings.scripted_attacker:
@@ -239,11 +241,11 @@ def resolve_model_config(settings: Settings) -> dict[str, Any]:
 
 
 def check_turn_support(defense: Defense, benchmark: Benchmark) -> None:
-    """Refuse a defense that decides by itself how the conversation goes where the benchmark wants to.
+    """Refuse a defense that controls the whole conversation on a benchmark that does, too.
 
     Raises:
-        Unavailable: If the defense is a `WholeProgram` and a suite leads the agent by turns. The other cells
-            of a sweep can run without it.
+        Unavailable: If the defense is a `WholeProgram` and a suite has several user turns. The other cells of a
+            sweep can still run.
     """
     if not (isinstance(defense, WholeProgram) and defense.whole_program):
         return

@@ -1,8 +1,8 @@
-"""`Claims`: many processes on one log folder, and each case run by one of them.
+"""`Claims`: lock files with which several processes share one log folder, so that each case is run by one of them.
 
-Who wants to do something takes a claim on it first: a small file that only one can make. Whose owner has
-ended without giving it back is free again. On one machine the owner is looked up by its number and start;
-of an owner on another machine only the heartbeat can be seen, a file that it touches now and then.
+A process creates a claim, a small file that only one process can create, before it runs a case. A claim whose owner
+has died is free again. On the same machine an owner is identified by process id and start time; on another machine
+only by its heartbeat, a file that it touches regularly.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from agentsys.runs.store import Store
 
 _log = logging.getLogger(__name__)
 PATIENCE_S = 60.0
-"""Without a heartbeat for this long, an owner on another machine counts as dead."""
+"""Seconds without a heartbeat after which an owner on another machine counts as dead."""
 _HEARTBEAT_SUFFIX = ".alive"
 _POLL_S = 0.2
 
 
 class Claims:
-    """This run's claims in a log folder. Use as a context; safe to use from many threads."""
+    """This run's claims in a log folder. Use as a context manager; thread-safe."""
 
     def __init__(self, store: Store, patience_s: float = PATIENCE_S) -> None:
         self._store, self._folder, self._patience_s = store, store.own / "claims", patience_s
@@ -58,26 +58,26 @@ class Claims:
             self.release(name)
         self._store.marker = None
         with suppress(OSError):
-            self.remove_dead()  # some were watched for long enough by now
+            self.remove_dead()  # Some heartbeats were watched for long enough by now.
         self._heartbeat.unlink(missing_ok=True)
 
     def take(self, name: str) -> bool:
-        """Say whether `name` is this run's from now on, until `release`.
+        """Claim `name` for this run; return True if it got the claim, which it holds until `release`.
 
         Raises:
-            StoreError: If the log folder is not there any more, or cannot be written.
+            StoreError: If the log folder was removed, or cannot be written.
         """
         self._store.check_there()
         hashed = hashlib.sha256(name.encode()).hexdigest()[:32]
         claim = self._folder / f"{hashed}.{self._owner}"
         try:
             os.close(open_file(claim, os.O_CREAT | os.O_EXCL | os.O_WRONLY))
-        except FileExistsError:  # another thread of this run's
+        except FileExistsError:  # Another thread of this run has it.
             return False
         except OSError as error:
             raise self._store.make_write_error(claim, error) from None
-        # Once it is made, not before: whoever makes his later finds this one. Two who make theirs at once may
-        # both give way, which a look beforehand would not rule out either.
+        # Look for others only after creating ours, so that a later process sees it. Two that create theirs at the
+        # same time may both give up, which checking first would not rule out either.
         others = [other for other in self._folder.glob(f"{hashed}.*") if other != claim]
         if not all(map(self._remove_if_dead, others)):
             claim.unlink(missing_ok=True)
@@ -86,53 +86,54 @@ class Claims:
         return True
 
     def release(self, name: str) -> None:
-        """Give a claim back; nothing happens where there is none."""
+        """Release a claim, if this run holds it."""
         claim = self._held.pop(name, None)
         if claim is not None:
             claim.unlink(missing_ok=True)
 
     @contextmanager
     def hold(self, name: str, give_up: Callable[[], None] = lambda: None) -> Iterator[None]:
-        """Hold a claim inside the block; while another run has it, call `give_up` (it may raise) and wait."""
+        """Hold a claim inside the block; while another run holds it, wait and call `give_up`, which may raise."""
         while not self.take(name):
             give_up()
-            time.sleep(_POLL_S * (0.5 + random.random()))  # not in step with whoever else is waiting
+            # Jitter, so that waiting processes do not poll in step.
+            time.sleep(_POLL_S * (0.5 + random.random()))
         try:
             yield
         finally:
             self.release(name)
 
     def list_other_processes(self) -> list[Process]:
-        """The processes that are at work in the same folder."""
+        """List the other processes that work in the same folder and are not known to be dead."""
         beats = [path for path in self._folder.glob(f"*{_HEARTBEAT_SUFFIX}") if path != self._heartbeat]
-        found = [
+        processes = [
             Process.from_mark(_cut_process_mark(path.name)) for path in beats if not self._is_dead(path.stem)
         ]
-        return sorted({process for process in found if process is not None})
+        return sorted({process for process in processes if process is not None})
 
     def find_living_processes(self) -> list[Process]:
-        """The processes at work here of which some is known to live; watches those on other machines for it.
+        """List the other processes in this folder once one of them is known to live.
 
-        As soon as one is known to live, all that may are handed back. Else those who were there died with
-        their machine, or are of this one before it was started anew: what they left is removed.
+        Processes on other machines are watched for a heartbeat. If none shows up, they died with their machine or
+        before a restart of this one: their claims are removed, and the list is empty.
         """
         known: dict[Path, tuple[int, float]] = {}
-        told = False
-        while found := self.list_other_processes():
-            if any(process.is_dead is False for process in found):
-                return found
+        warned = False
+        while processes := self.list_other_processes():
+            if any(process.is_dead is False for process in processes):
+                return processes
             known = {**self._beats, **known}
             if any(self._beats[path][0] != beat for path, (beat, _) in known.items()):
-                return found
-            if not told:
+                return processes
+            if not warned:
                 _log.warning(
                     "Process %d was at work in %s from another machine, or before a restart: watching for up "
                     "to %.0f seconds whether it still is",
-                    found[0].pid,
+                    processes[0].pid,
                     self._store.root,
                     self._patience_s,
                 )
-                told = True
+                warned = True
             time.sleep(_POLL_S)
         self.remove_dead()
         return []
@@ -141,14 +142,13 @@ class Claims:
         while not self._ended.wait(self._patience_s / 6):
             try:
                 os.utime(self._heartbeat)
-            except OSError:  # gone with its folder: whoever takes or stores next says so
+            except OSError:  # The folder was removed; the next `take` or `write` reports it.
                 return
 
     def _remove_if_dead(self, claim: Path) -> bool:
-        """Remove the claim of a run that has ended; say whether it was one.
+        """Remove the claim of a dead run; return True if it was one.
 
-        A claim's name holds its owner's, and no owner has the name of an earlier one: what is removed
-        here cannot be a live run's, however long ago it was looked at.
+        Owner names are never reused, so the removed claim cannot belong to a live run, however old the check is.
         """
         if not self._is_dead(claim.suffix[1:]):
             return False
@@ -160,15 +160,15 @@ class Claims:
             return False
         heartbeat = self._folder / f"{owner}{_HEARTBEAT_SUFFIX}"
         if not heartbeat.exists():
-            return True  # made before its first claim, removed after its last
+            return True  # A heartbeat file exists from before the first claim until after the last.
         process = Process.from_mark(_cut_process_mark(owner))
         dead = process.is_dead if process is not None else None
         return self._is_silent(heartbeat) if dead is None else dead
 
     def _is_silent(self, path: Path) -> bool:
-        """Say whether a file was untouched for as long as this process has watched it, and long enough.
+        """True if a file has not been touched for `patience_s` while this process watched it.
 
-        Two machines' clocks may differ, so that only what changes counts, and never its time.
+        Clocks of two machines may differ, so only changes of the time stamp count, never its value.
         """
         try:
             beat = path.stat().st_mtime_ns
@@ -184,7 +184,7 @@ class Claims:
         """Remove the claims of processes that were killed."""
         for heartbeat in self._folder.glob(f"*{_HEARTBEAT_SUFFIX}"):
             old = False
-            with suppress(OSError):  # not touched for a day as the disk counts: its machine went down
+            with suppress(OSError):  # Untouched for a day by the disk's own clock: its machine went down.
                 old = self._heartbeat.stat().st_mtime - heartbeat.stat().st_mtime > STALE_AFTER_S
             if old or self._is_dead(heartbeat.stem):
                 heartbeat.unlink(missing_ok=True)

@@ -56,55 +56,54 @@ from agentsys.runs.settings import (
 
 LABELLED = ("model", "defense", "attack")
 GROUPS = ("model", "defense", "attack", "benchmark", "executor", "experiment")
-_HYDRA = threading.Lock()  # Hydra keeps its state in a global
-_APPLICATIONS = (  # none of each group: what `~` takes away is read all the same
+_HYDRA = threading.Lock()  # Hydra keeps its state in a global.
+_APPLICATIONS = (  # Empty lists: Hydra reads groups deleted with `~` all the same.
     *("hydra/launcher=[]", "hydra/sweeper=[]", "hydra/output=[]", "hydra/env=[]"),
     *("hydra/help=[]", "hydra/hydra_help=[]", "hydra/hydra_logging=[]", "hydra/job_logging=[]"),
 )
-"""What Hydra composes for applications that it starts itself: most of the time, and no part of our configs."""
-# Hydra reads and joins the YAMLs of a combination in a tenth of a second, and a sweep has thousands of few
-# choices: what choices come to is kept as long as no file changes.
+"""Switches off the config groups for applications that Hydra starts itself; composing them takes most of the time."""
+# Composing YAMLs takes Hydra 0.1 s, so compositions are cached as long as no file changes.
 _MOST_KEPT = 256
-"""Combinations kept before any value is set; a sweep may have thousands, of 0.1 MB each."""
+"""Size of the cache, in compositions of 0.1 MB each."""
 _Stamps = tuple[tuple[str, int, int], ...]
-"""Path, size in bytes and time of the last change in ns of every YAML that a composition may read."""
+"""(path, size in bytes, modification time in ns) of every YAML that a composition may read."""
 
 
 def compose(overrides: Sequence[str], config_dirs: Sequence[Path] = ()) -> list[Settings]:
-    """Every combination that the overrides (comma lists sweep) and the chosen preset ask for.
+    """Compose every combination of the overrides (comma lists sweep) and the chosen preset.
 
     Raises:
         ConfigError: For an unknown name or key, a malformed override, or a value of the wrong kind.
     """
-    # As Hydra wants it: no preset is chosen by default, so that one is added.
+    # No preset is chosen by default, so Hydra wants `+` before one.
     overrides = [f"+{text}" if text.startswith("experiment=") else text for text in overrides]
     choices = {group: list_config_names(group, config_dirs) for group in GROUPS}
-    one_choice = [option for text in overrides for option in _find_choice_options(text, choices)]
-    parsed = _parse_overrides([text for text in overrides if text not in {one.typed for one in one_choice}])
+    choice_options = [option for text in overrides for option in _find_choice_options(text, choices)]
+    parsed = _parse_overrides([text for text in overrides if text not in {o.typed for o in choice_options}])
     with open_composer(config_dirs) as resolve:
         plan = _expand_sweeps(parsed, choices, resolve)
-        if one_choice:
-            plan = [_add_choice_options(words, one_choice, resolve) for words in plan]
-        for option in one_choice:
+        if choice_options:
+            plan = [_add_choice_options(words, choice_options, resolve) for words in plan]
+        for option in choice_options:
             if not any(option.override in words for words in plan):
                 raise ConfigError(f"{option.typed}: no cell of this run has {option.group}={option.choice}.")
         try:
-            found = [_compose_settings(words, resolve) for words in plan]
-        except OmegaConfBaseException as error:  # a value stands for one that is not there
+            settings = [_compose_settings(words, resolve) for words in plan]
+        except OmegaConfBaseException as error:  # An interpolation refers to a value that is missing.
             raise ConfigError(pick_first_line(error)) from None
-    return add_contents([resolve_names(one, config_dirs) for one in found], config_dirs)
+    return add_contents([resolve_names(cell, config_dirs) for cell in settings], config_dirs)
 
 
 def _expand_sweeps(
     parsed: Sequence[Override], choices: Mapping[str, Sequence[str]], resolve: Composer
 ) -> list[list[str]]:
-    """The overrides of each combination that comma lists, patterns and the preset's sweep ask for."""
+    """Expand comma lists, patterns and the preset's sweep to the overrides of each combination."""
     fixed = [o for o in parsed if not o.is_sweep_override()]
     swept = {o.key_or_group: _expand_sweep(o, choices) for o in parsed if o.is_sweep_override()}
     for override in parsed:
         for value in swept.get(override.key_or_group, [override.value()]):
             _check_choice(override.key_or_group, value, choices)
-    # What can change the preset's sweep; options of a group may not fit the default choice.
+    # Only these can change the preset's sweep; other options may not fit the default choices.
     tops = {"experiment", "sweep"}
     shaping = [str(o.input_line) for o in fixed if o.key_or_group.partition(".")[0] in tops]
     preset = _read_preset_sweep(resolve(shaping).config) if shaping else {}
@@ -118,21 +117,21 @@ def _expand_sweeps(
 
 @dataclass(frozen=True)
 class ChoiceOption:
-    """An option of one choice in a sweep, e.g. `defense.melon.embedder=char_ngrams`."""
+    """An option for one choice of a sweep only, e.g. `defense.melon.embedder=char_ngrams`."""
 
     typed: str
     group: str
     choice: str
     override: str
-    """The same as it is written for that choice alone, e.g. `defense.embedder=char_ngrams`."""
+    """The override for that choice, e.g. `defense.embedder=char_ngrams`."""
 
 
 def _find_choice_options(text: str, choices: Mapping[str, Sequence[str]]) -> Iterator[ChoiceOption]:
-    found = re.fullmatch(r"([+~]*)(model|defense|attack)\.(.+?)=(.*)", text, re.DOTALL)
-    if found is not None:
-        plus, group, key, value = found.groups()
+    match = re.fullmatch(r"([+~]*)(model|defense|attack)\.(.+?)=(.*)", text, re.DOTALL)
+    if match is not None:
+        plus, group, key, value = match.groups()
         names = [name for name in choices[group] if key.startswith(f"{name}.")]
-        for name in sorted(names, key=len)[-1:]:  # a name may begin another one: `a` and `a.b`
+        for name in sorted(names, key=len)[-1:]:  # One name may be a prefix of another (`a` and `a.b`).
             yield ChoiceOption(text, group, name, f"{plus}{group}.{key[len(name) + 1 :]}={value}")
 
 
@@ -140,7 +139,7 @@ def _add_choice_options(
     words: Sequence[str], options: Sequence[ChoiceOption], resolve: Composer
 ) -> list[str]:
     chosen = resolve([word for word in words if word.lstrip("+").split("=")[0] in GROUPS]).choices
-    return [*words, *(one.override for one in options if chosen[one.group] == one.choice)]
+    return [*words, *(o.override for o in options if chosen[o.group] == o.choice)]
 
 
 def _parse_overrides(overrides: Sequence[str]) -> list[Override]:
@@ -164,7 +163,7 @@ def _parse_overrides(overrides: Sequence[str]) -> list[Override]:
 
 
 def _suggest_quotes(overrides: Sequence[str]) -> str:
-    """The first setting whose value is read only in quotes, written so; else how settings are written."""
+    """Return a hint: the first value that needs quotes, quoted; else the general form of a setting."""
     for text in overrides:
         key, _, value = text.partition("=")
         try:
@@ -185,7 +184,7 @@ def _list_combinations(axes: Sequence[Sequence[str]]) -> list[list[str]]:
 
 
 def _expand_sweep(override: Override, choices: Mapping[str, Sequence[str]]) -> list[str]:
-    """The values of a sweep; a pattern stands for the names in its group that it fits."""
+    """List the values of a sweep; a pattern expands to the matching names of its group."""
     value = override.value()
     if isinstance(value, Glob):
         return _match_pattern(override, value, choices)
@@ -209,10 +208,10 @@ def _match_pattern(override: Override, pattern: Any, choices: Mapping[str, Seque
     group = override.key_or_group
     if group not in choices:
         raise ConfigError(f"{override.input_line}: a pattern chooses among {', '.join(choices)} only.")
-    found: list[str] = pattern.filter(list(choices[group]))
-    if not found:
+    names: list[str] = pattern.filter(list(choices[group]))
+    if not names:
         raise ConfigError(unknown_name(group, "*".join(pattern.include), choices[group]))
-    return found
+    return names
 
 
 def _check_choice(group: str, name: object, choices: Mapping[str, Sequence[str]]) -> None:
@@ -228,15 +227,16 @@ def _read_preset_sweep(config: DictConfig) -> dict[str, list[str]]:
     sweep = OmegaConf.to_container(config.sweep)
     if not isinstance(sweep, dict) or not all(isinstance(v, list) for v in sweep.values()):
         raise ConfigError("Setting 'sweep' maps an override key to a list, e.g. {defense: [none, agentsys]}.")
-    return {str(key): [_write_value(v) for v in values] for key, values in sweep.items()}
+    return {str(key): [_format_override(v) for v in values] for key, values in sweep.items()}
 
 
-def _write_value(value: Any) -> str:
-    """A value of a YAML as an override is written, so that it is read as the same one."""
+def _format_override(value: Any) -> str:
+    """Format a YAML value as the text of an override that Hydra parses to the same value."""
     if isinstance(value, list):
-        return f"[{','.join(map(_write_value, value))}]"
+        return f"[{','.join(map(_format_override, value))}]"
     if isinstance(value, dict):
-        return f"{{{','.join(f'{_write_value(key)}:{_write_value(one)}' for key, one in value.items())}}}"
+        pairs = (f"{_format_override(key)}:{_format_override(item)}" for key, item in value.items())
+        return f"{{{','.join(pairs)}}}"
     if not isinstance(value, str):
         return "null" if value is None else str(value)
     with suppress(HydraException):
@@ -257,7 +257,7 @@ def _compose_settings(overrides: Sequence[str], resolve: Composer) -> Settings:
         )
     values = to_plain_config(config)
     del values["sweep"]
-    for key, value in values.items():  # of a preset of the user's
+    for key, value in values.items():  # A user's preset may have old names.
         refuse_old_name(key, value)
     shipped = resolve.compose_shipped(composed)
     named = {group: list_options_in_name(config[group]) for group in LABELLED}
@@ -275,9 +275,9 @@ def _compose_settings(overrides: Sequence[str], resolve: Composer) -> Settings:
 def _is_attacker_scripted(
     values: Mapping[str, Mapping[str, Any]], attack: str, overrides: Sequence[str]
 ) -> bool:
-    """Say whether the scripted model plays the attacker that a shipped preset names, so that it runs offline.
+    """True if the scripted model plays the attacker that a shipped preset names, so that it runs offline.
 
-    One that the user names, on the command line or in an attack's YAML of theirs, is asked.
+    An attacker that the user names, on the command line or in their own attack YAML, is a real one.
     """
     searches = values["attack"].get("attacker") is not None and not values["attack"].get("artefact")
     by_user = attack not in list_config_names("attack") or any(
@@ -288,30 +288,30 @@ def _is_attacker_scripted(
 
 @dataclass(frozen=True)
 class Composition:
-    """One combination."""
+    """A composed combination."""
 
     config: DictConfig
     choices: Mapping[str, str]
-    """Group -> name of the YAML that was chosen."""
+    """Group -> name of the chosen YAML."""
     chosen: tuple[str, ...]
-    """The overrides that chose them."""
+    """The overrides that made these choices."""
 
 
 @dataclass(frozen=True)
 class _ComposedFiles:
     composed: dict[tuple[str, ...], Composition] = field(default_factory=dict)
-    """Overrides that choose -> what they come to, before any value is set."""
+    """Overrides that choose YAMLs -> their composition, before any value is set."""
     shipped: dict[tuple[str, str], Mapping[str, Any]] = field(default_factory=dict)
-    """Group and choice -> its YAML, before any override."""
+    """(group, choice) -> its YAML, before any override."""
 
 
 class Composer:
-    """Composes combinations of a run, which share the open Hydra session."""
+    """Composes a run's combinations in one Hydra session."""
 
     def __init__(self, config_dirs: Sequence[Path]) -> None:
         self.config_dirs = config_dirs
         self._folders = [*list_shipped_config_dirs(), *config_dirs]
-        # Hydra has the first of them as its own.
+        # The first folder is the session's own config dir.
         paths = ",".join(f"'file://{path.resolve()}'" for path in self._folders[1:])
         self._searchpath = [f"hydra.searchpath=[{paths}]"] if paths else []
         files = [path for folder in self._folders for path in sorted(folder.resolve().rglob("*.yaml"))]
@@ -319,19 +319,19 @@ class Composer:
         self._kept = _load_composed(tuple(stamps))
 
     def __call__(self, overrides: Sequence[str]) -> Composition:
-        """One combination.
+        """Compose one combination.
 
         Raises:
-            ConfigError: For an unknown key, a broken YAML, a value that does not fit or is read from the environment.
+            ConfigError: For an unknown key, a broken YAML, an invalid value, or one read from the environment.
         """
         try:
             parsed = OverridesParser.create().parse_overrides(list(overrides))
-            before = self._compose_cached([str(one.input_line) for one in parsed if self._is_choice(one)])
+            before = self._compose_cached([str(o.input_line) for o in parsed if self._is_choice(o)])
             config = deepcopy(before.config)
-            values = [one for one in parsed if not self._is_choice(one)]
-            for one in values:
-                if one.key_or_group == f"defense.{READ_TOOLS}":  # every defense that can has it, in no YAML
-                    one.type = OverrideType.FORCE_ADD
+            values = [o for o in parsed if not self._is_choice(o)]
+            for override in values:
+                if override.key_or_group == f"defense.{READ_TOOLS}":  # In no YAML.
+                    override.type = OverrideType.FORCE_ADD
             ConfigLoaderImpl._apply_overrides_to_config(values, config)
             refuse_environment(OmegaConf.to_container(config))
             OmegaConf.resolve(config.model)
@@ -342,7 +342,7 @@ class Composer:
         return Composition(config, before.choices, before.chosen)
 
     def compose_shipped(self, composed: Composition) -> dict[str, Mapping[str, Any]]:
-        """Model, defense and attack as their YAMLs have them: no value set, neither typed nor by a preset."""
+        """Return the YAMLs of model, defense and attack without any override, typed or from a preset."""
         names = [(group, composed.choices[group]) for group in LABELLED]
         if any(name not in self._kept.shipped for name in names):
             no_preset = all(word.split("=")[0] in GROUPS[:-1] for word in composed.chosen)
@@ -352,7 +352,7 @@ class Composer:
         return {group: self._kept.shipped[group, choice] for group, choice in names}
 
     def _is_choice(self, override: Override) -> bool:
-        """Tell a choice from a value, as Hydra does: it names a folder of YAMLs (or is Hydra's own)."""
+        """True if an override chooses a YAML and does not set a value: its key names a config folder, as in Hydra."""
         key = override.key_or_group
         names_folder = any((folder / key).is_dir() for folder in self._folders)
         return key.startswith("hydra") or (names_folder and not isinstance(override.value(), dict))
@@ -363,7 +363,7 @@ class Composer:
             words = [*_APPLICATIONS, *self._searchpath, *chosen]
             config = hydra_compose("config", words, return_hydra_config=True)
             choices = {str(k): str(v) for k, v in config.hydra.runtime.choices.items()}
-            # Hydra's own node cannot be resolved outside a Hydra job.
+            # The `hydra` node cannot be resolved outside a Hydra job.
             ours = OmegaConf.masked_copy(config, [str(key) for key in config if key != "hydra"])
             OmegaConf.set_struct(ours, True)
             if len(self._kept.composed) >= _MOST_KEPT:
@@ -374,9 +374,9 @@ class Composer:
 
 @contextmanager
 def open_composer(config_dirs: Sequence[Path]) -> Iterator[Composer]:
-    """A composer, with Hydra for itself."""
+    """Open a Hydra session for this thread alone."""
     with _HYDRA:
-        if GlobalHydra.instance().is_initialized():  # a notebook that used Hydra itself
+        if GlobalHydra.instance().is_initialized():  # A notebook may have used Hydra itself.
             GlobalHydra.instance().clear()
         with initialize_config_dir(str(shipped_config_dir().resolve()), version_base="1.3"):
             yield Composer(config_dirs)
@@ -384,25 +384,25 @@ def open_composer(config_dirs: Sequence[Path]) -> Iterator[Composer]:
 
 @lru_cache(maxsize=8)
 def _load_composed(stamps: _Stamps) -> _ComposedFiles:
-    """What is kept of these files; nothing, once one of them has changed."""
+    """Return the cache for these files; a changed file gives other stamps, and so an empty cache."""
     return _ComposedFiles()
 
 
 def to_plain_config(config: DictConfig) -> dict[str, Any]:
-    """A config as plain data, everything resolved."""
+    """Convert a config to plain data, with all interpolations resolved."""
     values = OmegaConf.to_container(config, resolve=True)
     assert isinstance(values, dict)
     return {str(key): value for key, value in values.items()}
 
 
 def _explain(error: Exception, overrides: Sequence[str], compose: Composer) -> str:
-    """One line about a composition error; for an unknown key, the nearest known ones."""
+    """Explain a composition error in one line; for an unknown key, name the nearest known ones."""
     text = pick_first_line(error)
     for override in overrides:
         key = override.split("=")[0].lstrip("+~")
         if f"'{key}'" in text and "Could not override" in text:
-            if key in _MEANT:
-                return f"Unknown setting '{key}'. Write {_MEANT[key]}={override.partition('=')[2]}"
+            if key in _KEYS_ELSEWHERE:
+                return f"Unknown setting '{key}'. Write {_KEYS_ELSEWHERE[key]}={override.partition('=')[2]}"
             known = flatten_options(to_plain_config(compose([o for o in overrides if o != override]).config))
             names = [*GROUPS, *(name for name in known if "._" not in name)]
             return unknown_name("setting", key, names).split(" Known:")[0] + " See `agentsys show config`."
@@ -410,13 +410,13 @@ def _explain(error: Exception, overrides: Sequence[str], compose: Composer) -> s
 
 
 def pick_first_line(error: Exception) -> str:
-    """The first line of an error of Hydra's, as a sentence."""
+    """Return the first line of an error from Hydra, as a sentence."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return (lines[0] if lines else type(error).__name__).rstrip(".") + "."
 
 
 _OPTIONS_WITH_DASHES = {"config-dir", "plugin-path", "dry-run"}
-_MEANT = {
+_KEYS_ELSEWHERE = {
     **dict.fromkeys(("suite", "suites"), "benchmark.suites"),
     "version": "benchmark.version",
     **dict.fromkeys(("task", "tasks", "user_task"), "user_tasks"),
@@ -434,7 +434,7 @@ _MEANT = {
     "attacks": "attack",
     "models": "model",
 }
-"""Keys of other harnesses, and of what stands one level down -> ours."""
+"""Keys of other harnesses, and keys without their group -> ours."""
 _REPLACEMENTS = {
     ("executor", "processes"): (
         " Use executor=threads with executor.workers=N; where one process is not enough, start the same command"
@@ -447,4 +447,4 @@ _REPLACEMENTS = {
         "'defense=none,prompt_sandwiching,agentsys,glob(*_compat,exclude=[attriguard*,datafilter*])'"
     ),
 }
-"""Names of earlier versions -> what stands instead."""
+"""Names of earlier versions -> a hint at the replacement."""

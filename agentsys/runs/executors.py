@@ -1,8 +1,7 @@
 """Executors turn jobs into records: on threads of this process, or on each node of a Ray cluster.
 
-What is finished is on disk before anything else happens. Nodes run the same command on a log folder that
-all see: they share cases, rates and a budget as commands on one folder do, and here it is only seen what
-they store.
+A finished case is stored before anything else happens. Ray nodes run the same command on a shared log folder: they
+share cases, rates and the budget as several commands on one folder do, and this process only watches what they store.
 """
 
 from __future__ import annotations
@@ -45,11 +44,11 @@ _STOP_SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP
 
 @contextmanager
 def defer_signals() -> Iterator[Callable[[], None]]:
-    """Inside the block signals that end the run wait until the function is called that is handed out.
+    """Defer signals that end the run until the yielded function is called.
 
-    It does what each handler would have done, so it may raise. Otherwise they strike anywhere: between the
-    end of a case and the line that books it, too. A second Ctrl-C strikes at once, as the function may never
-    be called again. On other threads than the main one, which get no signals, nothing changes.
+    That function runs the deferred handlers, so it may raise. Undeferred, a signal could interrupt anywhere, even
+    between the end of a case and the line that counts it. A second Ctrl-C acts at once, as the function may never be
+    called again. Outside the main thread, which alone gets signals, nothing is deferred.
     """
     if threading.current_thread() is not threading.main_thread():
         yield lambda: None
@@ -87,17 +86,17 @@ def run_on_threads(
     listener: Listener,
     meter: Meter | None,
 ) -> RunOutcome:
-    """Run every job and store its record; a job that another process has claimed is left to it.
+    """Run every job and store its record.
 
-    Such a job is waited for, and taken over should its process die: at the end all are done.
+    A job that another process has claimed is waited for, and taken over if that process dies.
 
-    A first KeyboardInterrupt stops starting cases and waits for those under way; a second one is
-    let through, unless it is a `StopRequested`. An error that every further case would meet stops the
-    run the same way, and so does a budget (a meter of None sets none); one that every further case of its cell
-    would meet gives up that cell. The listener is told of each record in the calling thread.
+    A first KeyboardInterrupt stops starting cases and waits for those under way; a second one is raised, unless it
+    is a `StopRequested`. An error that every further case would meet, or an exhausted budget (`meter` None: no
+    budget), stops the run the same way; an error that every further case of its cell would meet ends that cell. The
+    listener is called for each record, in the calling thread.
     """
     state = _ThreadRun(RunTally(jobs, listener, meter), store, claims)
-    # Not a `with` block: leaving one waits for cases under way, and who presses Ctrl-C twice does not.
+    # Not a `with` block: leaving one waits for cases under way, even after a second Ctrl-C.
     pool = ThreadPoolExecutor(workers, thread_name_prefix="case")
     try:
         with defer_signals() as heed_signals:
@@ -127,7 +126,7 @@ class _ThreadRun:
         self.searches = RunSearches(store, self.attempts.put, lambda: tally.is_stopped, claims)
 
     def start_cases(self, pool: ThreadPoolExecutor, workers: int) -> None:
-        # Cases are handed over as places become free, so that stopping early is quick and loses nothing.
+        # A case is submitted only when a worker is free, so that stopping early is quick.
         self.tally.retry_postponed()
         while len(self.running) < workers:
             job = self.tally.pick_next_job(self.running.values())
@@ -139,7 +138,7 @@ class _ThreadRun:
             except StoreError as error:
                 self.tally.stop(str(error), len(self.running))
                 return
-            # Looked at under the claim: nobody stores it from here on.
+            # Checked while holding the claim: no other process can store it from here on.
             if self.store.has_changed_since_planned(job.case):
                 self.claims.release(key)
                 self.tally.count_stored_elsewhere(job)
@@ -147,14 +146,14 @@ class _ThreadRun:
             if not taken:
                 self.tally.postpone(job)
                 continue
-            # An empty context: nothing of this thread's (loggers, tracers) reaches the case, or back.
+            # An empty context, so that no context variables (loggers, tracers) pass between this thread and the case.
             run = contextvars.Context().run
             future = pool.submit(run, run_and_store, job, self.store, self.searches, self.claims)
             self.running[future] = job
 
     def collect_ended(self) -> None:
         if not self.running:
-            time.sleep(_RETRY_S)  # all that is left is under way in other processes
+            time.sleep(_RETRY_S)  # All remaining cases are under way in other processes.
         done, _ = wait(self.running, timeout=_LOOK_EVERY_S, return_when=FIRST_COMPLETED)
         while not self.attempts.empty():
             self.tally.listener.on_attempt_stored(self.attempts.get())
@@ -171,14 +170,14 @@ class _ThreadRun:
 
 
 def run_and_store(job: Job, store: Store, searches: RunSearches, claims: Claims) -> CaseEnd | None:
-    """Run a case that was claimed, store its record and give the claim back.
+    """Run a claimed case, store its record and release the claim.
 
     Returns:
-        What came of it; None: the run is ending, and the case's search was not done.
+        The case's result; None if the run is ending and the case's search was not finished.
 
     Raises:
         StoreError: If the log folder cannot be written.
-        RunBudgetReached: If the run may spend no more.
+        RunBudgetReached: If the run's budget is used up.
     """
     try:
         end = searches.finish_case(job) if job.needs_search else build_case_end(run_case(job))
@@ -187,7 +186,7 @@ def run_and_store(job: Job, store: Store, searches: RunSearches, claims: Claims)
         return None
     except StoreError:
         raise
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - one odd case must not cost the others
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - one broken case must not cost the others
         end = build_lost_case(job, error)
         store.write(end.record, end.agentdojo)
     finally:
@@ -204,7 +203,7 @@ def run_on_nodes(
     listener: Listener,
     meter: Meter | None,
 ) -> RunOutcome:
-    """Run every job on the nodes of a cluster; for the rest as `run_on_threads` does.
+    """Run every job on the nodes of a Ray cluster; otherwise as `run_on_threads` does.
 
     Raises:
         ConfigError: If there is no cluster at the address.
@@ -216,7 +215,7 @@ def run_on_nodes(
 
 @contextmanager
 def _join_cluster(address: str | None) -> Iterator[Any]:
-    """Ray, joined to the cluster; one that this process has joined before stays as it is."""
+    """Join a Ray cluster inside the block; a cluster that this process joined before stays joined."""
     import ray
 
     ours = not ray.is_initialized()
@@ -251,7 +250,7 @@ class _NodeWatch:
         self._waiting = {self._start_task(node): node for node in ray.nodes() if node["Alive"]}
 
     def wait_for_nodes(self) -> RunOutcome:
-        """Watch till all nodes have ended."""
+        """Watch until all nodes have ended."""
         try:
             with defer_signals() as heed_signals:
                 while self._waiting:
@@ -269,7 +268,7 @@ class _NodeWatch:
         if not all(self._stored):
             self._explain_missing()
         cells: dict[CellLabels, AbandonedCell] = {}
-        for cell in (cell for one in self._ended for cell in one.ended_cells):
+        for cell in (cell for outcome in self._ended for cell in outcome.ended_cells):
             cells.setdefault(cell.labels, cell)
         return replace(self._tally.outcome, ended_cells=tuple(cells.values()))
 
@@ -277,9 +276,11 @@ class _NodeWatch:
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
         pinned = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
-        # No CPU is asked for: it waits for models. A process of its own, which no other run has changed.
+        # num_cpus=0: the work mostly waits for models. max_calls=1: a fresh process, not changed by an earlier run.
         remote = self._ray.remote(num_cpus=0, max_retries=0, max_calls=1, scheduling_strategy=pinned)
-        return remote(_run_in_folder).remote(Path.cwd(), [place for place in sys.path if place], self._work)
+        return remote(_run_in_folder).remote(
+            Path.cwd(), [folder for folder in sys.path if folder], self._work
+        )
 
     def _poll(self) -> None:
         done, _ = self._ray.wait(list(self._waiting), num_returns=1, timeout=_LOOK_EVERY_S)
@@ -288,25 +289,25 @@ class _NodeWatch:
         if time.monotonic() >= self._look_at:
             began = time.monotonic()
             self._book_stored()
-            # A look asks for a file of each case: of a large plan it takes a while, and is rare.
+            # This stats a file per case, which takes a while for a large plan, so it is done rarely.
             self._look_at = time.monotonic() + max(_LOOK_EVERY_S, 20 * (time.monotonic() - began))
         self._tally.listener.on_tick()
 
     def _collect_task(self, task: Any, node: str) -> None:
         try:
             self._ended.append(self._ray.get(task))
-        except self._ray.exceptions.RayError as error:  # its own error too, or it was lost
+        except self._ray.exceptions.RayError as error:  # The task raised, or its node was lost.
             last = str(getattr(error, "cause", None) or error).strip().splitlines()
             self._failures.append(f"Node {node}: {last[-1] if last else type(error).__name__}")
 
     def _book_stored(self) -> None:
         store = self._store
-        for place, job in enumerate(self._jobs):
-            if self._stored[place] or not store.has_changed_since_planned(job.case):
+        for index, job in enumerate(self._jobs):
+            if self._stored[index] or not store.has_changed_since_planned(job.case):
                 continue
-            if (found := store.load_record(job.case)) is not None:
-                self._stored[place] = True
-                self._tally.book(job, CaseEnd(found[0], {"error": found[1]}), self._running)
+            if (stored := store.load_record(job.case)) is not None:
+                self._stored[index] = True
+                self._tally.book(job, CaseEnd(stored[0], {"error": stored[1]}), self._running)
 
     @property
     def _running(self) -> int:
@@ -315,13 +316,13 @@ class _NodeWatch:
     def _interrupt(self, number: int) -> None:
         self._tally.interrupt(number, self._running)
         for task in self._waiting:
-            self._ray.cancel(task)  # a Ctrl-C there: cases under way are finished
+            self._ray.cancel(task)  # Raises KeyboardInterrupt there: cases under way are finished.
 
     def _explain_missing(self) -> None:
-        if any(one.budget for one in self._ended):
+        if any(outcome.budget for outcome in self._ended):
             self._tally.end_by_budget(0)
-        fatal = [one.fatal for one in self._ended if one.fatal]
-        given_up = any(one.ended_cells for one in self._ended)
+        fatal = [outcome.fatal for outcome in self._ended if outcome.fatal]
+        given_up = any(outcome.ended_cells for outcome in self._ended)
         if fatal or self._failures:
             self._tally.stop([*fatal, *self._failures][0], 0)
         elif not given_up and not self._tally.is_stopped:
@@ -329,8 +330,8 @@ class _NodeWatch:
 
 
 def _run_in_folder(here: Path, path: Sequence[str], work: Callable[[], RunOutcome]) -> RunOutcome:
-    """Do the work in this process of Ray's, as if it stood where the command was given."""
+    """Do the work in a Ray process, with the command's working directory and import path."""
     os.chdir(here)
-    sys.path.extend(place for place in path if place not in sys.path)
-    warnings.filterwarnings("ignore", message="Model output was None")  # AgentDojo's; records hold it
+    sys.path.extend(folder for folder in path if folder not in sys.path)
+    warnings.filterwarnings("ignore", message="Model output was None")  # From AgentDojo; the records have it.
     return work()

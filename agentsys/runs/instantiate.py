@@ -1,4 +1,4 @@
-"""`instantiate`: the object that a config node describes, looked at for abilities that are misspelled."""
+"""`instantiate`: builds the object that a config node describes, and refuses misspelled abilities."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _REQUIRED: Mapping[str, type] = {
     "benchmark": contracts.Benchmark,
     "suite": TaskSuite,
 }
-"""Kind of object -> what it must be."""
+"""Kind of object -> its required protocol."""
 
 _ABILITIES: Mapping[str, tuple[type, ...]] = {
     "defense": (
@@ -44,22 +44,21 @@ _ABILITIES: Mapping[str, tuple[type, ...]] = {
         abilities.KnowsWays,
     ),
 }
-"""Kind of object -> what it may be besides."""
+"""Kind of object -> its optional protocols."""
 
 READ_TOOLS = "read_tools"
-"""An option of every defense that can (`abilities.ReadsTools`)."""
+"""Option of every defense that can read tools (`abilities.ReadsTools`)."""
 _SIMILARITY_CUTOFF = 0.8
-"""Share of letters that two names have in common before one is taken for the other misspelled."""
+"""Similarity, in [0, 1], from which one name counts as a misspelling of another."""
 
 
 def instantiate(group: str, config: Mapping[str, Any]) -> Any:
-    """The object a config node describes: `_target_` called with the node's other keys.
+    """Build the object of a config node: call `_target_` with the node's other keys.
 
-    An option that is such a node itself (an attack's `base`), or a list with one in it, is built first.
+    Options that are such nodes themselves (an attack's `base`), or lists of them, are built first.
 
     Raises:
-        ConfigError: Naming the group, the target and what was wrong; an ability of the object that is
-            misspelled, too.
+        ConfigError: If the target cannot be imported or refuses its options, or an ability is misspelled.
     """
     options = {key: _build_option(group, value) for key, value in config.items()}
     reads = options.pop(READ_TOOLS, False) if group == "defense" else False
@@ -77,19 +76,21 @@ def instantiate(group: str, config: Mapping[str, Any]) -> Any:
 
 
 def find_kept_folders(config: Mapping[str, Any]) -> Mapping[str, str]:
-    """Ask the class of a defense's config what it keeps (`KeepsFiles`); nothing if there is none."""
-    found = load_class("defense", config)
-    return found.keeps if isinstance(found, abilities.KeepsFiles) else {}
+    """Return option -> folder of the files that a defense's class keeps (`KeepsFiles`); empty if none."""
+    defense_class = load_class("defense", config)
+    return defense_class.keeps if isinstance(defense_class, abilities.KeepsFiles) else {}
 
 
 def find_folder_option(config: Mapping[str, Any]) -> str | None:
-    """Ask the class of a defense's config for the option that takes its YAML's folder (`ReadsBesideYaml`)."""
-    found = load_class("defense", config) if "_target_" in config else None
-    return found.folder_option(config) if isinstance(found, abilities.ReadsBesideYaml) else None
+    """Return the option of a defense's class that takes its YAML's folder (`ReadsBesideYaml`); None if none."""
+    defense_class = load_class("defense", config) if "_target_" in config else None
+    return (
+        defense_class.folder_option(config) if isinstance(defense_class, abilities.ReadsBesideYaml) else None
+    )
 
 
 def load_class(kind: str, config: Mapping[str, Any]) -> Any:
-    """The class of a config, to be asked about its abilities; None where there is none."""
+    """Import the class of a config; None if it cannot be imported."""
     try:
         return load_target(kind, config)
     except ConfigError:
@@ -98,18 +99,18 @@ def load_class(kind: str, config: Mapping[str, Any]) -> Any:
 
 def _build_option(group: str, option: Any) -> Any:
     if isinstance(option, list):
-        return [_build_option(group, one) for one in option]
+        return [_build_option(group, item) for item in option]
     return instantiate(group, option) if isinstance(option, dict) and "_target_" in option else option
 
 
 def check_abilities(kind: str, made: object, called: str) -> None:
-    """See that what an object may do besides is spelled and shaped as it is asked for.
+    """Check the spelling and the kind of an object's optional abilities.
 
-    Without this, an ability under a slightly other name would never be used, and nothing would say so.
+    Without this check, an ability with a misspelled name would silently never be used.
 
     Raises:
-        ConfigError: If a public name is nearly that of an ability that the object has not, or an ability is
-            a method where a value is asked for, or the other way round.
+        ConfigError: If a public name resembles an ability that the object lacks, or an ability is a method
+            instead of a value, or the reverse.
     """
     required = _REQUIRED.get(kind)
     if required is None or not isinstance(made, required):
@@ -128,15 +129,15 @@ def check_abilities(kind: str, made: object, called: str) -> None:
 
 
 def list_protocol_members(protocol: type) -> Iterator[str]:
-    """The names that a protocol asks for."""
+    """Yield the member names of a protocol."""
     yield from (name for name in vars(protocol) if not name.startswith("_"))
     yield from (name for name in vars(protocol).get("__annotations__", {}) if name not in vars(protocol))
 
 
 def _check_shapes(made: object, offered: Mapping[str, type], called: str) -> None:
-    """A method in place of a value would always count as true, and a value cannot be called.
+    """Refuse a method in place of a value, which would always be truthy, and a value in place of a method.
 
-    None in place of a method says that the object lacks the ability that its class has.
+    None in place of a method is allowed: the object lacks an ability that its class has.
     """
     for name, ability in sorted(offered.items()):
         is_method = callable(getattr(ability, name, None))

@@ -1,4 +1,4 @@
-"""Settings -> cases: every pair of tasks of every cell that its attack applies to, less what is finished."""
+"""Settings -> cases: every pair of tasks in every cell that its attack applies to, less finished ones."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from agentsys.runs.store import RecordStatus, Store
 _log = logging.getLogger(__name__)
 
 _MAX_NAMED = 5
-"""Tasks that a warning names; of others it gives the number."""
+"""Most tasks that a warning names; it counts the rest."""
 
 TaskPair = tuple[str, str | None]
 """Ids of a user task and of an injection task (None: no attack)."""
 
 
 class CellLabels(NamedTuple):
-    """Labels of a cell, as records have them."""
+    """Labels of a cell, as in records."""
 
     model: str
     defense: str
@@ -48,18 +48,18 @@ class Job:
 
     @property
     def labels(self) -> CellLabels:
-        """Its cell's."""
+        """Labels of its cell."""
         return CellLabels(self.case.model, self.case.defense, self.case.attack)
 
     @property
     def needs_search(self) -> bool:
-        """Whether its text has to be searched for. A model that replays runs dictates texts itself."""
+        """True if the attack's text has to be searched for; a model that replays runs brings its own texts."""
         attacked = self.case.injection_task_id is not None
         return attacked and is_searched(self.cell.attack) and not self.cell.stack.replays_runs
 
 
 def make_job(cell: Cell, suite: str, pair: TaskPair, epoch: int) -> Job:
-    """Make the case of a cell on one pair of tasks."""
+    """Build a cell's case for one pair of tasks and one epoch."""
     labels, (user_task, injection_task) = cell.settings.labels, pair
     case = Case(
         benchmark=cell.benchmark.name,
@@ -76,32 +76,32 @@ def make_job(cell: Cell, suite: str, pair: TaskPair, epoch: int) -> Job:
 
 
 def list_cells(jobs: Iterable[Job]) -> list[Cell]:
-    """The cells that have a case among these, each once."""
+    """List the cells of these cases, each once."""
     return list({id(job.cell): job.cell for job in jobs}.values())
 
 
 class CellPairs(NamedTuple):
-    """The pairs of one cell."""
+    """The pairs of one cell, sorted by its attack."""
 
     fit: Mapping[str, tuple[TaskPair, ...]]
     """Suite -> the pairs that its attack applies to."""
     unfit: frozenset[tuple[str, TaskPair]]
-    """(suite, pair) of the others."""
+    """(suite, pair) of the pairs that it does not apply to."""
 
 
 class ExcludedPairs(NamedTuple):
     """The pairs that one attack does not apply to."""
 
     attack: str
-    """Its label."""
+    """Label of the attack."""
     why: str
-    """What stands between the attack's label and the number of pairs."""
+    """The words between the attack's label and the number of pairs."""
     pairs: int
     """Pairs of tasks, each counted once."""
     cases: int
-    """Cases that would have been planned of these pairs: once per defense, model and epoch."""
+    """Cases that these pairs would have been: one per defense, model and epoch."""
     empty: bool
-    """Whether no case of this attack is left."""
+    """True if no case of this attack is left."""
 
     @property
     def summary_line(self) -> str:
@@ -113,7 +113,7 @@ class ExcludedPairs(NamedTuple):
 
 
 def find_applicable_pairs(cell: Cell, pairs: Mapping[str, Sequence[TaskPair]]) -> CellPairs:
-    """Sort a cell's pairs by its attack's own `applies_to`; without one it applies to all.
+    """Sort a cell's pairs by its attack's `applies_to`; an attack without this method applies to all.
 
     A user task that its suite lists in `without_vectors` has no attacked pairs at all.
     """
@@ -139,20 +139,20 @@ def find_applicable_pairs(cell: Cell, pairs: Mapping[str, Sequence[TaskPair]]) -
 
 
 def sum_excluded(cells: Sequence[tuple[Cell, CellPairs]]) -> tuple[ExcludedPairs, ...]:
-    """Sum up what several cells leave out, one per attack, in the order of the cells."""
+    """Sum up the pairs that several cells leave out, per attack, in the order of the cells."""
     sums = []
-    for label, found in group_by(cells, lambda cell: cell[0].settings.labels["attack"]).items():
-        attack, unfit = found[0][0].attack, frozenset().union(*(pairs.unfit for _, pairs in found))
+    for label, members in group_by(cells, lambda cell: cell[0].settings.labels["attack"]).items():
+        attack, unfit = members[0][0].attack, frozenset().union(*(pairs.unfit for _, pairs in members))
         if unfit:
             why = attack.left_out if isinstance(attack, NamesExclusions) else "does not apply to"
-            cases = sum(len(pairs.unfit) * cell.settings.epochs for cell, pairs in found)
-            empty = not any(fitting for _, pairs in found for fitting in pairs.fit.values())
+            cases = sum(len(pairs.unfit) * cell.settings.epochs for cell, pairs in members)
+            empty = not any(fitting for _, pairs in members for fitting in pairs.fit.values())
             sums.append(ExcludedPairs(label, why, len(unfit), cases, empty))
     return tuple(sums)
 
 
-def write_nothing_left_message(skipped: Sequence[ExcludedPairs]) -> str:
-    """One line for a run in which no case is left."""
+def format_nothing_left_message(skipped: Sequence[ExcludedPairs]) -> str:
+    """Format the error for a run in which no case is left."""
     first = skipped[0]
     more = f" (nor do the other {len(skipped) - 1} attacks)" if len(skipped) > 1 else ""
     return (
@@ -163,27 +163,27 @@ def write_nothing_left_message(skipped: Sequence[ExcludedPairs]) -> str:
 
 @dataclass(frozen=True)
 class Plan:
-    """The cases that a run is to do."""
+    """The cases of a run."""
 
     jobs: tuple[Job, ...]
     """Every case, finished ones included, in order."""
     open_jobs: tuple[Job, ...]
     """The cases to run now."""
     finished: int
-    """Cases whose record is already there."""
+    """Number of cases that are already stored."""
     failed_before: int
-    """Cases among `open_jobs` whose record is an error."""
+    """Number of cases among `open_jobs` whose record is an error."""
     corrupt: tuple[str, ...]
-    """Files that did not parse; their cases are run again."""
+    """Keys of records that did not parse; their cases are run again."""
     skipped: tuple[ExcludedPairs, ...] = ()
-    """What attacks do not apply to, one per attack that leaves something out."""
+    """The excluded pairs of each attack that has any."""
     replaced: int = 0
-    """Cases among `open_jobs` whose record is kept aside first, as they are run anew."""
+    """Number of cases among `open_jobs` that are run anew; their records are set aside first."""
     index_table: FolderSnapshot | None = None
-    """The log folder as it was looked at; None for a small plan, and where cases are left that add to it."""
+    """Snapshot of the log folder; None for a small plan, and if cases are left to run, which will change it."""
 
     def replace_cells(self, change: Callable[[Cell], Cell | None]) -> Plan:
-        """The same plan over other cells; where `change` gives None the cell's cases are left out."""
+        """Copy the plan with changed cells; if `change` returns None, the cell's cases are dropped."""
         by_id = {id(cell): change(cell) for cell in list_cells(self.jobs)}
         jobs, open_jobs = (
             tuple(replace(job, cell=cell) for job in some if (cell := by_id[id(job.cell)]) is not None)
@@ -200,18 +200,18 @@ class Plan:
 def plan_cases(cells: Sequence[Cell], store: Store, *, again: bool = False) -> Plan:
     """Expand cells into cases and drop the finished ones.
 
-    A case counts as finished only under the configuration it was finished under. One that ended in an
-    error binds nobody: its cause may be the very setting that was mended since.
+    A case counts as finished only under its own configuration. A case that ended in an error may be run under
+    another one: the error's cause may be the very setting that was corrected since.
 
     Raises:
         ConfigError: If tasks are unknown, if finished cases were made under another configuration, or if
             two cells of different configurations would write the same records.
     """
     fitting = [(cell, _find_cell_pairs(cell)) for cell in cells]
-    skipped = sum_excluded(fitting) if any(found.unfit for _, found in fitting) else ()
+    skipped = sum_excluded(fitting) if any(of_cell.unfit for _, of_cell in fitting) else ()
     _warn_unmatched(cells)
     # By cell, suite, epoch and pair.
-    suites = ((cell, suite, pairs) for cell, found in fitting for suite, pairs in found.fit.items())
+    suites = ((cell, suite, pairs) for cell, of_cell in fitting for suite, pairs in of_cell.fit.items())
     every = (
         make_job(cell, suite, pair, epoch)
         for cell, suite, pairs in suites
@@ -221,40 +221,40 @@ def plan_cases(cells: Sequence[Cell], store: Store, *, again: bool = False) -> P
     )
     jobs = tuple(drop_duplicates(every))
     if not jobs and skipped:
-        raise ConfigError(write_nothing_left_message(skipped))
-    # A pipeline without a folder has no record: its cases need not be asked for one by one.
+        raise ConfigError(format_nothing_left_message(skipped))
+    # A pipeline without a folder has no records, so its cases need no stat each.
     begun = {name for name in {job.case.pipeline for job in jobs} if (store.root / name).exists()}
     stored = [job for job in jobs if job.case.pipeline in begun]
     if again:
         replaced = sum(store.read_case_status(job.case).status != "missing" for job in stored)
         return Plan(jobs, jobs, 0, 0, (), skipped, replaced)
     looked, known = None, dict[str, str]()
-    if len(stored) >= WORTH_AN_INDEX:  # else each record is read instead
+    if len(stored) >= WORTH_AN_INDEX:  # For fewer cases reading each record is quicker.
         listing = list_files(store.root)
         looked = FolderSnapshot(listing, load_index(listing))
         known = dict(looked.finished_hashes)
     status = {job.case.key: _find_status(job, store, known).status for job in stored}
     todo = tuple(job for job in jobs if status.get(job.case.key) != "ok")
-    corrupt = tuple(key for key, found in status.items() if found == "corrupt")
-    failed = sum(found == "error" for found in status.values())
+    corrupt = tuple(key for key, of_cell in status.items() if of_cell == "corrupt")
+    failed = sum(of_cell == "error" for of_cell in status.values())
     unchanged = None if todo else looked
     return Plan(jobs, todo, len(jobs) - len(todo), failed, corrupt, skipped, index_table=unchanged)
 
 
 def _find_status(job: Job, store: Store, known: Mapping[str, str]) -> RecordStatus:
-    """State of a case that may be stored; `known`: hashes of the finished cases that the index has."""
+    """Return the status of a stored case; `known` maps finished cases in the index to config hashes."""
     config_hash = known.get(job.case.key)
     status = store.read_case_status(job.case) if config_hash is None else RecordStatus("ok", config_hash)
     if status.status == "ok" and status.config_hash != job.cell.config_hash:
-        raise ConfigError(write_stale_message(job, status.config_hash, store))
+        raise ConfigError(format_stale_message(job, status.config_hash, store))
     return status
 
 
 def drop_duplicates(jobs: Iterable[Job]) -> Iterator[Job]:
-    """The cases, each once: a cell that is named twice is one, and several tasks may have one file's name.
+    """Yield the cases, each once: a cell may be named twice, and task ids may become the same file name.
 
     Raises:
-        ConfigError: If two cells that differ in their configuration would write one record.
+        ConfigError: If two cells of different configurations would write the same record.
     """
     by_key: dict[str, Job] = {}
     for job in jobs:
@@ -262,17 +262,17 @@ def drop_duplicates(jobs: Iterable[Job]) -> Iterator[Job]:
         if first is job:
             yield job
         elif first.cell.config_hash != job.cell.config_hash:
-            raise ConfigError(_write_shared_record_message(first, job))
+            raise ConfigError(_format_shared_record_message(first, job))
 
 
 def _warn_unmatched(cells: Iterable[Cell]) -> None:
-    """Warn, once per attack, of tasks it was told by name and that no benchmark of these has."""
+    """Warn, once per attack, about tasks that it names and that no benchmark of these cells has."""
     named: dict[str, list[set[str]]] = {}
     for cell in cells:
         if isinstance(cell.attack, NamesTasks):
             named.setdefault(cell.attack.name, []).append(set(cell.attack.unmatched(cell.benchmark)))
-    for attack, found in named.items():
-        nowhere = sorted(set.intersection(*found))
+    for attack, missing_tasks in named.items():
+        nowhere = sorted(set.intersection(*missing_tasks))
         if nowhere:
             which, name = join_names(nowhere, _MAX_NAMED), ascii(attack).strip("'")
             _log.warning("%s: %d texts are for tasks that are not there: %s.", name, len(nowhere), which)
@@ -306,10 +306,10 @@ def _list_pairs(cell: Cell, name: str) -> Iterator[TaskPair]:
 
 
 def _spread_pairs(pairs: tuple[TaskPair, ...], limit: int | None) -> tuple[TaskPair, ...]:
-    """At most `limit` pairs that meet as many user tasks as can be, and injection tasks in turn.
+    """Choose at most `limit` pairs that cover as many user tasks as possible, and injection tasks in turn.
 
-    Walking the grid along its diagonals does both; even steps through the list would not: 10 of Travel's
-    20 x 7 pairs, 14 apart, would all have one injection task.
+    The grid is walked along its diagonals. Even steps through the list would not do: 10 of Travel's 20 x 7 pairs,
+    14 apart, would all have the same injection task.
     """
     if limit is None or limit >= len(pairs):
         return pairs
@@ -318,7 +318,7 @@ def _spread_pairs(pairs: tuple[TaskPair, ...], limit: int | None) -> tuple[TaskP
     if limit < len(users):
         users = [users[i * len(users) // limit] for i in range(limit)]
     rounds = product(range(len(injections)), enumerate(users))
-    chosen = [(user, injections[(place + shift) % len(injections)]) for shift, (place, user) in rounds]
+    chosen = [(user, injections[(number + shift) % len(injections)]) for shift, (number, user) in rounds]
     kept = set(chosen[:limit])
     return tuple(pair for pair in pairs if pair in kept)
 
@@ -330,8 +330,8 @@ def _resolve_names(kind: str, wanted: Sequence[str] | None, known: Sequence[str]
     return list(each_once if wanted is None else dict.fromkeys(wanted))
 
 
-def write_stale_message(job: Job, old_hash: str, store: Store) -> str:
-    """One line: which settings differ between the stored case and the planned one."""
+def format_stale_message(job: Job, old_hash: str, store: Store) -> str:
+    """Format the error for a stored case whose settings differ from the planned ones."""
     what = _describe_differences(
         store.load_config_of_hash(old_hash), job.cell.settings.identity, "there", "now"
     )
@@ -342,11 +342,11 @@ def write_stale_message(job: Job, old_hash: str, store: Store) -> str:
     )
 
 
-def _write_shared_record_message(first: Job, second: Job) -> str:
-    one, other = first.cell.settings, second.cell.settings
-    what = _describe_differences(one.identity, other.identity, "in one", "in the other")
+def _format_shared_record_message(first: Job, second: Job) -> str:
+    settings, other = first.cell.settings, second.cell.settings
+    what = _describe_differences(settings.identity, other.identity, "in one", "in the other")
     mend = "run them one after the other, each with a logdir=... of its own"
-    if one.seed != other.seed:
+    if settings.seed != other.seed:
         mend = f"repeat every case with epochs=2, or {mend}"
     return (
         f"Two cells of this run are both named {first.case.pipeline} / {first.case.attack} and differ only in"
@@ -360,43 +360,43 @@ _GROUP_LABELS = {
     "versions": "version of ",
     "packages": "package ",
 }
-"""What a differing entry of these groups is called, in place of the group."""
+"""Identity group -> the words before a differing entry, in place of the group's name."""
 
 
 def _describe_differences(
     old: Mapping[str, Any] | None, new: Mapping[str, Any], there: str, here: str
 ) -> str:
-    """The names of what differs between two identities, at most eight of them."""
+    """Name the differences between two identities, at most eight of them."""
     if old is None:
         return "settings that were not kept"
-    found = list_differences(old, new, there, here)
-    rest = [f"and {len(found) - 8} more"] if len(found) > 8 else []
-    return ", ".join([*found[:8], *rest]) or "settings that were not kept"
+    differences = list_differences(old, new, there, here)
+    rest = [f"and {len(differences) - 8} more"] if len(differences) > 8 else []
+    return ", ".join([*differences[:8], *rest]) or "settings that were not kept"
 
 
 def list_differences(
     old: Mapping[str, Any], new: Mapping[str, Any], there: str = "then", here: str = "now"
 ) -> list[str]:
-    """The names of all that differs between two identities."""
-    found = []
+    """List the names of all differing entries of two identities."""
+    differences = []
     for group in dict.fromkeys([*new, *old]):
         before, after = old.get(group, {}), new.get(group, {})
         if isinstance(before, dict) and isinstance(after, dict):
             keys = sorted(
                 key
                 for key in {*before, *after}
-                if _write_sorted_json(before.get(key)) != _write_sorted_json(after.get(key))
+                if _format_sorted_json(before.get(key)) != _format_sorted_json(after.get(key))
             )
-            found += [
+            differences += [
                 _describe_entry(group, key, before.get(key), after.get(key), there, here) for key in keys
             ]
         elif before != after:
-            found.append(f"{group} ({before} {there}, {after} {here})")
-    return found
+            differences.append(f"{group} ({before} {there}, {after} {here})")
+    return differences
 
 
-def _write_sorted_json(value: object) -> str:
-    """A value as it is kept: stored identities come back with their keys sorted and tuples as lists."""
+def _format_sorted_json(value: object) -> str:
+    """Format a value for comparison with a stored identity, whose keys are sorted and whose tuples are lists."""
     return json.dumps(value, sort_keys=True, default=str)
 
 

@@ -1,9 +1,8 @@
-"""Previews of a run: what a plan will cost before anything is paid, and the text that an attack writes.
+"""Previews of a run: an estimate of a plan's cost, and the text that an attack writes.
 
-For an estimate the simulated model plays sample cases. The pipelines, prompts and tool schemas are the
-real ones, and the simulated model follows the ground truth, so calls and prompt sizes come out near a
-real model's; how much that one talks is not known. A search counts with its whole budget, as if no
-candidate succeeded.
+For an estimate the simulated model plays sample cases. Pipelines, prompts and tool schemas are the real ones, and the
+simulated model follows the ground truth, so calls and prompt sizes are close to a real model's; the length of its
+replies is not known. A search counts with its whole budget, as if no candidate succeeded.
 """
 
 from __future__ import annotations
@@ -40,29 +39,29 @@ SAMPLES_PER_SUITE = 2
 
 
 class CostEstimate(NamedTuple):
-    """A guess about one cell."""
+    """Estimated tokens and cost of one cell."""
 
     tokens: int
     """Prompt and completion tokens of all its cases."""
     cost_usd: float | None
-    """US dollars; None where a model behind it has no price."""
+    """US dollars; None if a model in use has no price."""
     fails: str | None = None
-    """Why its cases cannot run here; then nothing is known of what they cost."""
+    """The error if its cases cannot run here; then nothing is estimated."""
 
 
 def rehearse_jobs(jobs: Sequence[Job], store: Store, config_dirs: Sequence[Path]) -> list[Job]:
-    """The same cases over the simulated model, to estimate what they will cost."""
+    """Copy cases with the simulated model in place of theirs, to estimate their cost."""
     builder = CellBuilder(store, tuple(config_dirs), rehearsal=True)
     twins = {id(cell): builder.build(cell.settings) for cell in list_cells(jobs)}
     return [replace(job, cell=twins[id(job.cell)]) for job in jobs]
 
 
 _MOST_PER_CASE = Usage(prompt=200_000, completion=5_000)
-"""More than a case takes under any shipped defense."""
+"""Upper bound of the tokens of a case under any shipped defense."""
 
 
 def can_cost_more(jobs: Sequence[Job], usd: float) -> bool:
-    """Say whether some cases could cost more than this. Quick and generous: if not, no estimate is needed."""
+    """True if cases could cost more than `usd` dollars, by a quick upper bound; if False, no estimate is needed."""
     most = 0.0
     for some in group_by(jobs, lambda job: id(job.cell)).values():
         dearest = max(cost_usd(_MOST_PER_CASE, card.price) or 0.0 for card in some[0].cell.stack.cards)
@@ -71,11 +70,11 @@ def can_cost_more(jobs: Sequence[Job], usd: float) -> bool:
 
 
 def estimate_costs(jobs: Sequence[Job], cards: Mapping[str, ModelCard]) -> dict[CellLabels, CostEstimate]:
-    """Tokens and cost of every cell among `jobs`.
+    """Estimate tokens and cost of every cell among `jobs`.
 
     Args:
         jobs: Cases over the simulated model (a session prepared as a rehearsal), in the plan's order.
-        cards: Model name -> card, for the models that play single roles.
+        cards: Model name -> card, for models that play only some roles.
     """
     by_cell = group_by(jobs, lambda job: job.labels)
     return {
@@ -97,7 +96,7 @@ def _estimate_cell(suites: Sequence[Sequence[Job]], cards: Mapping[str, ModelCar
             if run.ends_cell:
                 return CostEstimate(0, None, run.error)
         samples = [sum_usage_by_role(run.tracer.all_calls) for run in played]
-        # Queries of searches are runs of the same agent; what their attacker costs comes on top.
+        # Queries of searches are runs of the same agent; the attacker's cost is added below.
         runs = (len(jobs) + count_queries(jobs)) / len(samples)
         weighed = [(runs, *item) for sample in samples for item in sample.items()]
         for weight, role, usage in [*weighed, *estimate_attacker_usage(jobs)]:
@@ -110,17 +109,17 @@ def _estimate_cell(suites: Sequence[Sequence[Job]], cards: Mapping[str, ModelCar
 
 
 _FEEDBACK = "x" * 450
-"""As long as what an attacker is usually told of an attempt."""
+"""Placeholder of a typical length for the feedback on an attempt."""
 
 
 def count_queries(jobs: Sequence[Job]) -> int:
-    """Queries that the searches behind some cases can make."""
+    """Most queries that the searches for these cases can make."""
     searches = map(get_searched_attack, find_first_of_searches(jobs))
     return sum(attack.budget * attack.search_on for attack in searches)
 
 
 def estimate_attacker_usage(jobs: Sequence[Job]) -> list[tuple[int, str, RoleUsage]]:
-    """(searches, role, usage of one whole search) of the attacker behind some cases of one suite."""
+    """Estimate the attacker's usage for cases of one suite: (number of searches, role, usage of one search)."""
     first = find_first_of_searches(jobs)
     for job in first:
         try:
@@ -141,35 +140,35 @@ def _rehearse_search(homes: Sequence[Job]) -> Mapping[str, RoleUsage]:
 
 @dataclass
 class _UnmovedTarget:
-    """A target that nothing succeeds against; no agent is run."""
+    """A target on which no attempt succeeds, without running an agent."""
 
     model: ChatModel
     number: int = 0
 
-    def attempt(self, place: AttemptPosition, propose: Callable[[ChatModel], Proposal]) -> Attempt:
+    def attempt(self, position: AttemptPosition, propose: Callable[[ChatModel], Proposal]) -> Attempt:
         self.number += 1
         proposal = propose(self.model)
-        return Attempt(self.number, place, proposal, success=False, judgement=Judgement(1, _FEEDBACK))
+        return Attempt(self.number, position, proposal, success=False, judgement=Judgement(1, _FEEDBACK))
 
 
 class AttackText(NamedTuple):
-    """The text for one injection vector."""
+    """An attack's text for one injection vector."""
 
     vector: str
     written: str
     """As the attack wrote it."""
     read: str
-    """As a model reads it: substitution into YAML folds line breaks and resolves escapes."""
+    """As a model reads it: YAML folds line breaks and resolves escapes."""
 
 
-def write_attack_texts(
+def build_attack_texts(
     overrides: Sequence[str],
     suite_name: str,
     user_task: str,
     injection_task: str,
     config_dirs: Sequence[Path],
 ) -> tuple[list[AttackText], Sequence[str]]:
-    """The texts for one pair of tasks, and a line on each source of theirs, if they come from elsewhere.
+    """Build the texts for one pair of tasks, and a line on the source of each text taken from elsewhere.
 
     Args:
         overrides: Hydra overrides that choose attack, benchmark and model (for the victim's name).

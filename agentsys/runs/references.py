@@ -1,6 +1,6 @@
-"""Things that a config only points at, though cases depend on them: files, recorded runs, code, configs.
+"""Resolves what a config refers to and cases depend on: files, recorded runs, code, other configs.
 
-Environment variables are refused: their values would stand in records.
+Environment variables are refused, because their values would be stored in records.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from agentsys.runs.source_files import SourceCollector, compute_content_digest, 
 
 
 def add_contents(cells: Sequence[Settings], config_dirs: Sequence[Path]) -> list[Settings]:
-    """The same settings, with the content of what they point at.
+    """Add digests of everything that settings refer to.
 
     Raises:
-        ConfigError: If a file cannot be read, a model is unknown, or there are no recorded runs to replay.
+        ConfigError: If a file cannot be read, a model is unknown, or recorded runs to replay are missing.
     """
     digests: dict[tuple[Path, str], str] = {}
     found = []
@@ -63,22 +63,24 @@ def add_contents(cells: Sequence[Settings], config_dirs: Sequence[Path]) -> list
 
 
 def _find_contents(config: Any) -> Mapping[str, str]:
-    """Ask the classes of a defense's config, and of those it holds, what they depend on (`HasContents`)."""
+    """Collect the digests that a defense's class, and those of nested configs, declare (`HasContents`)."""
     if isinstance(config, list):
         config = dict(enumerate(config))
     if not isinstance(config, dict):
         return {}
-    inner = {f"{key}.{name}": one for key, of in config.items() for name, one in _find_contents(of).items()}
-    found = load_class("defense", config) if "_target_" in config else None
+    inner = {
+        f"{key}.{name}": digest for key, of in config.items() for name, digest in _find_contents(of).items()
+    }
+    defense_class = load_class("defense", config) if "_target_" in config else None
     own = {key: value for key, value in config.items() if key != READ_TOOLS}
-    return {**inner, **found.contents(own)} if isinstance(found, HasContents) else inner
+    return {**inner, **defense_class.contents(own)} if isinstance(defense_class, HasContents) else inner
 
 
 def find_recorded_folder(model: Mapping[str, Any]) -> Path | None:
-    """The folder of recorded runs that a model answers from; None for models that do not.
+    """Return the folder of recorded runs that a model replays; None for other models.
 
     Raises:
-        ConfigError: If it is missing, or it is not clear which one is meant.
+        ConfigError: If it is missing or ambiguous.
     """
     traces = model.get("traces")
     if not isinstance(traces, str):
@@ -88,7 +90,7 @@ def find_recorded_folder(model: Mapping[str, Any]) -> Path | None:
 
 
 def list_options_in_name(node: DictConfig) -> set[str]:
-    """Options that the YAML writes into its `name`, as in `pair-${.mode}`."""
+    """List the options that a YAML interpolates into its `name`, as in `pair-${.mode}`."""
     raw = OmegaConf.to_container(node, resolve=False)
     return set(re.findall(r"\$\{\.(\w+)\}", str(raw.get("name")))) if isinstance(raw, dict) else set()
 
@@ -97,55 +99,59 @@ _EFFORT_OPTIONS = {
     *("effort", "reasoning_effort", "thinking", "thinking_budget", "thinking_level"),
     *("extra_body.chat_template_kwargs.enable_thinking", "extra_body.thinking.type"),
 }
-"""A model's options that its label names even where the YAML itself sets them: how much it thinks. Two
-efforts of one model are two models, whatever a later YAML of the same name says."""
+"""Model options for reasoning effort. The label names them even if the YAML sets them: two efforts of one model are
+two models, whatever a later YAML of the same name says."""
 
 
 def make_label(
     group: str, choice: str, values: Mapping[str, Any], shipped: Mapping[str, Any], in_name: set[str]
 ) -> str:
-    """The YAML's own name, followed by how much a model thinks and every option that differs from that YAML.
+    """Build a label: the YAML's name, the reasoning effort, and every option that differs from the YAML.
 
-    What the YAML writes into the name itself is not told twice.
+    Options that are part of the name are not repeated.
     """
     hidden = (
         list_options_outside_identity(group, values) | in_name | (NOT_IN_NAME if group == "model" else set())
     )
     before = flatten_options(drop_keys(shipped, hidden))
     after = flatten_options(drop_keys(values, hidden))
-    keys = sorted({*before, *after} - {"name"})  # the name is what stands in front
-    # An option that was one value and became several (`sloppiness: {refusals: 0.1}`) shows the several alone.
+    keys = sorted({*before, *after} - {"name"})  # The label begins with the name.
+    # If a value became a mapping (`sloppiness: {refusals: 0.1}`), only the mapping's entries are named.
     opened = {k for k in before.keys() - after.keys() if any(new.startswith(f"{k}.") for new in after)}
     stated = {k for k in _EFFORT_OPTIONS if group == "model" and after.get(k) is not None} - hidden
     differing = [k for k in keys if k not in opened and (before.get(k) != after.get(k) or k in stated)]
     changed = [f"+{k}={mask_address_credentials(str(after.get(k)))}" for k in differing]
     name, file = values.get("name") or choice, values.get("file")
-    # Of an attack: `cached-mine` for `mine.json`.
+    # An attack that reads a file: `cached-mine` for `mine.json`.
     if not values.get("name") and isinstance(file, str) and file:
-        found = load_class("attack", values)
-        own = found.name_of_file(Path(file)) if isinstance(found, NamesFromFile) else Path(file).stem
+        attack_class = load_class("attack", values)
+        own = (
+            attack_class.name_of_file(Path(file))
+            if isinstance(attack_class, NamesFromFile)
+            else Path(file).stem
+        )
         name = f"{choice}-{own}"
     replayed = find_recorded_folder(values)
     of_pipeline = "" if replayed is None else f":{replayed.name}"
-    return f"{name}{of_pipeline}{''.join(changed)}{write_artefact_label(values)}"
+    return f"{name}{of_pipeline}{''.join(changed)}{format_artefact_label(values)}"
 
 
 def flatten_options(node: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """The values in nested options, by their dotted names."""
-    found: dict[str, Any] = {}
+    """Flatten nested options: dotted name -> value."""
+    flat: dict[str, Any] = {}
     for key, value in node.items():
         if isinstance(value, dict):
-            found |= flatten_options(value, f"{prefix}{key}.")
+            flat |= flatten_options(value, f"{prefix}{key}.")
         else:
-            found[f"{prefix}{key}"] = value
-    return found
+            flat[f"{prefix}{key}"] = value
+    return flat
 
 
-def write_artefact_label(attack: Mapping[str, Any]) -> str:
-    """Mark that a search's files add to an attack's label: the beginning of their contents' hashes.
+def format_artefact_label(attack: Mapping[str, Any]) -> str:
+    """Format the suffix that a search's files add to an attack's label: the first digits of their digests.
 
     Raises:
-        ConfigError: If one cannot be read.
+        ConfigError: If a file cannot be read.
     """
     given = {name: attack.get(name) for name in ("artefact", "knowledge_file")}
     return "".join(
@@ -156,7 +162,7 @@ def write_artefact_label(attack: Mapping[str, Any]) -> str:
 
 
 def _find_option_files(value: object, prefix: str = "") -> Iterator[tuple[str, Path]]:
-    """Options that hold the path of a file, a defense's list of words for one; in a list, by their places."""
+    """Yield (dotted option, path) of every option that holds the path of an existing file."""
     if isinstance(value, list):
         value = dict(enumerate(value))
     if isinstance(value, Mapping):
@@ -184,10 +190,10 @@ def _digest_file(key: str, path: Path) -> str:
 
 
 def resolve_names(settings: Settings, config_dirs: Sequence[Path]) -> Settings:
-    """Replace names of an attack (`attack.base`) and of defenses that the defense holds by their configs.
+    """Replace the name in `attack.base`, and the names of nested defenses, by their configs.
 
     Raises:
-        ConfigError: If there is none of the name, or it needs a setting that its YAML leaves open.
+        ConfigError: If a name is unknown, or its YAML leaves a required setting open.
     """
     attack, base = settings.attack, settings.attack.get("base")
     if isinstance(base, str):
@@ -197,7 +203,7 @@ def resolve_names(settings: Settings, config_dirs: Sequence[Path]) -> Settings:
 
 
 def load_defense_config(name: str, config_dirs: Sequence[Path] = ()) -> dict[str, Any]:
-    """The config of a defense, with the configs of all that it holds; from its file, nothing overridden.
+    """Load a defense's YAML without overrides, with the configs of nested defenses.
 
     Raises:
         ConfigError: If there is no such defense, or as `resolve_defense_names` does.
@@ -207,7 +213,7 @@ def load_defense_config(name: str, config_dirs: Sequence[Path] = ()) -> dict[str
 
 
 def add_yaml_folder(config: Mapping[str, Any], name: str, config_dirs: Sequence[Path]) -> dict[str, Any]:
-    """A defense's config with the folder that its YAML lies in, where it asks for that."""
+    """Add the folder of a defense's YAML to its config, if its class asks for that."""
     option = find_folder_option(config)
     if option is None or config.get(option):
         return dict(config)
@@ -217,55 +223,52 @@ def add_yaml_folder(config: Mapping[str, Any], name: str, config_dirs: Sequence[
 def resolve_defense_names(
     defense: Mapping[str, Any], config_dirs: Sequence[Path], inside: tuple[str, ...] = ()
 ) -> dict[str, Any]:
-    """A defense's config, with each name that it has in place of a defense replaced by that one's config.
+    """Replace each name of a nested defense in a defense's config by that defense's config.
 
     Raises:
-        ConfigError: If there is no such defense, it needs a setting that its YAML leaves open, or a defense
-            holds itself.
+        ConfigError: If a name is unknown, its YAML leaves a required setting open, or a defense contains itself.
     """
-    found = load_class("defense", defense)
-    options = found.holds if isinstance(found, HoldsDefenses) else ()
+    defense_class = load_class("defense", defense)
+    options = defense_class.holds if isinstance(defense_class, HoldsDefenses) else ()
 
     def resolve(option: str, value: Any) -> Any:
         if isinstance(value, list):
-            return [resolve(option, one) for one in value]
+            return [resolve(option, item) for item in value]
         name = value if isinstance(value, str) else None
         if name in inside:
             raise ConfigError(f"defense.{option}: '{name}' holds itself; take it out there.")
-        held = value if name is None else _load_named_config("defense", option, name, config_dirs)
-        if not isinstance(held, Mapping):
-            return held
-        return resolve_defense_names(held, config_dirs, inside if name is None else (*inside, name))
+        inner = value if name is None else _load_named_config("defense", option, name, config_dirs)
+        if not isinstance(inner, Mapping):
+            return inner
+        return resolve_defense_names(inner, config_dirs, inside if name is None else (*inside, name))
 
-    return {**defense, **{one: resolve(one, defense[one]) for one in options if one in defense}}
+    return {**defense, **{item: resolve(item, defense[item]) for item in options if item in defense}}
 
 
 def fill_auto_options(attack: DictConfig, model: Mapping[str, Any]) -> None:
-    """Put what an attack wants to know of the attacked model (options that are `auto`) into its config.
-
-    Its name then says it.
+    """Replace an attack's `auto` options by facts of the attacked model, so that its label names them.
 
     Raises:
-        ConfigError: If the model's YAML does not say.
+        ConfigError: If the model's YAML lacks the fact.
     """
     written = OmegaConf.to_container(attack)
     assert isinstance(written, dict)
     values = {str(option): value for option, value in written.items()}
     wanted = [option for option, value in values.items() if value == "auto"]
-    found = load_class("attack", values) if wanted else None
-    follows = found.follows if isinstance(found, FollowsModel) else {}
+    attack_class = load_class("attack", values) if wanted else None
+    follows = attack_class.follows if isinstance(attack_class, FollowsModel) else {}
     attack.update({option: follows[option](model) for option in wanted if option in follows})
 
 
 def _load_named_config(
     group: str, option: str, name: str, config_dirs: Sequence[Path], model: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
-    """The config that a name in an option stands for; `auto` options are filled in from the model, if given."""
+    """Load the config that an option names; `auto` options are filled in from the model, if given."""
     setting = f"{group}.{option}"
     require_known_name(setting, name, list_config_names(group, config_dirs))
     written = load_config(group, name, config_dirs)
     refuse_environment({group: {option: written}})
-    # As Hydra reads it: a date stays the text it is written as.
+    # OmegaConf reads it as Hydra does: a date stays a string.
     config = OmegaConf.load(find_config_file(group, name, config_dirs))
     assert isinstance(config, DictConfig)
     if model is not None:
@@ -288,14 +291,14 @@ def _load_named_config(
 
 _ENVIRONMENT = re.compile(r"\$\{\s*(oc\.)?env\s*:\s*([^}]*)")
 _EXEMPT = {"logdir"}
-"""Settings that stand in no record and no name; a cluster's scratch folder is best taken from a variable."""
+"""Settings that no record and no label has; a cluster's scratch folder is best taken from a variable."""
 
 
 def refuse_environment(value: Any, where: str = "") -> None:
-    """See that no setting reads an environment variable but through an option that names one.
+    """Refuse settings that read an environment variable; options like `api_key_env` name a variable instead.
 
     Raises:
-        ConfigError: Naming the setting and the variable.
+        ConfigError: If a setting reads one.
     """
     if isinstance(value, dict):
         for key, inner in value.items():
@@ -304,8 +307,8 @@ def refuse_environment(value: Any, where: str = "") -> None:
     elif isinstance(value, list):
         for inner in value:
             refuse_environment(inner, where)
-    elif isinstance(value, str) and (found := _ENVIRONMENT.search(value)):
-        variable = found[2].split(",")[0].strip()
+    elif isinstance(value, str) and (match := _ENVIRONMENT.search(value)):
+        variable = match[2].split(",")[0].strip()
         raise ConfigError(
             f"Setting '{where}' reads the environment variable {variable}, whose value would stand in names"
             " and records. Write the value itself; a key is named, as in model.api_key_env=VARIABLE."

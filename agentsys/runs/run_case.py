@@ -1,4 +1,4 @@
-"""One case from start to record: environment, pipeline, AgentDojo's run and score, what happened."""
+"""Runs one case: builds environment and pipeline, runs AgentDojo's task and score, and collects the result."""
 
 from __future__ import annotations
 
@@ -77,8 +77,8 @@ class SearchFailed(Exception):
     Args:
         kind: The attempt's error kind.
         message: The attempt's error.
-        ends_run: Whether every further case would fail alike.
-        ends_cell: Whether every further case of its cell would.
+        ends_run: True if every further case would fail alike.
+        ends_cell: True if every further case of its cell would fail alike.
     """
 
     def __init__(self, kind: str, message: str, *, ends_run: bool, ends_cell: bool = False) -> None:
@@ -90,11 +90,11 @@ _ERROR_KINDS = {ModelCodeFailed: "model", PipelineFailed: "defense", AttackFaile
 
 
 class SearchStopped(Exception):
-    """The run is ending; the search goes on from here in the next one."""
+    """The run is ending; the next run continues the search from here."""
 
 
 def run_case(job: Job) -> CaseRun:
-    """Run and score one case. Whatever goes wrong inside it is part of the result, not an exception."""
+    """Run and score one case. An error inside it becomes part of the result and is not raised."""
     _log.debug("begins: %s", job.case.key)
     run = make_case_run(job)
     run_guarded(run, lambda: play_case(run))
@@ -102,12 +102,12 @@ def run_case(job: Job) -> CaseRun:
 
 
 def run_guarded(run: CaseRun, action: Callable[[], None]) -> None:
-    """Do something for a case under its trace; whatever goes wrong becomes part of the run.
+    """Run `action` under the case's trace and time it; an error becomes part of the run.
 
     Raises:
         SearchStopped: As `action` does.
     """
-    LOGGER_STACK.set([])  # agentdojo 0.1.35: the default stack is one list shared by all threads
+    LOGGER_STACK.set([])  # agentdojo 0.1.35: the default stack is one list shared by all threads.
     run.started, start = time.time(), time.perf_counter()
     with use_tracer(run.tracer):
         try:
@@ -122,8 +122,8 @@ def run_guarded(run: CaseRun, action: Callable[[], None]) -> None:
             run.ends_run = error.kind.consequence is Consequence.END_RUN
             run.ends_cell = error.kind.consequence is Consequence.END_CELL
         except ConfigError as error:
-            # Something only the user can mend (`attack=manual` without a terminal): every case of this cell
-            # would meet it, and no other cell need.
+            # Only the user can correct this (`attack=manual` without a terminal): every case of this cell fails
+            # alike, and other cells need not.
             _mark_failed(run, "config", str(error))
             run.ends_cell = True
         except NotInjectable as error:
@@ -137,13 +137,14 @@ def run_guarded(run: CaseRun, action: Callable[[], None]) -> None:
     run.duration_s = time.perf_counter() - start
 
 
-def play_case(run: CaseRun, texts: Mapping[str, str] | None = None, again: int = 0) -> None:
+def play_case(run: CaseRun, texts: Mapping[str, str] | None = None, rerun_index: int = 0) -> None:
     """Run the agent on the case and score it. Called under `run_guarded`.
 
     Args:
-        run: The run, which is filled in.
-        texts: Injection vector -> text, where a search chose it; None: what the attack writes.
-        again: Which further run of the case with this text it is; it gets no reply of the others'.
+        run: The result, which is filled in.
+        texts: Injection vector -> text that a search chose; None: the attack writes them.
+        rerun_index: 0 for the first run with these texts; part of the cache key, so that re-runs are not answered
+            from the cache.
     """
     case, cell = run.job.case, run.job.cell
     suite = cell.benchmark.suite(case.suite)
@@ -160,7 +161,7 @@ def play_case(run: CaseRun, texts: Mapping[str, str] | None = None, again: int =
         run.written = dict(run_foreign_code(write, AttackFailed, NotInjectable))
     if recorded is None and injection_task is not None and searches_texts(cell.attack):
         scene = _make_scene_of_wording(scene, run, user_task, injection_task)
-    scene = replace(scene, rerun=again)
+    scene = replace(scene, rerun=rerun_index)
     run.watch = ExposureWatch(run.written, (user_task.PROMPT,), getattr(injection_task, "GOAL", None))
     attacked = injection_task is not None and isinstance(cell.attack, PoisonsTools)
     if attacked or (isinstance(cell.defense, ReadsTools) and cell.defense.reads_tools):
@@ -172,13 +173,13 @@ def play_case(run: CaseRun, texts: Mapping[str, str] | None = None, again: int =
     before = copy_deeply(loaded)
     model = cell.stack.for_scene(scene)
     driven = suite.driven(model, user_task, injection_task) if isinstance(suite, WrapsModels) else model
-    talker = (
+    user_simulator = (
         partial(suite.user_turns, model, user_task, injection_task) if isinstance(suite, LeadsUsers) else None
     )
     pipeline = run_foreign_code(lambda: cell.defense.pipeline(driven, suite), PipelineFailed)
     run.judges_thoughts = cell.stack.judges_thoughts(scene)
-    observed = ObservedPipeline(pipeline, run.tracer, talker, judges_thoughts=run.judges_thoughts)
-    # What its random numbers depend on: the same under every defense, model and attack.
+    observed = ObservedPipeline(pipeline, run.tracer, user_simulator, judges_thoughts=run.judges_thoughts)
+    # Random numbers depend on these alone, so that they are the same under every defense, model and attack.
     key = cell.settings.seed, case.suite, case.user_task_id, case.injection_task_id, case.epoch
     drawn = _load_recorded_draws(run, scene, suite, user_task) if has_random_draws(suite) else ()
     generator = CaseRandom(key, drawn)
@@ -203,7 +204,7 @@ def _measure_end(
     before: Any,
     model: ChatModel,
 ) -> None:
-    """Fill in what follows from the environment at the end, beside AgentDojo's two scores."""
+    """Fill in what depends on the final environment: the suite's and the attack's own scores, and `noop`."""
     environment = observed.environment
     (user_task, injection_task), cell = tasks, run.job.cell
     suite = cell.benchmark.suite(run.job.case.suite)
@@ -228,7 +229,7 @@ def _measure_end(
 def _choose_runtime(
     run: CaseRun, suite: Suite, model: ChatModel, *, attacked: bool
 ) -> Callable[[Sequence[Function]], TracedRuntime]:
-    """What makes the case's runtime of the suite's tools: as the attack has them, as the defense lets them by."""
+    """Return the function that builds the case's runtime: the attack may change the tools, the defense read them."""
     attack, defense = run.job.cell.attack, run.job.cell.defense
 
     def build(tools: Sequence[Function]) -> TracedRuntime:
@@ -243,12 +244,12 @@ def _choose_runtime(
 
 
 def run_foreign_code(work: Callable[[], _Made], failure: type[Exception], *let_by: type[Exception]) -> _Made:
-    """Do what the code of a defense or an attack does.
+    """Run code of a defense or an attack.
 
     Args:
-        work: Calls it.
-        failure: Raised in place of what such code may not raise.
-        let_by: What it may raise besides errors of a model and of the user's.
+        work: Calls that code.
+        failure: Raised, with the cause chained, in place of any exception that is not let through.
+        let_by: Exceptions let through besides errors of models and ConfigError.
     """
     passes: tuple[type[Exception], ...] = (ModelError, ModelCodeFailed, ConfigError, *let_by)
     try:
@@ -262,10 +263,10 @@ def run_foreign_code(work: Callable[[], _Made], failure: type[Exception], *let_b
 def _make_scene_of_wording(
     scene: Scene, run: CaseRun, user_task: UserTask, injection_task: InjectionTask
 ) -> Scene:
-    """The scene of a searched text.
+    """Build the scene of a searched text.
 
-    What is obeyed depends on the wording alone, so that a replayed artefact gives the same cases. With the
-    start text it is the scene of the attack whose text that is.
+    The simulated model's obedience then depends on the wording alone, so that a replayed artefact gives the same
+    cases. The start text gets the scene of the attack that wrote it.
     """
     cell = run.job.cell
     plain = choose_start_attack(injection_task)
@@ -277,7 +278,7 @@ def _make_scene_of_wording(
 
 
 def make_case_scene(job: Job) -> Scene:
-    """The case as scripted models are told of it."""
+    """Describe the case for scripted models."""
     case = job.case
     seed = job.cell.settings.seed
     return Scene(case.suite, case.user_task_id, case.injection_task_id, case.attack, case.epoch, seed)
@@ -286,20 +287,20 @@ def make_case_scene(job: Job) -> Scene:
 def _load_recorded_draws(
     run: CaseRun, scene: Scene, suite: Suite, user_task: UserTask
 ) -> Sequence[str | None]:
-    """What the tools drew when the case was recorded, where a recorded run is replayed."""
+    """Recover the random numbers of a recorded case that is replayed; empty for other cases."""
     results = run.job.cell.stack.read_recorded_results(scene)
     calls = [(result.function, result.args) for result in results]
 
     def execute() -> list[str]:
         loaded = suite.load_and_inject_default_environment(drop_tool_places(run.written))
-        again = repeat_calls(suite, user_task.init_environment(loaded), calls)
-        return [error or str(tool_result_to_str(value)) for value, error in again]
+        repeated = repeat_calls(suite, user_task.init_environment(loaded), calls)
+        return [error or str(tool_result_to_str(value)) for value, error in repeated]
 
     return find_recorded_draws(execute, [result.text for result in results]) if results else ()
 
 
 def _mark_failed(run: CaseRun, kind: str, message: str) -> None:
-    # Not the message, which may hold what a server said: it is in the record.
+    # The message is only in the record: it may quote a server.
     _log.info("errored (%s): %s", kind, run.job.case.key)
     run.utility = run.security = False
     run.error_kind, run.error = kind, message
@@ -308,31 +309,30 @@ def _mark_failed(run: CaseRun, kind: str, message: str) -> None:
 
 def _mark_broken(run: CaseRun, kind: str, error: BaseException | None) -> None:
     frames = traceback.extract_tb(error.__traceback__) if error is not None else []
-    place = f"{frames[-1].filename.rsplit('/', 1)[-1]}:{frames[-1].lineno}" if frames else "unknown place"
-    _mark_failed(run, kind, f"{type(error).__name__}: {error} ({place})")
+    where = f"{frames[-1].filename.rsplit('/', 1)[-1]}:{frames[-1].lineno}" if frames else "unknown place"
+    _mark_failed(run, kind, f"{type(error).__name__}: {error} ({where})")
     run.traceback = format_traceback(error)
 
 
 MAX_TURNS = 100
-"""Turns of a user after which a case ends in an error: a user who never stops would cost without end."""
+"""Most user turns of a case; after that it ends in an error, as a user who never stops would cost without end."""
 
 TURN_SPAN = "turn"
-"""Kind of the span around the pipeline's work on each turn of the user but the first."""
+"""Kind of the span around each user turn after the first."""
 
 
 class ObservedPipeline(BasePipelineElement):  # type: ignore[misc]
-    """Runs a defense's pipeline and keeps what it returned.
+    """Runs a defense's pipeline and keeps its result.
 
-    AgentDojo runs a pipeline up to three times when its last message is empty, on the environment as
-    the previous run left it; each run is an attempt with a root span of kind `run`. Where the user says
-    more than the task, an attempt is the whole conversation: the pipeline is run once for every turn of
-    the user, with the turn as its query and all messages so far.
+    AgentDojo runs a pipeline up to three times if its last message is empty, on the environment as the previous run
+    left it; each run is an attempt with a root span of kind `run`. With several user turns an attempt is the whole
+    conversation: the pipeline is run once per turn, with the turn as its query and all messages so far.
 
     Args:
         pipeline: The defense's pipeline.
         tracer: The case's trace.
-        user: Makes the user of one attempt; None: the user says the task and nothing else.
-        judges_thoughts: Whether checks are given the last message's thoughts, too.
+        user: Makes the simulated user of one attempt; None: the task is the only user turn.
+        judges_thoughts: True if checks see the last message's thoughts, too.
     """
 
     def __init__(
@@ -354,7 +354,7 @@ class ObservedPipeline(BasePipelineElement):  # type: ignore[misc]
 
     @property
     def judged_messages(self) -> Sequence[ChatMessage]:
-        """What checks are given of the last attempt."""
+        """The messages of the last attempt that the checks see."""
         return take_judged_messages(self.messages, with_thoughts=self.judges_thoughts)
 
     def query(
@@ -365,22 +365,22 @@ class ObservedPipeline(BasePipelineElement):  # type: ignore[misc]
         messages: Sequence[ChatMessage] = (),
         extra_args: dict[str, Any] | None = None,
     ) -> QueryResult:
-        """One attempt.
+        """Run one attempt.
 
         Raises:
             AbortAgentError: As the pipeline does; AgentDojo scores the messages it carries.
             ModelError, ModelCodeFailed, ConfigError: As the pipeline does.
-            PipelineFailed: If it raised anything else.
+            PipelineFailed: If the pipeline raised anything else.
         """
-        asked = query, runtime, env, list(messages), extra_args or {}
+        query_args = query, runtime, env, list(messages), extra_args or {}
         self.tracer.attempt = self.attempts
         self.attempts += 1
-        talker = None if self.user is None else self.user()
+        user_simulator = None if self.user is None else self.user()
         with self.tracer.span("run") as root:
             try:
-                result = self._run_turn(root, self.pipeline, asked)
-                if talker is not None:
-                    result = self._run_user_turns(root, talker, asked[1], result)
+                result = self._run_turn(root, self.pipeline, query_args)
+                if user_simulator is not None:
+                    result = self._run_user_turns(root, user_simulator, query_args[1], result)
                 return (*result[:3], self.judged_messages, result[4])
             except AbortAgentError as abort:
                 root.messages = self.messages = abort.messages
@@ -389,27 +389,27 @@ class ObservedPipeline(BasePipelineElement):  # type: ignore[misc]
                 raise
 
     def _run_user_turns(
-        self, root: Span, talker: UserTurns, runtime: FunctionsRuntime, result: QueryResult
+        self, root: Span, user_simulator: UserTurns, runtime: FunctionsRuntime, result: QueryResult
     ) -> QueryResult:
-        """The user's further turns, until the user has nothing more to say.
+        """Run the user's further turns, until there are none.
 
-        Each begins with all tools, whichever a defense kept for the turn before.
+        Each turn begins with all tools, even if a defense removed some in the turn before.
         """
         pipeline = continue_pipeline(self.pipeline)
         root.decision = {"turns": 1}
-        while (said := talker.next_turn(result[3])) is not None:
+        while (utterance := user_simulator.next_turn(result[3])) is not None:
             number = root.decision["turns"] + 1
             if number > MAX_TURNS:
                 raise EndlessUser(f"the user of the case went on after {MAX_TURNS} turns")
             root.decision = {"turns": number}
             with self.tracer.span(TURN_SPAN, str(number)):
-                result = self._run_turn(root, pipeline, (said, runtime, *result[2:]))
+                result = self._run_turn(root, pipeline, (utterance, runtime, *result[2:]))
         return result
 
-    def _run_turn(self, root: Span, pipeline: BasePipelineElement, asked: QueryResult) -> QueryResult:
-        with book_runs_on(asked[2], self.tracer):
+    def _run_turn(self, root: Span, pipeline: BasePipelineElement, query_args: QueryResult) -> QueryResult:
+        with book_runs_on(query_args[2], self.tracer):
             result: QueryResult = run_foreign_code(
-                lambda: pipeline.query(*asked), PipelineFailed, AbortAgentError
+                lambda: pipeline.query(*query_args), PipelineFailed, AbortAgentError
             )
         root.messages = self.messages = result[3]
         self.environment = result[2]
@@ -417,27 +417,31 @@ class ObservedPipeline(BasePipelineElement):  # type: ignore[misc]
 
 
 class EndlessUser(Exception):
-    """A benchmark's user never stops talking."""
+    """A benchmark's simulated user exceeded MAX_TURNS."""
 
 
-def continue_pipeline(pipeline: BasePipelineElement, said: Sequence[ChatMessage] = ()) -> BasePipelineElement:
-    """The pipeline as it takes up a conversation that has begun, or one in which this was said elsewhere.
+def continue_pipeline(
+    pipeline: BasePipelineElement, earlier: Sequence[ChatMessage] = ()
+) -> BasePipelineElement:
+    """Adapt a pipeline to continue a conversation; `earlier` messages, if any, are inserted before the user's.
 
-    AgentDojo's `SystemMessage` refuses such a conversation (0.1.35), and its `InitQuery` warns about it, so
-    the first is left out and the second replaced. Elements of other classes are given the conversation as
-    it is, and add the user's words or have `InitQuery` do so.
+    AgentDojo's `SystemMessage` refuses a conversation that has begun (0.1.35), and its `InitQuery` warns about it, so
+    the first is removed and the second replaced. Elements of other classes get the conversation as it is, and add
+    the user's words themselves or through `InitQuery`.
     """
     if not any(map(is_element_sequence, type(pipeline).__mro__)):
         return pipeline
-    kept = [element for element in pipeline.elements if said or not isinstance(element, SystemMessage)]
-    return ElementSequence(
-        [_AppendUserTurn(said) if isinstance(one, InitQuery) else one for one in kept], pipeline.name
-    )
+    elements = [
+        _AppendUserTurn(earlier) if isinstance(element, InitQuery) else element
+        for element in pipeline.elements
+        if earlier or not isinstance(element, SystemMessage)
+    ]
+    return ElementSequence(elements, pipeline.name)
 
 
 class _AppendUserTurn(LoopStep):
-    def __init__(self, said: Sequence[ChatMessage]) -> None:
-        self._said = said
+    def __init__(self, earlier: Sequence[ChatMessage]) -> None:
+        self._earlier = earlier
 
     def step(self, at: LoopState) -> LoopState:
-        return at.with_messages(*self._said, user(at.query))
+        return at.with_messages(*self._earlier, user(at.query))

@@ -1,4 +1,4 @@
-"""Cases whose text is searched for: each search is made once, by the first case that needs it; the others wait."""
+"""Searches for attack texts: the first case that needs a search makes it, and the others wait for it."""
 
 from __future__ import annotations
 
@@ -36,26 +36,26 @@ class SearchResult:
     """Result of a search."""
 
     text: str | None
-    """Of the attempt that `chosen` picks; None: no text was tried, so that there is no search to speak of."""
+    """The text of the chosen attempt; None if no text was tried."""
     attempt: int | None
-    """Number of that attempt."""
+    """Number of the chosen attempt."""
     facts: SearchFacts
     none: str = ""
-    """Why no text was tried."""
+    """The reason why no text was tried."""
 
 
 @dataclass
 class RunSearches:
-    """Makes each search once. Safe to use from many threads."""
+    """Makes each search once. Thread-safe."""
 
     store: Store
-    """Where attempts and artefacts go; it holds those of an earlier run."""
+    """Store of attempts and artefacts, those of an earlier run included."""
     made: Callable[[CaseRecord], None]
     """Called with every attempt, from the threads that make them."""
     stopping: Callable[[], bool]
-    """Whether the run is ending: searches then stop before the next attempt."""
+    """Returns True if the run is ending: searches then stop before the next attempt."""
     claims: Claims
-    """Claims of this run: a search that another run is making is waited for, and then read."""
+    """Claims of this run: a search that another run is making is waited for, and its result read."""
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _found: dict[SearchKey, Future[SearchResult]] = field(default_factory=dict)
 
@@ -66,28 +66,28 @@ class RunSearches:
             SearchStopped: If the run is ending; then there is nothing to store.
         """
         run = make_case_run(job)
-        found: list[SearchResult] = []
+        results: list[SearchResult] = []
 
         def search() -> None:
-            fill_vectors(job, "")  # a user task without a vector needs no search
-            found.append(self.get_result(job))
+            fill_vectors(job, "")  # A user task without a vector fails here, before any search.
+            results.append(self.get_result(job))
 
         run_guarded(run, search)
-        if not found:
+        if not results:
             return build_case_end(run)
-        run.search = found[0].facts
-        if found[0].attempt is not None and found[0].facts.mode == PER_CASE:
-            # The attempt that was this very case with the text the search chose; it need not be run again.
-            stored = load_attempt(self.store, job, found[0].attempt)
+        run.search = results[0].facts
+        if results[0].attempt is not None and results[0].facts.mode == PER_CASE:
+            # The chosen attempt was this very case with this text, so its record is used.
+            stored = load_attempt(self.store, job, results[0].attempt)
             if stored is not None:
-                return CaseEnd(build_final_record(stored, found[0].facts), stored.fields)
-        run_guarded(run, lambda: _play_found(run, found[0]))
+                return CaseEnd(build_final_record(stored, results[0].facts), stored.fields)
+        run_guarded(run, lambda: _play_found(run, results[0]))
         return build_case_end(run)
 
     def get_result(self, job: Job) -> SearchResult:
-        """The search of a case, made now if no other case has begun it.
+        """Return the result of a case's search, made now unless another case has begun it.
 
-        An error of the search is raised for every case that needs it; the next run goes on from there.
+        An error of the search is raised for every case that needs it; the next run continues from there.
 
         Raises:
             SearchFailed: If an attempt ended in an error.
@@ -103,7 +103,7 @@ class RunSearches:
             try:
                 with self.claims.hold(f"search {'/'.join(map(str, key))}", self._stop_if_ending):
                     future.set_result(self._search(job))
-            except BaseException as error:  # noqa: BLE001 - whoever waits must hear of it, whatever it is
+            except BaseException as error:  # noqa: BLE001 - the threads that wait for the future must get it
                 future.set_exception(error)
         return future.result()
 
@@ -119,7 +119,7 @@ class RunSearches:
         attempts = attack.search(quest, target)
         kept = select_attempts(attack, attempts)
         facts = _build_search_facts(homes, attempts)
-        # In the last attempt's file, too: its case may not be in this run.
+        # Also stored with the last attempt, whose case may not be in this run.
         last = load_attempt(self.store, target.lead, facts.attempts)
         if last is not None and last.record.search != facts:
             self.store.write(last.record.model_copy(update={"search": facts}), last.fields)
@@ -145,7 +145,7 @@ def _build_search_facts(homes: Sequence[Job], attempts: Sequence[Attempt]) -> Se
         homes=tuple(home.case.user_task_id for home in homes) if attack.mode == TRANSFER else (),
         tried=len(attempts) - refused,
         fault=none,
-        # The attacker's last fault, where the search gave up on it.
+        # The attacker's last fault, if it made the search give up.
         stopped=attempts[-1].proposal.fault if gave_up and none is None else None,
     )
 
@@ -170,23 +170,22 @@ def _make_artefact_entries(lead: Job, facts: SearchFacts, kept: Sequence[Attempt
     ]
 
 
-def _play_found(run: CaseRun, found: SearchResult) -> None:
-    """Run the case with the text that was found.
+def _play_found(run: CaseRun, result: SearchResult) -> None:
+    """Run the case with the text that the search chose.
 
-    A case that the search was made on is run once more, on replies of its own: that the text did best there
-    is why it was chosen.
+    A case that the search was made on is run once more with new replies: its earlier result, which made the search
+    choose this text, is biased.
     """
-    if found.text is None:
-        raise SearchFailed(str(found.facts.fault), found.none, ends_run=False)
-    again = 1 if found.facts.was_made_on(run.job.case) else 0
-    play_case(run, fill_vectors(run.job, found.text), again)
+    if result.text is None:
+        raise SearchFailed(str(result.facts.fault), result.none, ends_run=False)
+    rerun_index = 1 if result.facts.was_made_on(run.job.case) else 0
+    play_case(run, fill_vectors(run.job, result.text), rerun_index)
 
 
 def build_final_record(stored: StoredAttempt, facts: SearchFacts) -> CaseRecord:
-    """An attempt's record as the case's own, with what its search came to.
+    """Turn an attempt's record into the case's own, with the facts of its search.
 
-    What the attacker cost stays with the attempts: so a case costs what its agent did, whichever
-    way its text was found.
+    The attacker's cost stays with the attempts, so that a case's cost is always its agent's.
     """
     record = stored.record
     return record.model_copy(

@@ -1,4 +1,4 @@
-"""`Session`: from overrides to a plan that is ready to execute. What the command line and notebooks call."""
+"""`Session`: turns overrides into a plan and executes it, for the command line and notebooks."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from agentsys.runs.store import (
 
 @dataclass(frozen=True)
 class RunRequest:
-    """What a run was asked for, as the command line has it."""
+    """Arguments of a run, as on the command line."""
 
     overrides: tuple[str, ...] = ()
     config_dirs: tuple[Path, ...] = ()
@@ -54,43 +54,43 @@ class Session:
     store: Store
     plan: Plan
     again: bool = False
-    """Whether every case is run anew, finished or not."""
-    books: UsageLog | None = None
-    """Where its requests are booked; None in a rehearsal."""
-    obstacles: tuple[BlockedCell, ...] = ()
-    """The cells that cannot run here, and so are not in the plan (in a rehearsal: would not be)."""
-    oddities: tuple[str, ...] = ()
-    """What the look at the models' servers found besides."""
+    """True: every case is run anew, also finished ones."""
+    usage_log: UsageLog | None = None
+    """Log of the run's requests and their cost; None in a rehearsal."""
+    unavailable_cells: tuple[BlockedCell, ...] = ()
+    """The cells that cannot run here and are left out of the plan (in a rehearsal: would be)."""
+    preflight_warnings: tuple[str, ...] = ()
+    """Warnings from the check of the models' servers."""
     request: RunRequest = RunRequest()
-    """What it was asked for, which other processes are asked for too."""
+    """The arguments, for other processes that take part in the run."""
 
     @property
     def cells(self) -> list[Cell]:
-        """The cells of which cases are left to run."""
+        """The cells that have cases left to run."""
         return list_cells(self.plan.open_jobs)
 
     @cached_property
     def folders(self) -> list[Path]:
-        """The pipeline folders this run writes: what its tables are made of."""
+        """The pipeline folders that this run writes and its tables read."""
         return [self.store.root / name for name in dict.fromkeys(job.case.pipeline for job in self.plan.jobs)]
 
     @property
     def artefacts(self) -> list[Path]:
-        """The files with what this run's searches found, as far as they exist."""
+        """The existing files with the results of this run's searches."""
         searched = (job for job in self.plan.jobs if job.needs_search)
         paths = dict.fromkeys(make_artefact_path(self.store, job) for job in searched)
         return [path for path in paths if path.is_file()]
 
     def execute(self, listener: Listener) -> RunOutcome:
-        """Run what is missing; before that, what is run anew is kept aside.
+        """Run the open cases; with `again`, set their old records aside first.
 
         Raises:
             StoreError: If the log folder cannot be written.
-            ConfigError: If all is to be run anew while another process runs it.
+            ConfigError: With `again`, if another process works in the log folder.
         """
-        books = self.books
+        usage_log = self.usage_log
         budget_file = self.store.own / BUDGET_FILE_NAME
-        shared = nullcontext() if books is None else books.meter.share_budget(budget_file)
+        shared = nullcontext() if usage_log is None else usage_log.meter.share_budget(budget_file)
         with Claims(self.store) as claims, shared:
             todo = self.plan.open_jobs
             others = claims.find_living_processes() if self.again else claims.list_other_processes()
@@ -110,14 +110,14 @@ class Session:
             return self._run(claims, listener) if todo else RunOutcome(finished=0, errors=0)
 
     def _run(self, claims: Claims, listener: Listener) -> RunOutcome:
-        # Here: a run in which nothing is left to do needs nothing that runs cases.
+        # Imported here, so that a run with nothing left to do starts quickly.
         from agentsys.runs.executors import run_on_nodes, run_on_threads
 
         store_code_state(self.store)
         executor, jobs, store = self.settings[0].executor, self.plan.open_jobs, self.store
-        meter = None if self.books is None else self.books.meter
+        meter = None if self.usage_log is None else self.usage_log.meter
         if executor.kind is ExecutorKind.RAY:
-            hashes = frozenset(one.config_hash for one in self.settings)
+            hashes = frozenset(settings.config_hash for settings in self.settings)
             work = partial(run_as_node, self.request, executor.workers, hashes)
             return run_on_nodes(work, jobs, executor, store=store, listener=listener, meter=meter)
         for cell in self.cells:
@@ -127,49 +127,54 @@ class Session:
             jobs, workers=workers, store=store, claims=claims, listener=listener, meter=meter
         )
 
-    def drop_cells(self, obstacles: Sequence[BlockedCell]) -> Session:
-        """The same run less some cells."""
-        gone = {id(obstacle.settings) for obstacle in obstacles}
+    def drop_cells(self, unavailable_cells: Sequence[BlockedCell]) -> Session:
+        """Copy the session without some cells."""
+        gone = {id(blocked.settings) for blocked in unavailable_cells}
         plan = self.plan.replace_cells(lambda cell: None if id(cell.settings) in gone else cell)
         if plan.failed_before:
             failed = sum(self.store.read_case_status(job.case).status == "error" for job in plan.open_jobs)
             plan = replace(plan, failed_before=failed)
-        left = tuple(one for one in self.settings if id(one) not in gone)
-        return replace(self, settings=left, plan=plan, obstacles=tuple(obstacles))
+        left = tuple(settings for settings in self.settings if id(settings) not in gone)
+        return replace(self, settings=left, plan=plan, unavailable_cells=tuple(unavailable_cells))
 
     def preflight(self, *, skip_unavailable: bool = False) -> Session:
-        """Ask every model that the run needs one small question (`preflight=false`: none).
+        """Send every model that the run needs one small question (`preflight=false`: none).
 
         Raises:
-            ConfigError: If some cannot be used, and their cells are not to be left out.
+            ConfigError: If some models cannot be used and `skip_unavailable` is False, or no cell is left.
         """
         asked = [cell for cell in self.cells if cell.stack.list_probe_models()]
         if not asked or not self.settings[0].preflight:
             return self
-        obstacles, oddities, thoughts = find_unreachable_cells(asked, self.books)
-        if obstacles and (not skip_unavailable or len(obstacles) == len(self.cells)):
-            raise make_refusal_error(obstacles, len(self.settings))
-        looked = self.drop_cells([*self.obstacles, *obstacles]) if obstacles else self
-        return replace(looked, oddities=tuple(oddities))._split_thoughts(thoughts)._note_readings()
+        unavailable_cells, preflight_warnings, thoughts = find_unreachable_cells(asked, self.usage_log)
+        if unavailable_cells and (not skip_unavailable or len(unavailable_cells) == len(self.cells)):
+            raise make_refusal_error(unavailable_cells, len(self.settings))
+        looked = self.drop_cells([*self.unavailable_cells, *unavailable_cells]) if unavailable_cells else self
+        return (
+            replace(looked, preflight_warnings=tuple(preflight_warnings))
+            ._split_thoughts(thoughts)
+            ._note_readings()
+        )
 
-    def _split_thoughts(self, found: Mapping[str, ThoughtBlock]) -> Session:
-        """The same run, in which thoughts are taken off the texts of models that were seen to begin with some."""
-        if not found:
+    def _split_thoughts(self, blocks: Mapping[str, ThoughtBlock]) -> Session:
+        """Copy the session; models whose replies were seen to begin with thoughts get them split off."""
+        if not blocks:
             return self
-        store_inferred_blocks(self.store, found)
-        stacks = {id(cell.stack): cell.stack.split_thoughts(found) for cell in self.cells}  # shared by cells
+        store_inferred_blocks(self.store, blocks)
+        # Cells share stacks.
+        stacks = {id(cell.stack): cell.stack.split_thoughts(blocks) for cell in self.cells}
         plan = self.plan.replace_cells(
             lambda cell: replace(cell, stack=stacks.get(id(cell.stack), cell.stack))
         )
         return replace(self, plan=plan)
 
     def _note_readings(self) -> Session:
-        """The same run, in which the cells whose attack has to be read know whether the model can."""
-        notes, unread = run_reading_tests(self.cells, self.books)
+        """Copy the session; cells whose attack needs a reading test get its result as a note."""
+        notes, unread = run_reading_tests(self.cells, self.usage_log)
         plan = self.plan.replace_cells(
             lambda cell: replace(cell, notes=(notes[id(cell)],)) if id(cell) in notes else cell
         )
-        return replace(self, plan=plan, oddities=(*self.oddities, *unread))
+        return replace(self, plan=plan, preflight_warnings=(*self.preflight_warnings, *unread))
 
 
 def prepare_session(
@@ -187,60 +192,62 @@ def prepare_session(
         overrides: Hydra overrides as typed on the command line; comma lists sweep.
         config_dirs: The user's own config folders.
         plugin_paths: Folders the user's own modules are imported from.
-        rehearsal: Whether the simulated model stands in for every model (a dry run needs no key). Such
-            a session is for estimates; it must not be executed.
-        again: Whether finished cases are run anew too.
-        skip_unavailable: Whether cells that cannot run here are left out; else they are refused.
+        rehearsal: True: the simulated model replaces every model (a dry run needs no key). Such a session is for
+            estimates; it must not be executed.
+        again: True: finished cases are run anew too.
+        skip_unavailable: True: cells that cannot run here are left out; False: they are an error.
 
     Raises:
-        ConfigError: For anything the user can mend.
+        ConfigError: For anything that the user can correct.
     """
     add_plugin_paths(plugin_paths)
     settings = compose(overrides, config_dirs)
     _check_run(settings)
     store = Store(settings[0].logdir, settings[0].store.mode)
-    books = None if rehearsal else UsageLog(Meter(settings[0].budget), Ledger(store.own / LEDGER_FILE))
-    builder = CellBuilder(store, tuple(config_dirs), rehearsal=rehearsal, books=books)
-    cells, obstacles = list[Cell](), list[BlockedCell]()
-    for one in settings:
+    usage_log = None if rehearsal else UsageLog(Meter(settings[0].budget), Ledger(store.own / LEDGER_FILE))
+    builder = CellBuilder(store, tuple(config_dirs), rehearsal=rehearsal, usage_log=usage_log)
+    cells, unavailable_cells = list[Cell](), list[BlockedCell]()
+    for cell_settings in settings:
         try:
-            cells.append(builder.build(one))
-        except Unavailable as error:  # a key is missing, say
-            obstacles.append(BlockedCell(one, error))
-    if len(obstacles) == len(settings):
-        raise make_refusal_error(obstacles, len(settings))
+            cells.append(builder.build(cell_settings))
+        except Unavailable as error:  # For instance a missing API key.
+            unavailable_cells.append(BlockedCell(cell_settings, error))
+    if len(unavailable_cells) == len(settings):
+        raise make_refusal_error(unavailable_cells, len(settings))
     _check_prices(cells)
-    found = plan_cases(cells, store, again=again)
-    # What is finished needs nothing any more.
-    waiting = {id(cell) for cell in list_cells(found.open_jobs)}
-    obstacles += [BlockedCell(c.settings, lack) for c in cells if id(c) in waiting for lack in c.lacks]
-    if found.searched and not again:
-        check_searches(found.searched, store)
+    plan = plan_cases(cells, store, again=again)
+    # Finished cells need nothing any more.
+    waiting = {id(cell) for cell in list_cells(plan.open_jobs)}
+    unavailable_cells += [
+        BlockedCell(c.settings, lack) for c in cells if id(c) in waiting for lack in c.lacks
+    ]
+    if plan.searched and not again:
+        check_searches(plan.searched, store)
     session = Session(
         tuple(settings),
         store,
-        found,
+        plan,
         again,
-        books,
-        tuple(obstacles),
+        usage_log,
+        tuple(unavailable_cells),
         request=RunRequest(tuple(overrides), tuple(config_dirs), tuple(plugin_paths), skip_unavailable),
     )
-    if rehearsal or not obstacles:
+    if rehearsal or not unavailable_cells:
         return session
     if not skip_unavailable:
-        raise make_refusal_error(obstacles, len(settings))
-    return session.drop_cells(obstacles)
+        raise make_refusal_error(unavailable_cells, len(settings))
+    return session.drop_cells(unavailable_cells)
 
 
 class _SilentListener(Listener):
     def on_case_stored(self, record: CaseRecord) -> None:
-        """Nothing: what is stored is seen from the log folder."""
+        """Do nothing: the command reads records from the log folder."""
 
 
 def run_as_node(request: RunRequest, workers: int, hashes: frozenset[str]) -> RunOutcome:
-    """Run what was asked for on threads of this process, as one of several on the log folder.
+    """Run a request on threads of this process, as one of several processes on the log folder.
 
-    A node with other code or versions finds other hashes of cells than the command did.
+    A node with other code or versions would compute other config hashes than the command; it is refused.
 
     Raises:
         ConfigError: If it cannot be run on this node.
@@ -252,13 +259,13 @@ def run_as_node(request: RunRequest, workers: int, hashes: frozenset[str]) -> Ru
         plugin_paths=request.plugin_paths,
         skip_unavailable=request.skip_unavailable,
     )
-    if not {one.config_hash for one in session.settings} <= hashes:
+    if not {settings.config_hash for settings in session.settings} <= hashes:
         raise ConfigError("it finds other package versions than the command: install the same on every node.")
     return session.preflight(skip_unavailable=request.skip_unavailable).execute(_SilentListener())
 
 
 def _check_run(settings: Sequence[Settings]) -> None:
-    """What holds for a whole run must be the same in all of its cells."""
+    """Refuse a run whose cells differ in settings of the whole run."""
     if len({s.logdir for s in settings}) > 1 or len({s.executor for s in settings}) > 1:
         raise ConfigError("logdir and executor hold for a whole run; give each one value.")
     if len({(s.budget, s.preflight, s.cache) for s in settings}) > 1:
@@ -268,10 +275,10 @@ def _check_run(settings: Sequence[Settings]) -> None:
 
 
 def _check_prices(cells: Sequence[Cell]) -> None:
-    """Dollars can be counted only where every model has a price."""
+    """Refuse a budget in dollars if a model has no price."""
     for cell in cells:
         unpriced = [card.name for card in cell.stack.cards if card.price is None and not card.simulated]
-        if cell.books is not None and cell.settings.budget.usd is not None and unpriced:
+        if cell.usage_log is not None and cell.settings.budget.usd is not None and unpriced:
             raise ConfigError(
                 f"budget.usd needs a price, and model '{unpriced[0]}' has none: give it one in its YAML "
                 "(price: {prompt: ..., completion: ..., as_of: ...}), or set budget.tokens instead."
@@ -279,13 +286,13 @@ def _check_prices(cells: Sequence[Cell]) -> None:
 
 
 def set_records_aside(jobs: Iterable[Job], store: Store) -> Path | None:
-    """Move what is stored of some cases, their searches included, out of the readers' sight.
+    """Move the stored records of cases, and their searches, to a folder that no reader looks into.
 
     Returns:
-        The folder it is in now, under the same paths as before; None if nothing was stored.
+        That folder, with the same relative paths; None if nothing was stored.
 
     Raises:
-        StoreError: If a file cannot be moved. Those moved before stay where they are now.
+        StoreError: If a file cannot be moved. Files moved before stay moved.
     """
     stored = list(dict.fromkeys(path for path in _list_stored_paths(jobs, store) if path.exists()))
     if not stored:
@@ -295,7 +302,7 @@ def set_records_aside(jobs: Iterable[Job], store: Store) -> Path | None:
         for path in stored:
             target = folder / path.relative_to(store.root)
             make_folder(target.parent)
-            with suppress(FileNotFoundError):  # another process was faster
+            with suppress(FileNotFoundError):  # Another process was faster.
                 path.rename(target)
     except OSError as error:
         raise StoreError(
@@ -316,7 +323,7 @@ def _list_stored_paths(jobs: Iterable[Job], store: Store) -> Iterator[Path]:
 
 
 def _find_new_aside_folder(store: Store) -> Path:
-    """A folder of this moment. A second process in the same second takes the next name."""
+    """Name a new folder after the current time; a second process in the same second gets a number."""
     moment = time.strftime("%Y%m%d-%H%M%S")
     for number in range(1, 1000):
         folder = store.own / "aside" / (moment if number == 1 else f"{moment}-{number}")

@@ -1,6 +1,6 @@
-"""Searches for attack texts as they are planned and stored: the cases of one, its attempts, its artefact.
+"""Planning and storage of searches for attack texts: a search's cases, attempts and artefact.
 
-Nothing here runs a case: a session that has nothing left to do needs no more than this.
+Nothing here runs a case, so that a session with nothing left to do loads quickly.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from agentsys.models.trace import ModelCall, Span
 from agentsys.records.case import make_safe_name
 from agentsys.records.schema import AttemptFacts, CaseRecord, StoredSpan
 from agentsys.runs.claims import Claims
-from agentsys.runs.plan import Job, write_stale_message
+from agentsys.runs.plan import Job, format_stale_message
 from agentsys.runs.store import Store
 
 
 class SearchKey(NamedTuple):
-    """One search."""
+    """Identity of one search."""
 
     pipeline: str
     """Model, defense, benchmark and epoch."""
@@ -43,7 +43,7 @@ class SearchKey(NamedTuple):
 
 
 def find_first_of_searches(jobs: Iterable[Job]) -> list[Job]:
-    """The first case of each search that some cases need."""
+    """List the first case of each search that these cases need."""
     first: dict[SearchKey, Job] = {}
     for job in (job for job in jobs if job.needs_search):
         first.setdefault(make_search_key(job), job)
@@ -51,25 +51,25 @@ def find_first_of_searches(jobs: Iterable[Job]) -> list[Job]:
 
 
 def get_searched_attack(job: Job) -> SearchedAttack:
-    """The attack of a case that needs a search."""
+    """Return the attack of a case that needs a search."""
     return cast(SearchedAttack, job.cell.attack)
 
 
 def make_search_key(job: Job) -> SearchKey:
-    """The search of a case that needs one."""
+    """Build the key of a case's search."""
     case, mode = job.case, get_searched_attack(job).mode
     own = None if mode == TRANSFER else case.user_task_id
     return SearchKey(case.pipeline, case.attack, case.suite, str(case.injection_task_id), own)
 
 
 def find_search_cases(job: Job) -> list[Job]:
-    """The cases that a case's search is made on; the first one leads: its attempts hold the whole search.
+    """List the cases that a case's search is made on; the attempts of the first one hold the whole search.
 
-    In mode `transfer` they are a sample of the suite's user tasks that can show an injection, whatever tasks
-    the run was limited to: another limit must not change the text that finished cases were run with.
+    In mode `transfer` they are a sample of the suite's user tasks that can show an injection. The run's own limits
+    do not matter: another limit must not change the text that finished cases were run with.
 
     Raises:
-        NotInjectable: If there is none.
+        NotInjectable: If no user task can show an injection.
     """
     attack, case = get_searched_attack(job), job.case
     if attack.mode != TRANSFER:
@@ -78,27 +78,27 @@ def find_search_cases(job: Job) -> list[Job]:
     able = [str(task_id) for task_id, task in suite.user_tasks.items() if _is_injectable(suite, task)]
     if not able:
         raise NotInjectable(f"No user task of {case.suite} shows an injection vector.")
-    # The same in every run: searches under another seed are then comparable, and found to be another's.
+    # Not drawn by the run's seed, so that searches under different seeds use the same cases.
     draw = random.Random(f"{case.version}\n{case.suite}\n{case.injection_task_id}")
     homes = draw.sample(able, min(attack.search_on, len(able)))
     return [replace(job, case=case.model_copy(update={"user_task_id": home})) for home in homes]
 
 
 def list_attempt_folders(job: Job) -> list[str]:
-    """The folders, under the log folder, that the attempts of a case's search lie in.
+    """List the folders, relative to the log folder, of the attempts of a case's search.
 
     Raises:
-        NotInjectable: If there is nothing that it could be made on.
+        NotInjectable: As `find_search_cases` does.
     """
     keys = [home.case.make_attempt_key(1) for home in find_search_cases(job)]
     return list(dict.fromkeys(str(PurePosixPath(key).parent) for key in keys))
 
 
 def fill_vectors(job: Job, text: str) -> dict[str, str]:
-    """A search's text in every injection vector of a case's user task.
+    """Put a text into every injection vector of a case's user task: vector -> text.
 
     Raises:
-        NotInjectable: If there is none.
+        NotInjectable: If the user task has no vector.
     """
     suite = job.cell.benchmark.suite(job.case.suite)
     user_task = suite.user_tasks[job.case.user_task_id]
@@ -114,29 +114,26 @@ def _is_injectable(suite: Suite, task: UserTask) -> bool:
 
 @dataclass(frozen=True)
 class StoredAttempt:
-    """One attempt's file."""
+    """The content of an attempt's file."""
 
     record: CaseRecord
     facts: AttemptFacts
     fields: dict[str, Any]
-    """The top level of the file, as AgentDojo's loader reads it."""
+    """The file's top level: AgentDojo's own fields."""
 
     @property
     def is_finished(self) -> bool:
-        """Whether it need not be made again."""
+        """True if it need not be made again."""
         return self.record.status == "ok"
 
     @property
     def attempt(self) -> Attempt:
-        """The attempt as its search sees it."""
+        """The attempt in the search's own form."""
         return to_attempt(self.record, self.facts)
 
 
 def load_attempt(store: Store, job: Job, number: int) -> StoredAttempt | None:
-    """Read what is stored of a case's search under this number.
-
-    None if nothing is, or nothing of this configuration.
-    """
+    """Load the attempt of a case's search with this number; None if none of this configuration is stored."""
     try:
         fields = orjson.loads((store.root / job.case.make_attempt_key(number)).read_bytes())
         record = CaseRecord.model_validate(fields.pop("agentsys"))
@@ -148,7 +145,7 @@ def load_attempt(store: Store, job: Job, number: int) -> StoredAttempt | None:
 
 
 def to_attempt(record: CaseRecord, facts: AttemptFacts) -> Attempt:
-    """An attempt's record as its search sees it."""
+    """Convert an attempt's record to the search's own form."""
     carried_out = int(record.security) if facts.carried_out is None else facts.carried_out
     share = carried_out / facts.tried_on if facts.refused is None else 0.0
     return Attempt(
@@ -162,13 +159,13 @@ def to_attempt(record: CaseRecord, facts: AttemptFacts) -> Attempt:
 
 
 def to_proposal(facts: AttemptFacts) -> Proposal:
-    """The candidate that was tried, with the attacker's first proposal where it came before."""
+    """Rebuild the proposal that was tried, with an earlier one that the attacker made ahead of it, if any."""
     ahead = None if facts.ahead is None else Proposal(**facts.ahead.model_dump())
     return Proposal(facts.text, facts.why, facts.refused, facts.fault, facts.proposed, facts.strategy, ahead)
 
 
 def to_span(stored: StoredSpan) -> Span:
-    """A stored span as part of a trace that goes on."""
+    """Convert a stored span back to a trace's span."""
     calls = []
     for call in stored.calls:
         usage = Usage.from_stored(call)
@@ -177,7 +174,7 @@ def to_span(stored: StoredSpan) -> Span:
 
 
 def describe_searches(jobs: Iterable[Job], store: Store) -> str:
-    """One line on the searches of cases that are to be run; attempts of an earlier run are not counted."""
+    """Describe in one line the searches that cases need; queries of an earlier run are not counted."""
     first = find_first_of_searches(jobs)
     which = "1 search" if len(first) == 1 else f"{len(first)} searches"
     queries = sum(_count_queries_left(job, store) for job in first)
@@ -187,7 +184,7 @@ def describe_searches(jobs: Iterable[Job], store: Store) -> str:
 
 
 def check_searches(jobs: Iterable[Job], store: Store) -> None:
-    """Refuse to go on with searches that were begun under other settings: their attempts are paid for.
+    """Refuse to continue searches begun under other settings, whose attempts were already paid for.
 
     Raises:
         ConfigError: If a finished attempt was made under another configuration.
@@ -196,7 +193,7 @@ def check_searches(jobs: Iterable[Job], store: Store) -> None:
         for path in _list_attempt_files(job, store):
             stored = store.read_file_status(path)
             if stored.status == "ok" and stored.config_hash != job.cell.config_hash:
-                raise ConfigError(write_stale_message(job, stored.config_hash, store))
+                raise ConfigError(format_stale_message(job, stored.config_hash, store))
 
 
 def _count_queries_left(job: Job, store: Store) -> int:
@@ -216,22 +213,22 @@ def _list_attempt_files(job: Job, store: Store) -> list[Path]:
 
 
 def make_artefact_path(store: Store, job: Job) -> Path:
-    """Path of the artefact of a case's agent and attack."""
+    """Path of the artefact for a case's pipeline and attack."""
     return store.own / "searches" / job.case.pipeline / f"{make_safe_name(job.case.attack)}.json"
 
 
 def add_to_artefact(store: Store, claims: Claims, job: Job, entries: Sequence[ArtefactEntry]) -> None:
-    """Put what a search came to into its file, in place of what is there for the same tasks.
+    """Write a search's entries into its artefact; they replace entries for the same tasks.
 
-    Safe to use from many threads, and beside other runs.
+    Safe to use from several threads and processes.
 
     Raises:
-        StoreError: If it cannot be written.
+        StoreError: If the file cannot be written.
     """
     path = make_artefact_path(store, job)
     with claims.hold(f"artefact {path.relative_to(store.root)}"):
         case, before = job.case, None
-        with suppress(ConfigError):  # what cannot be read is written anew from the stored attempts
+        with suppress(ConfigError):  # An unreadable artefact is written anew from the stored attempts.
             before = read_artefact(path) if path.exists() else None
         before = before or Artefact(
             attack=case.attack,

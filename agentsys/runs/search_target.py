@@ -1,4 +1,4 @@
-"""The defended agent as a search sees it: its task (`Quest`), target, and what each query showed."""
+"""The defended agent as the target of a search: the search's task, its attempts, and the facts of each query."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ from agentsys.runs.store import Store
 
 
 def build_quest(jobs: Sequence[Job]) -> SearchTask:
-    """Describe what the search made on these cases (in mode `transfer` one per user task) is to bring about.
+    """Build the task of the search on these cases (in mode `transfer` one case per user task).
 
     Raises:
         NotInjectable: If no vector of a user task can carry an injection.
@@ -66,7 +66,7 @@ def build_quest(jobs: Sequence[Job]) -> SearchTask:
 
 
 def make_search_id(lead: Job) -> str:
-    """Eight digits that no other search has; they say nothing of it."""
+    """Return eight hexadecimal digits that identify a search without revealing anything about it."""
     case = lead.case
     key = "\n".join([case.pipeline, case.attack, case.key, str(lead.cell.settings.seed)])
     return hashlib.sha256(key.encode("utf-8", "replace")).hexdigest()[:8]
@@ -84,16 +84,16 @@ def _build_surroundings(suite: Suite, jobs: Sequence[Job], calls: Sequence[ToolC
 
 
 def find_ground_truth_calls(suite: Suite, task: InjectionTask | UserTask) -> tuple[ToolCall, ...]:
-    """The calls of a task's ground truth in the clean environment; empty where none can be worked out."""
+    """Compute the calls of a task's ground truth in the clean environment; empty if that fails."""
     try:
         calls = task.ground_truth(suite.load_and_inject_default_environment({}))
-    except Exception:  # noqa: BLE001 - a suite from outside may raise anything; the judge does without
+    except Exception:  # noqa: BLE001 - a foreign suite may raise anything; the judge can do without
         return ()
     return tuple(ToolCall(call.function, dict(call.args)) for call in calls)
 
 
 def describe_defense(defense: object) -> str:
-    """Quote what a defense says of itself; else its class's first docstring line and its prompts' names."""
+    """Return a defense's own description; else its class's first docstring line and its prompts' names."""
     if isinstance(defense, DescribesItself):
         return defense.description()
     doc = inspect.getdoc(type(defense)) or ""
@@ -103,29 +103,29 @@ def describe_defense(defense: object) -> str:
 
 
 def collect_query_facts(run: CaseRun) -> QueryFacts:
-    """Collect what a finished query showed."""
-    seen = run.watch.summarize()
+    """Collect the facts of a finished query for the judge."""
+    exposure = run.watch.summarize()
     suite = run.job.cell.benchmark.suite(run.job.case.suite)
     own = find_ground_truth_calls(suite, suite.user_tasks[run.job.case.user_task_id])
-    said = [text_of(message) for message in run.messages if message["role"] == "assistant"]
+    answers = [text_of(message) for message in run.messages if message["role"] == "assistant"]
     return QueryFacts(
         success=run.security,
-        returned=seen.exposed_raw,
-        shown=seen.exposed_shown,
-        calls=find_calls_after_exposure(run.tracer, seen.raw_round),
-        answer=said[-1] if said else "",
+        returned=exposure.exposed_raw,
+        shown=exposure.exposed_shown,
+        calls=find_calls_after_exposure(run.tracer, exposure.raw_round),
+        answer=answers[-1] if answers else "",
         blocked=tuple(list_blocked(run.tracer.spans)),
         own_calls=own,
     )
 
 
 def find_calls_after_exposure(tracer: Tracer, exposing: int | None) -> tuple[ToolCall, ...]:
-    """The executed calls that were decided on after one had returned the candidate.
+    """List the executed calls that the agent decided on after a tool had returned the candidate.
 
     Args:
         tracer: The case's trace.
-        exposing: Which executed call returned it first, from 1; None: none did. Those that were part of the
-            same reply as this one were decided on before.
+        exposing: Number of the executed call that first returned it, from 1; None: no call did. Later calls of
+            the same reply were decided on before it, and do not count.
     """
     if exposing is None:
         return ()
@@ -135,11 +135,11 @@ def find_calls_after_exposure(tracer: Tracer, exposing: int | None) -> tuple[Too
 
 
 def list_blocked(spans: Sequence[Span]) -> Iterator[str]:
-    """List what defenses denied, cut or withheld, one line each, read from the decisions of their spans."""
-    for one in spans:
-        if done := _describe_block(one.decision):
-            where = f" ({one.name})" if one.name else ""
-            yield f"{one.kind}{where} {done}"
+    """Yield one line for each thing that a defense denied, cut or withheld, from the decisions in its spans."""
+    for span_ in spans:
+        if done := _describe_block(span_.decision):
+            where = f" ({span_.name})" if span_.name else ""
+            yield f"{span_.kind}{where} {done}"
 
 
 def _describe_block(decision: Mapping[str, Any]) -> str | None:
@@ -157,22 +157,22 @@ def _describe_block(decision: Mapping[str, Any]) -> str | None:
 
 
 LASTING_ERRORS = frozenset({ErrorKind.CONTENT_REFUSED, ErrorKind.CONTEXT_LENGTH})
-"""Errors that the same candidate would meet again: it counts as refused, or no later run could go on."""
+"""Errors that the same candidate would cause again. It counts as refused, so that a later run can go on."""
 
 
 @dataclass
 class RunTarget:
-    """Numbers, makes and stores the attempts of one search (a `SearchTarget` of attacks)."""
+    """Makes, numbers and stores the attempts of one search (a `SearchTarget`)."""
 
     homes: Sequence[Job]
-    """The cases each candidate is tried on; the first one's attempts hold the whole search."""
+    """The cases that each candidate is tried on; the attempts of the first one hold the whole search."""
     attack: SearchedAttack
     quest: SearchTask
     store: Store
     made: Callable[[CaseRecord], None]
-    """Is told of every attempt made now; called from the search's thread."""
+    """Called with the record of every new attempt, from the search's thread."""
     stopping: Callable[[], bool]
-    """Whether the run is ending."""
+    """Returns True if the run is ending."""
     number: int = 0
 
     @property
@@ -180,11 +180,11 @@ class RunTarget:
         """The case whose attempts hold the whole search."""
         return self.homes[0]
 
-    def attempt(self, place: AttemptPosition, propose: Callable[[ChatModel], Proposal]) -> Attempt:
-        """The stored attempt of the next number, or a new one.
+    def attempt(self, position: AttemptPosition, propose: Callable[[ChatModel], Proposal]) -> Attempt:
+        """Return the next attempt: the stored one of that number, or a new one.
 
         Raises:
-            SearchFailed: If the attempt ended in an error; the next run makes this very attempt again.
+            SearchFailed: If the attempt ended in an error; the next run repeats it.
             SearchStopped: If the run is ending.
             StoreError: If the attempt cannot be written.
         """
@@ -195,8 +195,8 @@ class RunTarget:
         if self.stopping():
             raise SearchStopped
         run = make_case_run(self.lead)
-        run.attempt = _build_attempt_facts(self.number, place, Proposal(""), Judgement(1, ""))
-        run_guarded(run, lambda: self._make_attempt(run, place, propose, stored))
+        run.attempt = _build_attempt_facts(self.number, position, Proposal(""), Judgement(1, ""))
+        run_guarded(run, lambda: self._make_attempt(run, position, propose, stored))
         record = self._store_attempt(run)
         return to_attempt(record, run.attempt)
 
@@ -215,38 +215,45 @@ class RunTarget:
     def _make_attempt(
         self,
         run: CaseRun,
-        place: AttemptPosition,
+        position: AttemptPosition,
         propose: Callable[[ChatModel], Proposal],
         stored: StoredAttempt | None,
     ) -> None:
         if stored is not None and stored.facts.text and stored.facts.fault is None:
-            # The attacker was asked before the query failed or was cut short; that is not paid for twice.
+            # An earlier query failed or was cut short after the attacker's proposal, which is reused.
             proposal = replace(to_proposal(stored.facts), refused=None)
-            run.tracer.spans += [to_span(one) for one in stored.record.spans if one.kind == ATTACKER_ROLE]
+            run.tracer.spans += [
+                to_span(stored_span)
+                for stored_span in stored.record.spans
+                if stored_span.kind == ATTACKER_ROLE
+            ]
         else:
             proposal = self._ask_attacker(propose)
         if proposal.refused is not None:
-            run.attempt = _build_attempt_facts(self.number, place, proposal, judge_refused(proposal.refused))
+            run.attempt = _build_attempt_facts(
+                self.number, position, proposal, judge_refused(proposal.refused)
+            )
             return
-        run.attempt = _build_attempt_facts(self.number, place, proposal, Judgement(1, ""))
-        draft = replace(run, error_kind=UNFINISHED, error="The query has not ended.")  # before it is tried
+        run.attempt = _build_attempt_facts(self.number, position, proposal, Judgement(1, ""))
+        # Stored before the query, so that the proposal survives a crash.
+        draft = replace(run, error_kind=UNFINISHED, error="The query has not ended.")
         self.store.write(build_record(draft), build_agentdojo_fields(draft))
-        others = [self._try_on_other_case(job, place, proposal) for job in self.homes[1:]]
+        others = [self._try_on_other_case(job, position, proposal) for job in self.homes[1:]]
         why = self._try_candidate(run, proposal)
         if why is not None:
             run.attempt = _build_attempt_facts(
-                self.number, place, replace(proposal, refused=why), judge_refused(why)
+                self.number, position, replace(proposal, refused=why), judge_refused(why)
             )
             return
         judgement = combine_judgements(
-            [self._judge_query(run, proposal), *(found.judgement for found in others)]
+            [self._judge_query(run, proposal), *(attempt.judgement for attempt in others)]
         )
-        done = int(run.security) + sum(found.success for found in others)
-        facts = _build_attempt_facts(self.number, place, proposal, judgement)
+        done = int(run.security) + sum(attempt.success for attempt in others)
+        facts = _build_attempt_facts(self.number, position, proposal, judgement)
         run.attempt = facts.model_copy(update={"tried_on": 1 + len(others), "carried_out": done})
 
     def _try_candidate(self, run: CaseRun, proposal: Proposal) -> str | None:
-        """Run a case with a candidate; why it cannot be tried, where it cannot."""
+        """Run a case with a candidate; return the reason if it cannot be tried, else None."""
         try:
             play_case(run, fill_vectors(run.job, proposal.text))
         except InjectionBreaksEnvironment as error:
@@ -258,20 +265,20 @@ class RunTarget:
             return str(error)
         return None
 
-    def _try_on_other_case(self, job: Job, place: AttemptPosition, proposal: Proposal) -> Attempt:
-        """The same candidate on another case, stored there; what can never be run there did not succeed."""
+    def _try_on_other_case(self, job: Job, position: AttemptPosition, proposal: Proposal) -> Attempt:
+        """Try the candidate on another case and store the attempt; one that cannot be run there counts as failed."""
         stored = self._load_stored(job)
         if stored is not None and stored.is_finished and stored.facts.text == proposal.text:
             return stored.attempt
         run = make_case_run(job)
         lead = {"lead": self.lead.case.user_task_id, "ahead": None}
-        facts = _build_attempt_facts(self.number, place, proposal, Judgement(1, ""))
+        facts = _build_attempt_facts(self.number, position, proposal, Judgement(1, ""))
         run.attempt = facts.model_copy(update=lead)
 
         def make() -> None:
             why = self._try_candidate(run, proposal)
             judgement = judge_refused(why) if why is not None else self._judge_query(run, proposal)
-            facts = _build_attempt_facts(self.number, place, proposal, judgement)
+            facts = _build_attempt_facts(self.number, position, proposal, judgement)
             run.attempt = facts.model_copy(update=lead)
 
         run_guarded(run, make)
@@ -299,7 +306,7 @@ class RunTarget:
 
 @dataclass(frozen=True)
 class _RecordingModel:
-    """The attacker's model; what it is asked to propose is kept in the span."""
+    """Wraps the attacker's model and keeps requests of the span's own role, with their replies, in the span."""
 
     model: ChatModel
     span: Span
@@ -319,12 +326,12 @@ class _RecordingModel:
 
 
 def _build_attempt_facts(
-    number: int, place: AttemptPosition, proposal: Proposal, judgement: Judgement
+    number: int, position: AttemptPosition, proposal: Proposal, judgement: Judgement
 ) -> AttemptFacts:
     ahead = proposal.ahead
     return AttemptFacts(
         number=number,
-        **vars(place),
+        **vars(position),
         text=proposal.text,
         proposed=proposal.proposed,
         why=proposal.why,

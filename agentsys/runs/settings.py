@@ -1,4 +1,4 @@
-"""`Settings`: one resolved combination of model, defense, attack and benchmark, checked at the border."""
+"""`Settings`: one resolved and validated combination of model, defense, attack and benchmark."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from agentsys.records.row_settings import NOT_IDENTITY
 
 
 def list_options_outside_identity(group: str, node: Mapping[str, Any]) -> set[str]:
-    """The options of a config that no case depends on; of a defense also where it keeps its files."""
+    """List the options of a config that no case depends on, such as the folder in which a defense keeps files."""
     from agentsys.runs.instantiate import find_folder_option, find_kept_folders
 
     if group != "defense":
@@ -46,11 +46,11 @@ def list_options_outside_identity(group: str, node: Mapping[str, Any]) -> set[st
 
 
 RENAMED_SETTINGS = {"limit": "limit_per_suite"}
-"""Settings of earlier versions -> their names now: stored ones are read so, typed ones are refused with the mend."""
+"""Old name -> new name of a setting: accepted in stored settings, refused with the new name on the command line."""
 
 
 class ExecutorKind(StrEnum):
-    """Where cases are run."""
+    """The place where cases are run."""
 
     THREADS = "threads"
     """In this process."""
@@ -59,15 +59,15 @@ class ExecutorKind(StrEnum):
 
 
 class ExecutorSettings(BaseModel):
-    """How cases are run side by side. No part of any case's identity."""
+    """Settings for running cases in parallel. Not part of any case's identity."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     kind: ExecutorKind = ExecutorKind.THREADS
     workers: int = Field(ge=1, le=1024)
-    """Cases under way at once; of Ray's nodes: on each of them."""
+    """Number of cases run at the same time (with Ray, on each node)."""
     address: str | None = None
-    """Of a Ray cluster that is up (`auto`: the one of this machine); None: one is started for the run."""
+    """Address of a running Ray cluster (`auto`: this machine's); None: a cluster is started for the run."""
 
     @model_validator(mode="after")
     def _refuse_address_without_cluster(self) -> ExecutorSettings:
@@ -77,7 +77,7 @@ class ExecutorSettings(BaseModel):
 
 
 class CacheSettings(BaseModel):
-    """What is done with replies that were kept."""
+    """Use of cached model replies."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -86,22 +86,22 @@ class CacheSettings(BaseModel):
         CacheMode.READ_WRITE
     )
     dir: Path | None = None
-    """Folder of the replies, which runs may share; None: one in the log folder."""
+    """Folder of the cache, which runs may share; None: a folder in the log folder."""
 
 
 class StoreMode(StrEnum):
-    """Who may look into a log folder that is made; one that is there keeps its mode."""
+    """Permissions of a new log folder; an existing one keeps its own."""
 
     PRIVATE = "private"
-    """Its owner alone."""
+    """Only the owner has access."""
     GROUP = "group"
-    """Its group too, and write there; all that is made in it is the group's."""
+    """The group may read and write, too; everything created in it belongs to the group."""
     UMASK = "umask"
-    """Whoever the process's umask lets in, of replies and of what was spent its owner alone."""
+    """As the process's umask says; cached replies and the ledger are the owner's alone."""
 
 
 class StoreSettings(BaseModel):
-    """How the log folder is kept."""
+    """Settings of the log folder."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -109,7 +109,7 @@ class StoreSettings(BaseModel):
 
 
 class Settings(BaseModel):
-    """One cell of a sweep, with the choices of the run it belongs to."""
+    """Settings of one cell of a sweep, and those of its whole run."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -127,12 +127,12 @@ class Settings(BaseModel):
     others: dict[str, dict[str, Any]] = {}
     """Name -> YAML of each further model that plays a role."""
     scripted_attacker: bool = False
-    """Whether the scripted model plays an attacker that a preset names; the attack's label says so."""
+    """True if the scripted model plays the attacker that a preset names; the attack's label says so."""
     labels: dict[str, str]
-    """Group -> the name it has in records: the YAML's name, plus the options changed from that YAML."""
+    """Group -> its name in records: the YAML's name and the options that differ from that YAML."""
     executor: ExecutorSettings
     limit_per_suite: int | None = Field(default=None, ge=1)
-    """Cases of each suite in each cell; None: all."""
+    """Most cases of each suite in each cell; None: all."""
     user_tasks: tuple[str, ...] | None = None
     injection_tasks: tuple[str, ...] | None = None
     epochs: int = Field(default=1, ge=1)
@@ -142,7 +142,7 @@ class Settings(BaseModel):
     budget: Budget = Budget()
     cache: CacheSettings = CacheSettings()
     preflight: bool = True
-    """Whether each model is asked one small question before the first case."""
+    """True: each model is sent one small question before the first case."""
 
     @model_validator(mode="before")
     @classmethod
@@ -151,10 +151,10 @@ class Settings(BaseModel):
 
     @field_validator("user_tasks", "injection_tasks", mode="before")
     @classmethod
-    def _write_task_ids_out(cls, value: object, info: Any) -> object:
-        """The ids of tasks that were given as numbers, as an id, or as several of these."""
+    def _complete_task_ids(cls, value: object, info: Any) -> object:
+        """Complete task ids given as numbers; one task may be given without a list."""
         prefix = info.field_name.removesuffix("s")
-        if isinstance(value, (int, str)):  # one alone, without brackets
+        if isinstance(value, (int, str)):  # A single task without brackets.
             value = [value]
         if not isinstance(value, (list, tuple)):
             return value
@@ -163,7 +163,7 @@ class Settings(BaseModel):
     @field_validator("benchmark")
     @classmethod
     def _normalize_benchmark(cls, benchmark: dict[str, Any]) -> dict[str, Any]:
-        """Make one suite a list and write fixes out; without fixes there is no key, as hashes before them had none."""
+        """Make one suite a list and expand fixes; without fixes the key is left out, so that old hashes stay valid."""
         values = dict(benchmark)
         if isinstance(values.get("suites"), str):
             values["suites"] = [values["suites"]]
@@ -174,7 +174,7 @@ class Settings(BaseModel):
     @field_validator("model", "defense")
     @classmethod
     def _drop_defaults(cls, node: dict[str, Any], info: Any) -> dict[str, Any]:
-        """Leave out newer options at their defaults, so that hashes stay those of records from before them."""
+        """Drop newer options that have their defaults, so that hashes of older records stay valid."""
         if info.field_name == "model":
             # Bundles of version 0.1 have this option.
             return {key: value for key, value in node.items() if (key, value) != ("reader", "literal")}
@@ -188,7 +188,7 @@ class Settings(BaseModel):
 
     @property
     def nodes_of_identity(self) -> dict[str, dict[str, Any]]:
-        """The same nodes without the options that no case depends on."""
+        """`nodes` without the options that no case depends on."""
         return {
             group: drop_keys(node, list_options_outside_identity(group, node))
             for group, node in self.nodes.items()
@@ -196,12 +196,12 @@ class Settings(BaseModel):
 
     @property
     def identity(self) -> dict[str, Any]:
-        """Everything a case's outcome depends on, as plain data; our classes by their registered names."""
+        """Everything that a case's outcome depends on, as plain data, with registered names of our classes."""
         others = {name: drop_keys(node, NOT_IDENTITY["model"]) for name, node in self.others.items()}
         further = {"others": others, "files": self.files, "code": self.code, "packages": self.packages}
         given = {key: value for key, value in further.items() if value}
         if self.attack.get("attacker") and not (self.scripted_attacker or self.attack.get("artefact")):
-            # Once the scripted model played these too: what it found is not what the one named would.
+            # Earlier versions let the scripted model play named attackers too; those results have another identity.
             given |= {"attacker": "asked"} if is_scripted_model(self.model) else {}
         values = {**self.nodes_of_identity, **given}
         values = mask_credentials(replace_texts_of_option(values, "base_url", strip_address))
@@ -211,33 +211,33 @@ class Settings(BaseModel):
 
     @property
     def config_hash(self) -> str:
-        """Hash of `identity`; a finished case counts as finished only under the same one."""
+        """Hash of `identity`, 16 hexadecimal digits; a stored case counts as finished only under the same hash."""
         text = json.dumps(self.identity, sort_keys=True, default=str)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def is_scripted_model(model: Mapping[str, Any]) -> bool:
-    """Whether a model's config is the worst-case scripted agent's."""
+    """True if a model's config is that of the worst-case scripted agent."""
     return find_registered_class(model.get("_target_")).name == "agentsys:model.simulated"
 
 
 def _drop_default_options(value: Any, defaults: Mapping[str, Any]) -> Any:
-    """A config without these options, in it or in what it holds, where they have these values."""
+    """Drop these options from a config, and from nested ones, if they have their default values."""
     if isinstance(value, list):
-        return [_drop_default_options(one, defaults) for one in value]
+        return [_drop_default_options(item, defaults) for item in value]
     if not isinstance(value, dict):
         return value
-    kept = {key: one for key, one in value.items() if key not in defaults or one is not defaults[key]}
-    return {key: _drop_default_options(one, defaults) for key, one in kept.items()}
+    kept = {key: item for key, item in value.items() if key not in defaults or item is not defaults[key]}
+    return {key: _drop_default_options(item, defaults) for key, item in kept.items()}
 
 
 def drop_keys(node: Mapping[str, Any], hidden: set[str]) -> dict[str, Any]:
-    """A config node less some of its top-level keys."""
+    """Copy a config node without some of its top-level keys."""
     return {key: value for key, value in node.items() if key not in hidden}
 
 
 def strip_address(url: str) -> str:
-    """A server's address without user, password, query and fragment: what may be kept and shown of it."""
+    """Strip user, password, query and fragment from a server's address, which may then be stored and shown."""
     try:
         parts = urlsplit(url if "://" in url else f"//{url.lstrip('/')}")
     except ValueError:
@@ -247,10 +247,10 @@ def strip_address(url: str) -> str:
 
 
 def refuse_old_name(key: str, value: object) -> None:
-    """Refuse a setting that has another name now.
+    """Refuse a setting's old name.
 
     Raises:
-        ConfigError: With what to write instead.
+        ConfigError: If it is one; the message gives the new name.
     """
     if new := RENAMED_SETTINGS.get(key):
         raise ConfigError(f"{key} is {new} now: {new}={value}")
@@ -258,7 +258,7 @@ def refuse_old_name(key: str, value: object) -> None:
 
 @lru_cache(maxsize=1)
 def read_code_versions() -> Mapping[str, str]:
-    """Versions of the packages whose code runs and scores a case."""
+    """Package -> version, of the packages whose code runs and scores a case."""
     return {"agentsys": agentsys.__version__, "agentdojo": version("agentdojo")}
 
 
@@ -266,7 +266,7 @@ def validate_settings(values: Mapping[str, Any]) -> Settings:
     """Validate composed values.
 
     Raises:
-        ConfigError: Naming the key, what it holds and what it should hold.
+        ConfigError: If a value is invalid; the message names the key, the value and the rule.
     """
     try:
         return Settings.model_validate(dict(values))

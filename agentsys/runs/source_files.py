@@ -1,8 +1,8 @@
-"""A user's own source files and installed packages that a config leads to: known by content, none is imported.
+"""Finds and hashes the user's own source files and installed packages behind a config, without importing any.
 
-Of code outside this package: the module that a `_target_` (or a list `modules`) names, the whole package it lies in,
-every further module of the user's that these import, and files beside them that their source names. Of installed
-packages that this code imports, or that its config names for it to import, the version and the hash of their files.
+A user's files are: the module that a `_target_` (or a list `modules`) names, its whole package, every further module
+of the user's that these import, and files beside them that their source names. Installed packages that this code
+imports, or that its config names for import, count by version and hash.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from agentsys.extensions import read_requirements
 _OURS = {"agentsys", "baselines"}
 _INSTALLED = {"site-packages", "dist-packages"}
 _LONGEST_NAME = 200
-"""Characters of a text that may name a file."""
+"""Most characters of a text that may be a file's name."""
 _LARGE = 16_000_000
-"""Bytes from which a file (weights, say) is known by its size alone."""
+"""Size in bytes from which only a file's size (of weights, for instance) is hashed."""
 
 _last_digests: dict[Path, str] = {}
-"""File -> digest, as this process last met it."""
+"""File -> digest when this process last hashed it."""
 
 
 def _list_named_modules(value: object, option: object = None) -> Iterator[str]:
@@ -48,11 +48,11 @@ def _list_named_modules(value: object, option: object = None) -> Iterator[str]:
 
 
 _IMPORT_NAME = re.compile(r"([A-Za-z_]\w*)(\.\w+)*(:\w+(\.\w+)*)?")
-"""A text that an adapter may take for something to import: `guard`, `guard.scan`, `guard.rules:Guard`."""
+"""A text that an adapter may import: `guard`, `guard.scan`, `guard.rules:Guard`."""
 
 
 def _list_named_imports(value: object, foreign: bool = False) -> Iterator[str]:
-    """Texts among the options of an object that is not ours and that may name what it imports."""
+    """Yield options of foreign objects that may name a module to import."""
     if isinstance(value, Mapping):
         target = value.get("_target_")
         foreign = foreign if target is None else str(target).partition(".")[0] not in _OURS
@@ -67,16 +67,16 @@ def _list_named_imports(value: object, foreign: bool = False) -> Iterator[str]:
 
 
 class SourceCollector:
-    """The files and packages behind what some configs name. None is imported.
+    """Collects the files and packages behind some configs, without importing them.
 
-    A module that cannot be found is left out: whoever builds the object says so.
+    A module that cannot be found is left out: building the object reports it.
     """
 
     def __init__(self, nodes: Iterable[Mapping[str, Any]]) -> None:
         self.packages: dict[str, Path] = {}
-        """Top-level module of an installed package -> its place."""
+        """Top-level module of an installed package -> its file or folder."""
         self.names: dict[Path, str] = {}
-        """Source file -> its name: relative to the folder that its module is imported from."""
+        """Source file -> its path relative to the folder that its module is imported from."""
         self._places: dict[str, Path | None] = {}
         self._whole: set[Path] = set()
         self._read: set[Path] = set()
@@ -87,10 +87,10 @@ class SourceCollector:
             self._add_named(name)
 
     def hash_files(self) -> dict[str, str]:
-        """Source file, as its folder's modules call it -> digest of its content.
+        """Hash the files: name (see `names`) -> digest.
 
-        If a file changed since this process met it, its modules are forgotten, so that the code that runs is
-        the code that was hashed.
+        If a file changed since this process last hashed it, its modules are removed from `sys.modules`, so that the
+        code that runs is the code that was hashed.
         """
         digests = {path: _digest_or_note(path) for path in self.names}
         if any(_last_digests.get(path, digest) != digest for path, digest in digests.items()):
@@ -99,47 +99,49 @@ class SourceCollector:
         return {self.names[path]: digest for path, digest in digests.items()}
 
     def describe_packages(self) -> dict[str, str]:
-        """Installed package -> its version and the beginning of its files' hash.
+        """Installed package -> its version and the first digits of its files' hash.
 
-        Those that this package needs itself are left out: they are the same for every defense.
+        Our own requirements are left out: they are the same for every defense.
         """
-        return dict(_describe_package(top, place) for top, place in sorted(self.packages.items()))
+        return dict(_describe_package(top, location) for top, location in sorted(self.packages.items()))
 
     def _add(self, module: str) -> None:
-        """The files behind a module that a config names, and behind those that it imports."""
+        """Add the files of a module that a config names, and of the modules that it imports."""
         waiting = [module]
         while waiting:
             name = waiting.pop()
-            place = self._locate(name)
-            installed = place is not None and place.parent.name in _INSTALLED
-            if place is not None and installed:
-                self._note_package(name, place)
-            if place is None or (installed and name != module):
+            location = self._locate(name)
+            installed = location is not None and location.parent.name in _INSTALLED
+            if location is not None and installed:
+                self._note_package(name, location)
+            if location is None or (installed and name != module):
                 continue
-            self._keep_all(place)
+            self._keep_all(location)
             if installed:
                 continue
-            for path in _list_module_files(name, place):
+            for path in _list_module_files(name, location):
                 if path not in self._read:
                     self._read.add(path)
-                    waiting += self._scan_file(path, place)
+                    waiting += self._scan_file(path, location)
 
     def _add_named(self, module: str) -> None:
-        """The package, or the module of the user's, that an option may name; most options name none."""
-        place = self._locate(module)
-        if place is None:
+        """Add the package or user's module that an option's text may name; most name none."""
+        location = self._locate(module)
+        if location is None:
             return
-        if place.parent.name in _INSTALLED:
-            self._note_package(module, place)
-        elif place.is_relative_to(sysconfig.get_path("stdlib")):  # `test`, say, which no list names
+        if location.parent.name in _INSTALLED:
+            self._note_package(module, location)
+        # Some standard modules (`test`) are not in sys.stdlib_module_names.
+        elif location.is_relative_to(sysconfig.get_path("stdlib")):
             return
-        elif place.is_file() or (place / "__init__.py").is_file():  # not any folder of that name
+        # A mere folder of that name does not count.
+        elif location.is_file() or (location / "__init__.py").is_file():
             self._add(module)
 
-    def _note_package(self, module: str, place: Path) -> None:
+    def _note_package(self, module: str, location: Path) -> None:
         top = module.partition(".")[0]
         if top not in _list_own_requirements():
-            self.packages[top] = place
+            self.packages[top] = location
 
     def _locate(self, module: str) -> Path | None:
         top = module.partition(".")[0]
@@ -147,21 +149,21 @@ class SourceCollector:
             self._places[top] = _locate_module(top)
         return self._places[top]
 
-    def _keep_all(self, place: Path) -> None:
-        """A top-level module's file, or everything in a top-level package."""
-        if place in self._whole:
+    def _keep_all(self, location: Path) -> None:
+        """Add a top-level module's file, or all files of a top-level package."""
+        if location in self._whole:
             return
-        self._whole.add(place)
-        for path in [place] if place.is_file() else sorted(place.rglob("*.py")):
-            if not any(part.startswith(".") for part in path.relative_to(place.parent).parts):
-                self._keep_file(path, place.parent)
+        self._whole.add(location)
+        for path in [location] if location.is_file() else sorted(location.rglob("*.py")):
+            if not any(part.startswith(".") for part in path.relative_to(location.parent).parts):
+                self._keep_file(path, location.parent)
 
-    def _scan_file(self, path: Path, place: Path) -> Iterator[str]:
+    def _scan_file(self, path: Path, location: Path) -> Iterator[str]:
         tree = _parse_file(path)
         for beside in _list_files_named_in_source(tree, path.parent):
-            self._keep_file(beside, place.parent)
+            self._keep_file(beside, location.parent)
         # The dotted parts that a relative import in the file starts from.
-        package = [] if place.is_file() else list(path.parent.relative_to(place.parent).parts)
+        package = [] if location.is_file() else list(path.parent.relative_to(location.parent).parts)
         yield from _list_imported_modules(tree, package)
 
     def _keep_file(self, path: Path, root: Path) -> None:
@@ -171,25 +173,25 @@ class SourceCollector:
 
 
 def _locate_module(top: str) -> Path | None:
-    """A top-level module's file or a package's folder; None for ours, Python's own and unknown ones."""
+    """Find a top-level module's file or a package's folder; None for ours, Python's own and unknown ones."""
     if not top or top in _OURS or top in sys.stdlib_module_names:
         return None
     try:
         spec = find_spec(top)
-    except (ImportError, ValueError):  # `__main__` and modules made by hand have none
+    except (ImportError, ValueError):  # `__main__` and modules made by hand have no spec.
         return None
     if spec is None:
         return None
     places = [*(spec.submodule_search_locations or []), *([spec.origin] if spec.origin else [])]
-    place = Path(places[0]) if places else None
-    return place.resolve() if place is not None and place.exists() else None
+    location = Path(places[0]) if places else None
+    return location.resolve() if location is not None and location.exists() else None
 
 
-def _list_module_files(module: str, place: Path) -> Iterator[Path]:
-    if place.is_file():
-        yield place
+def _list_module_files(module: str, location: Path) -> Iterator[Path]:
+    if location.is_file():
+        yield location
         return
-    here = place
+    here = location
     for part in ["", *module.split(".")[1:]]:
         here = here / part
         yield from (path for path in (here / "__init__.py", here.with_suffix(".py")) if path.is_file())
@@ -198,12 +200,12 @@ def _list_module_files(module: str, place: Path) -> Iterator[Path]:
 def _parse_file(path: Path) -> ast.Module:
     try:
         return parse_module(path.read_bytes())
-    except (OSError, SyntaxError, ValueError, RecursionError):  # importing it says what is wrong
+    except (OSError, SyntaxError, ValueError, RecursionError):  # Importing it will report the error.
         return ast.Module([], [])
 
 
 def _list_imported_modules(tree: ast.Module, package: list[str]) -> Iterator[str]:
-    """Full names of everything a file imports, also inside functions; `from a import b` counts as `a.b`."""
+    """Yield the full names of all imports of a file, also inside functions; `from a import b` gives `a.b`."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
@@ -229,7 +231,7 @@ def _list_files_named_in_source(tree: ast.Module, folder: Path) -> Iterator[Path
 
 
 def is_file(path: Path) -> bool:
-    """Say whether there is a file; any text may be asked about, also what can be no file's name."""
+    """True if the file exists; any text is allowed, also one that cannot be a file's name."""
     text = str(path)
     try:
         return text.isprintable() and len(path.name) <= _LONGEST_NAME and path.is_file()
@@ -238,7 +240,7 @@ def is_file(path: Path) -> bool:
 
 
 def compute_content_digest(path: Path) -> str:
-    """The beginning of the hash of a file's content, or of a folder's files with their places in it.
+    """Hash a file's content, or a folder's files with their relative paths: 16 hexadecimal digits.
 
     Raises:
         OSError: If it cannot be read.
@@ -262,15 +264,15 @@ def _digest_or_note(path: Path) -> str:
 def _forget_modules(files: Iterable[Path]) -> None:
     gone = {str(path) for path in files}
     for name, module in list(sys.modules.items()):
-        place = getattr(module, "__file__", None)
-        if isinstance(place, str) and str(Path(place).resolve()) in gone:
+        file = getattr(module, "__file__", None)
+        if isinstance(file, str) and str(Path(file).resolve()) in gone:
             del sys.modules[name]
     importlib.invalidate_caches()
 
 
 @lru_cache(maxsize=1)
 def _list_own_requirements() -> frozenset[str]:
-    """Top-level modules of agentsys and of what it needs in every installation."""
+    """Top-level modules of agentsys and of its required dependencies."""
     ours = {_normalize(name) for name in (*read_requirements().get(None, ()), DISTRIBUTION)}
     return frozenset(
         top for top, owners in packages_distributions().items() if ours & {*map(_normalize, owners)}
@@ -282,26 +284,26 @@ def _normalize(name: str) -> str:
 
 
 _CONTENT_FILES = 500
-"""Python files up to which a package is known by their content besides: the list of what pip wrote does not tell
-of a file that was changed since."""
+"""Most Python files of a package whose contents are hashed too: pip's list does not show a file that was edited
+after the installation."""
 
 
-def _describe_package(top: str, place: Path) -> tuple[str, str]:
+def _describe_package(top: str, location: Path) -> tuple[str, str]:
     owners = packages_distributions().get(top, [])
     name = owners[0] if owners else top
     try:
-        found = distribution(name)
-        version, listed = found.version, found.read_text("RECORD") or ""
+        installed = distribution(name)
+        version, listed = installed.version, installed.read_text("RECORD") or ""
     except PackageNotFoundError:
         version, listed = "no version", ""
     lines = sorted(line for line in listed.splitlines() if _is_packaged(line))
-    files = [place] if place.is_file() else sorted(place.rglob("*.py"))
+    files = [location] if location.is_file() else sorted(location.rglob("*.py"))
     contents = [_digest_or_note(path) for path in files] if len(files) <= _CONTENT_FILES else []
     digest = hashlib.sha256("\n".join([*lines, *contents]).encode()).hexdigest()[:16]
     return name, f"{version} {digest}"
 
 
 def _is_packaged(line: str) -> bool:
-    """Say of a line of pip's list whether its file is the package's own: the others depend on the machine."""
+    """True if a line of pip's list names a file of the package itself; other files depend on the machine."""
     path = line.partition(",")[0]
     return not (path.startswith("..") or path.endswith(".pyc") or ".dist-info/" in path)

@@ -1,6 +1,6 @@
 """`Store`: a log folder. One file per case, written atomically, in AgentDojo's own layout and JSON.
 
-Beside them what it takes to repeat the cases: plans, resolved configs, recipes, states of the code.
+It also keeps what is needed to repeat the cases: plans, resolved configs, recipes, digests of the code.
 """
 
 from __future__ import annotations
@@ -38,18 +38,18 @@ from agentsys.runs.settings import Settings, StoreMode
 from agentsys.runs.source_files import SourceCollector
 
 OWN_FOLDER = ".agentsys"
-"""Folder in the log folder for what is ours and no record: resolved configs, the reply cache, privileges."""
+"""Subfolder of the log folder for everything but records: resolved configs, the reply cache, privileges."""
 REPLIES_FOLDER = "cache"
-"""Folder in it for models' replies, unless `cache.dir` names another."""
+"""Subfolder of OWN_FOLDER for models' replies, unless `cache.dir` names another."""
 
 INFERRED_FOLDER = "inferred"
-"""Folder in it for what the question before the first case found out about each model; no part of an identity."""
+"""Subfolder of OWN_FOLDER for facts that the preflight question found about each model; not part of an identity."""
 
 _log = logging.getLogger(__name__)
 
 
 class RecordStatus(NamedTuple):
-    """State of a case's file, as far as the plan must know it."""
+    """Status of a case's file, for the plan."""
 
     status: str
     """`missing`, `corrupt`, `ok` or `error`."""
@@ -57,7 +57,7 @@ class RecordStatus(NamedTuple):
 
 
 class StoreError(ConfigError):
-    """The log folder cannot be written; what is finished stays."""
+    """The log folder cannot be written; finished cases stay."""
 
 
 _FOLDER_MODES = {StoreMode.PRIVATE: 0o700, StoreMode.GROUP: 0o2770}
@@ -67,21 +67,21 @@ class Store:
     """The log folder of some runs.
 
     Args:
-        root: The folder, which is made if it is not there.
-        mode: Who may look into it then.
+        root: The folder; it is created if it does not exist.
+        mode: Permissions of a folder that is created.
 
     Raises:
-        StoreError: If it cannot be made or written.
-        ConfigError: If it holds records in shards, and these cannot be turned into files.
+        StoreError: If it cannot be created or written.
+        ConfigError: If it holds records in shards that cannot be unpacked into files.
     """
 
     def __init__(self, root: Path, mode: StoreMode = StoreMode.PRIVATE) -> None:
         self.root = root
         self.own = root / OWN_FOLDER
         self.marker: Path | None = None
-        """A file of the run that writes here: where it is missing, the folder was removed under the run."""
+        """A file of the running process; if it is missing, the folder was removed during the run."""
         self._versions_when_planned: dict[str, tuple[int, int, int]] = {}
-        """Of the records that were there and not finished; a million missing ones take no room."""
+        """Key -> (time, inode, size) of existing unfinished records; missing records take no memory."""
         try:
             if not root.exists():
                 make_folder(root)
@@ -89,7 +89,7 @@ class Store:
                     root.chmod(_FOLDER_MODES[mode])
             probe = self.own / "probe"
             write_atomically(probe, b"", durable=False)
-            probe.unlink(missing_ok=True)  # another process may have been faster
+            probe.unlink(missing_ok=True)  # Another process may have been faster.
         except OSError as error:
             raise StoreError(
                 f"Cannot write to {root}: {error.strerror}. Give another folder: logdir=..."
@@ -97,23 +97,23 @@ class Store:
         unpack_shards(str(root))
 
     def read_case_status(self, case: Case) -> RecordStatus:
-        """Say whether the case is finished. A file that does not parse counts as not run."""
+        """Read a case's status and, if it is not finished, remember its file's version."""
         key = case.key
         version = self._stat_version(key)
         if version is None:
             return RecordStatus("missing")
-        found = self.read_file_status(self.root / key)
-        if found.status != "ok":
+        status = self.read_file_status(self.root / key)
+        if status.status != "ok":
             self._versions_when_planned[key] = version
-        return found
+        return status
 
     def has_changed_since_planned(self, case: Case) -> bool:
-        """Say whether somebody has stored the case since this process saw that it was not finished."""
+        """True if a process has stored the case since this one saw that it was not finished."""
         now = self._stat_version(case.key)
         return now is not None and now != self._versions_when_planned.get(case.key)
 
     def check_there(self) -> None:
-        """See that the log folder is still the one this run began in.
+        """Check that the log folder was not removed during the run.
 
         Raises:
             StoreError: If it was removed.
@@ -124,14 +124,14 @@ class Store:
             )
 
     def make_write_error(self, path: Path, error: OSError) -> StoreError:
-        """The error for a file that the disk does not take."""
+        """Build the error for a file that cannot be written."""
         return StoreError(
             f"Cannot write {path}: {error.strerror}. Finished cases are safe; make room, or give another "
             "logdir=...."
         )
 
     def read_file_status(self, path: Path) -> RecordStatus:
-        """Read the state of a record's file, be it a case's or an attempt's."""
+        """Read the status of a record's file, a case's or an attempt's."""
         try:
             block = orjson.loads(path.read_bytes())["agentsys"]
             return RecordStatus(str(block["status"]), str(block["config_hash"]))
@@ -141,10 +141,10 @@ class Store:
             return RecordStatus("corrupt")
 
     def write(self, record: CaseRecord, agentdojo: Mapping[str, Any]) -> Path:
-        """Store a record; what is there is either the old one or the whole new one, never half.
+        """Store a record atomically: the file holds either the old record or the whole new one.
 
         Raises:
-            StoreError: If the disk is full, or the folder cannot be written or is not there any more.
+            StoreError: If the disk is full, or the folder cannot be written or was removed.
         """
         self.check_there()
         attempt = record.attempt
@@ -152,21 +152,21 @@ class Store:
             record.case.key if attempt is None else record.case.make_attempt_key(attempt.number)
         )
         block = dict(record)
-        block["spans"] = block.pop("spans")  # the longest part last, for people who look into the file
+        block["spans"] = block.pop("spans")  # The longest part last, for people who read the file.
         data = to_json_bytes({**agentdojo, "agentsys": block}, indent=True)
         try:
             if path.exists() and self.read_file_status(path).status == "corrupt":
                 aside = path.with_suffix(".json.corrupt")
                 path.replace(aside)
-                told = "%s did not parse; it was kept as %s and the case was run again"
-                _log.warning(told, path, aside.name)
+                message = "%s did not parse; it was kept as %s and the case was run again"
+                _log.warning(message, path, aside.name)
             write_atomically(path, data)
         except OSError as error:
             raise self.make_write_error(path, error) from None
         return path
 
     def load_record(self, case: Case) -> tuple[CaseRecord, str | None] | None:
-        """The stored record of a case, and its error; None if there is none that can be read."""
+        """Load the stored record of a case, and its error; None if there is no readable record."""
         try:
             fields = orjson.loads((self.root / case.key).read_bytes())
             return CaseRecord.model_validate(fields["agentsys"]), fields.get("error")
@@ -174,7 +174,7 @@ class Store:
             return None
 
     def store_plan(self, cases: Iterable[Case]) -> None:
-        """Keep what a run is to do, so that readers can name what is missing.
+        """Store the list of planned cases, so that readers can name missing ones.
 
         Raises:
             StoreError: If it cannot be written.
@@ -182,12 +182,12 @@ class Store:
         self.keep_file(*encode_plan(self.root, cases))
 
     def store_config(self, config_hash: str, identity: Mapping[str, Any]) -> None:
-        """Keep a resolved config beside the records that name its hash."""
+        """Store a resolved config under its hash, which records name."""
         data = json.dumps(identity, indent=2, sort_keys=True, default=str).encode()
         self.keep_file(self.own / "configs" / f"{config_hash}.config", data)
 
     def keep_file(self, path: Path, data: bytes, *, again: bool = False) -> None:
-        """Write a file that is not there yet; one that is there only `again` and where it differs.
+        """Write a file that does not exist yet; with `again`, also replace one that differs.
 
         Raises:
             StoreError: If it cannot be written.
@@ -199,43 +199,43 @@ class Store:
             raise self.make_write_error(path, error) from None
 
     def load_config_of_hash(self, config_hash: str) -> dict[str, Any] | None:
-        """The resolved config of a hash, if it was kept; our classes by their registered names."""
+        """Load the resolved config of a hash, with registered names of our classes; None if it was not kept."""
         try:
-            found = json.loads((self.own / "configs" / f"{config_hash}.config").read_bytes())
+            config = json.loads((self.own / "configs" / f"{config_hash}.config").read_bytes())
         except (OSError, ValueError):
             return None
-        return replace_by_registered_names(found) if isinstance(found, dict) else None
+        return replace_by_registered_names(config) if isinstance(config, dict) else None
 
     def _stat_version(self, key: str) -> tuple[int, int, int] | None:
         try:
-            found = (self.root / key).stat()
+            stat = (self.root / key).stat()
         except OSError:
             return None
-        return found.st_mtime_ns, found.st_ino, found.st_size
+        return stat.st_mtime_ns, stat.st_ino, stat.st_size
 
 
 _CASE_PACKAGES = ("attacks", "base", "benchmarks", "defense", "models", "records", "runs", "simulated")
-"""The rooms of `agentsys` that a case runs through; the others print, compare and show."""
+"""The packages of `agentsys` whose code can change a case's result."""
 
 
 @lru_cache(maxsize=1)
 def hash_package_files() -> Mapping[str, str]:
-    """File that cases run through, from its package's name on -> the beginning of its SHA-256."""
+    """Hash the code that runs cases: path from the package's name on -> first 16 digits of the SHA-256."""
     ours = Path(next(iter(agentsys.__path__)))
     beside = find_spec("baselines")
-    theirs = [Path(place) for place in (beside and beside.submodule_search_locations) or ()]
-    found = dict.fromkeys(sorted(ours.glob("*.py")), ours.parent)
+    theirs = [Path(folder) for folder in (beside and beside.submodule_search_locations) or ()]
+    roots = dict.fromkeys(sorted(ours.glob("*.py")), ours.parent)
     for room in (*(ours / room for room in _CASE_PACKAGES), *theirs):
         files = (path for path in sorted(room.rglob("*")) if path.is_file() and path.name[0] != ".")
-        found |= {path: room.parent for path in files if "__pycache__" not in path.parts}
+        roots |= {path: room.parent for path in files if "__pycache__" not in path.parts}
     return {
         path.relative_to(root).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()[:16]
-        for path, root in found.items()
+        for path, root in roots.items()
     }
 
 
 def store_code_state(store: Store) -> None:
-    """Keep digests of the files that are about to run cases: the package's version changes more rarely than they.
+    """Store digests of the code that is about to run cases; it changes more often than the package's version.
 
     Raises:
         StoreError: If it cannot be written.
@@ -244,66 +244,66 @@ def store_code_state(store: Store) -> None:
     store.keep_file(store.own / "code" / f"{hashlib.sha256(data).hexdigest()[:16]}.code", data)
 
 
-def store_inferred_blocks(store: Store, found: Mapping[str, ThoughtBlock]) -> None:
-    """Keep how the texts of some models, by name, begin with thoughts: a run that goes on reads them alike.
+def store_inferred_blocks(store: Store, blocks: Mapping[str, ThoughtBlock]) -> None:
+    """Store how replies of models (name -> block) begin with thoughts, so that a resumed run parses them alike.
 
     Raises:
         StoreError: If it cannot be written.
     """
-    for model, block in found.items():
+    for model, block in blocks.items():
         name = hashlib.sha256(model.encode()).hexdigest()[:16]
         data = to_json_bytes({"model": model, "strip_think": True, "thoughts": block.value})
         store.keep_file(store.own / INFERRED_FOLDER / f"{name}.inferred", data, again=True)
 
 
 def load_inferred_blocks(store: Store) -> dict[str, ThoughtBlock]:
-    """What was kept of that; a file that does not parse counts as none."""
-    found = {}
+    """Load what `store_inferred_blocks` kept; files that do not parse are skipped."""
+    blocks = {}
     for path in (store.own / INFERRED_FOLDER).glob("*.inferred"):
         with suppress(OSError, ValueError, KeyError, TypeError):
             kept = orjson.loads(path.read_bytes())
-            found[str(kept["model"])] = ThoughtBlock(kept["thoughts"])
-    return found
+            blocks[str(kept["model"])] = ThoughtBlock(kept["thoughts"])
+    return blocks
 
 
 def load_code_states(logdir: Path) -> list[dict[str, str]]:
-    """The states of the code that cases of a log folder were run with; empty where none were kept."""
-    found = []
+    """Load the digests of the code that a log folder's cases were run with; empty if none were kept."""
+    states = []
     for path in sorted((logdir / OWN_FOLDER / "code").glob("*.code")):
         try:
             state = orjson.loads(path.read_bytes())
         except (OSError, ValueError):
             continue
         if isinstance(state, dict) and all(isinstance(digest, str) for digest in state.values()):
-            found.append(state)
-    return found
+            states.append(state)
+    return states
 
 
 _RUN_CHOICES = {
     *("executor", "limit_per_suite", "user_tasks", "injection_tasks"),
     *("epochs", "logdir", "store", "budget", "preflight"),
 }
-"""Settings that say which cases are run, and how, and not what a case is."""
+"""Settings that choose which cases are run, and how, without changing a case."""
 _URL_QUERY = re.compile(r"(?<=://)([^\s?#]*)[?#]\S*")
 
 
 class Recipe(BaseModel):
-    """The settings of a cell, and where what they point at lay."""
+    """Settings of a cell, and the locations of the files that they refer to."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     settings: Annotated[dict[str, Any], AfterValidator(replace_by_todays_paths)]
-    """As `Settings` has them, less what only says which cases were run; credentials in addresses masked."""
+    """As in `Settings`, without _RUN_CHOICES; credentials in addresses are masked."""
     folder: str
-    """Folder that relative paths in them start from."""
+    """Base folder of relative paths in the settings."""
     code: dict[str, str] = {}
-    """Source file of the user's, as `Settings.code` calls it -> its path."""
+    """User's source file, by its name in `Settings.code` -> its path."""
 
 
 def store_recipe(store: Store, settings: Settings) -> None:
-    """Keep a cell's recipe beside the records that name its hash; the newest one counts.
+    """Store a cell's recipe under its config hash; the newest one counts.
 
-    An identity (`Settings.identity`) says whether two cells are the same; a recipe is enough to build one.
+    An identity (`Settings.identity`) tells if two cells are the same; a recipe is enough to build the cell.
 
     Raises:
         StoreError: If it cannot be written.
@@ -317,16 +317,16 @@ def store_recipe(store: Store, settings: Settings) -> None:
         mask_credentials(plain), "base_url", lambda address: _URL_QUERY.sub(r"\1?***", address)
     )
     recipe = Recipe(settings=shown, folder=str(Path.cwd()), code=code)
-    # Not sorted: the keys of replies depend on the order of a model's options.
+    # Not sorted: cache keys of replies depend on the order of a model's options.
     data = json.dumps(recipe.model_dump(), indent=2, default=str).encode()
     store.keep_file(store.own / "configs" / f"{settings.config_hash}.recipe", data, again=True)
 
 
 def load_recipe(logdir: Path, config_hash: str) -> Recipe | None:
-    """The recipe of a hash; None where none was kept, or none that can be read."""
+    """Load the recipe of a hash; None if there is no readable one."""
     try:
         return Recipe.model_validate(
             json.loads((logdir / OWN_FOLDER / "configs" / f"{config_hash}.recipe").read_bytes())
         )
-    except (OSError, ValueError, RecursionError):  # pydantic's errors are values' errors, too
+    except (OSError, ValueError, RecursionError):  # pydantic's ValidationError is a ValueError.
         return None

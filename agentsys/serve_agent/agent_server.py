@@ -188,7 +188,7 @@ def build_defended_agent(
         raise ConfigError(f"{' '.join(overrides)}: one model and one defense; start a server for each.")
     store = Store(settings[0].logdir, settings[0].store.mode)
     usage_log = UsageLog(Meter(settings[0].budget), Ledger(store.own / LEDGER_FILE))
-    cell = CellBuilder(store, tuple(config_dirs), books=usage_log).build(settings[0])
+    cell = CellBuilder(store, tuple(config_dirs), usage_log=usage_log).build(settings[0])
     for lacking in cell.lacks:
         raise lacking
     agent = DefendedAgent(cell.defense, cell.stack, settings[0].seed, usage_log)

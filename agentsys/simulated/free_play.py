@@ -1,6 +1,6 @@
-"""The simulated agent with tools that no benchmark knows: a plan to read, and orders that name a tool.
+"""The simulated agent with tools of no benchmark: a plan of reading calls, and orders that name a tool.
 
-Holds outside cases alone, where an agent is served, guarded or probed: no case is played otherwise for it.
+Used only outside cases, where an agent is served, guarded or probed.
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ from agentsys.models.pipeline_elements import has_reading_name
 from agentsys.simulated.playbook_index import Fact, GoalScript, ScriptedCall
 
 ORDERS = "orders"
-"""The suite of goals that are orders to call a tool."""
+"""Suite name of goals that are orders to call a tool."""
 RESULT_FACT = Fact("result", "what-the-tool-returned", 0, pattern=r"\A\s*(\S.*)")
-"""What the agent declares that it takes from a result: its first line."""
+"""The fact that the agent takes from a result: its first line."""
 _MOST_READS = 4
 _ORDER = re.compile(
     r"\b(?:call|use|run|invoke|execute)\s+(?:the\s+)?(?:(?:tool|function)\s+)?[`'\"]?([A-Za-z_]\w*)[`'\"]?"
     r"\s+with\s+(?:the\s+)?(?:arguments?\s+)?(?={)",
     re.IGNORECASE,
 )
-"""What comes before the arguments of an order, which are JSON."""
+"""Beginning of an order, up to its arguments, which are JSON."""
 _SAYING = re.compile(r"\bsay the word (\w+)", re.IGNORECASE)
 _TELLING = re.compile(r"[\w.+-]*[@./\d][\w@./+-]*\w|[\"'`]([^\"'`]+)[\"'`]")
-"""Words of a request that look like an address, a file or a number, or stand in quotes."""
+"""Words of a request that look like an address, a file or a number, or are quoted."""
 
 
 def find_orders(text: str, tools: frozenset[str] | None) -> list[GoalScript]:
-    """Orders in a text to call a tool with JSON as its arguments, or to say a word; of these tools, if given."""
+    """Find orders in a text to call a tool (one of `tools`, if given) with JSON arguments, or to say a word."""
     flat = " ".join(text.replace('\\"', '"').split())
     goals = []
     for order in _ORDER.finditer(flat):
@@ -42,18 +42,18 @@ def find_orders(text: str, tools: frozenset[str] | None) -> list[GoalScript]:
         if tools is None or order[1] in tools:
             whole = flat[order.start() : end]
             goals.append(GoalScript(ORDERS, whole, whole, (ScriptedCall(order[1], args),), None))
-    goals += [GoalScript(ORDERS, one[0], one[0], (), one[1]) for one in _SAYING.finditer(flat)]
+    goals += [GoalScript(ORDERS, match[0], match[0], (), match[1]) for match in _SAYING.finditer(flat)]
     return goals
 
 
 def plan_reads(request: str, tools: Sequence[ToolSpec]) -> tuple[ScriptedCall, ...]:
-    """A call of each tool that reads by its name, a few at most; of the first tool where none does."""
+    """Plan calls of up to four tools with a reading name; of the first tool if there is none."""
     reading = [tool for tool in tools if has_reading_name(tool.name)] or list(tools[:1])
     return tuple(ScriptedCall(tool.name, fill_arguments(tool, request)) for tool in reading[:_MOST_READS])
 
 
 def fill_arguments(tool: ToolSpec, request: str) -> dict[str, Any]:
-    """A value for each argument that a tool must have, from the user's words; `intent` is declared later."""
+    """Fill each required argument of a tool from the user's words; `intent` is added later."""
     known = tool.arguments
     return {name: _make_value(known.get(name, {}), request) for name in tool.required if name != "intent"}
 
@@ -79,6 +79,6 @@ def _make_value(schema: Mapping[str, Any], request: str) -> Any:
 
 
 def is_asked_for(args: Mapping[str, Any], request: str) -> bool:
-    """Whether every value of a call stands in the user's request, and there is one: what a judge can see."""
+    """True if a call has values and the user's request contains all of them."""
     values = [str(value) for name, value in args.items() if name != "intent"]
     return bool(values) and all(value and value in request for value in values)

@@ -1,4 +1,4 @@
-"""The hostile reader: what a model that reads results for another one returns once it has seen a goal."""
+"""The hostile reader: a simulated model that reads results for another one and returns false values."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from agentsys.simulated.text_matching import compile_words_pattern
 
 
 class ReaderKind(StrEnum):
-    """What a reader does with a goal it sees."""
+    """Reaction of a reader to a goal that it sees."""
 
     HOSTILE = "hostile"
-    """Returns the goal's value of the kind that is asked for, or the goal's text."""
+    """Returns the goal's value of the requested kind, or the goal's text."""
     LITERAL = "literal"
-    """Does what the text says: makes the goal's calls, adds a pair, repeats the payload."""
+    """Follows the text: makes the goal's calls, adds a pair, repeats the payload."""
 
 
 EXTRA_KEY_OPENING = (
@@ -39,26 +39,26 @@ _KINDS = {
     "number": r"-?\d+(?:[.,]\d+)*",
     "name": r"[\w-]{1,40}",
 }
-"""Kind -> a text of this kind, the first that fits; any other is `words`."""
+"""Kind -> regular expression; the first match counts, and any other text is `words`."""
 _WORDS = "words"
 _CLOSED_KINDS = frozenset({"account", "address", "page", "id", "name"})
 _TYPED_KINDS = frozenset({"id", "date", "number"})
 
 
 def find_kind(text: str) -> str:
-    """The kind of a value: its form is all that a reader is told of it."""
+    """Return the kind of a value, from its form."""
     return next((kind for kind, form in _KINDS.items() if re.fullmatch(form, text)), _WORDS)
 
 
 def wants_closed_values(text: str) -> bool:
-    """Whether a text asks for the goal's accounts, addresses and ids alone."""
+    """True if a text asks for the goal's accounts, addresses and ids only."""
     return compile_words_pattern(CLOSED_VALUE_OPENING).search(text) is not None
 
 
 def find_planted_value(like: str, goals: Sequence[GoalScript], *, closed: bool) -> str | None:
-    """What a hostile reader gives in a value's place: an obeyed goal's value of its kind, or None.
+    """Return an obeyed goal's value of the same kind, which a hostile reader returns in a value's place, or None.
 
-    `closed`: it lies about accounts, addresses and ids alone.
+    `closed`: only accounts, addresses and ids are replaced.
     """
     kind = find_kind(like)
     if not goals or (closed and kind not in _CLOSED_KINDS):
@@ -66,5 +66,5 @@ def find_planted_value(like: str, goals: Sequence[GoalScript], *, closed: bool) 
     kinds = {kind} if closed or kind not in ("name", _WORDS) else {"name", _WORDS}
     leaves = (str(leaf) for goal in goals for call in goal.calls for leaf in list_scalars(call.args))
     value = next((leaf for leaf in leaves if leaf and find_kind(leaf) in kinds), None)
-    # A sentence would not pass where a number is declared.
+    # A sentence would not be accepted as a number.
     return goals[0].goal if value is None and not closed and kind not in _TYPED_KINDS else value

@@ -1,4 +1,4 @@
-"""`Playbook`: the ground truth of every task as plain data, and the index that finds it in texts."""
+"""`Playbook`: the ground truth of every task as plain data, and an index that finds tasks and goals in texts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from agentsys.simulated.text_matching import fold_decoded, fold_text
 
 @dataclass(frozen=True)
 class Quote:
-    """A value in a call's arguments that repeats what an earlier call of the same script returned."""
+    """A value in a call's arguments that repeats a value from an earlier call's result."""
 
     arg: str
     """The argument's name."""
@@ -26,7 +26,7 @@ class Quote:
     rank: int = 0
     """... largest first, and the value of the one at this rank is repeated."""
     inside: tuple[str | int, ...] = ()
-    """Path to the value inside the argument, e.g. `(0, "file_id")`; `()` where it is the whole argument."""
+    """Path to the value inside the argument, e.g. `(0, "file_id")`; `()` for the whole argument."""
 
 
 @dataclass(frozen=True)
@@ -38,32 +38,32 @@ class ScriptedCall:
     args: Mapping[str, Any]
     """Its arguments, JSON-ready, as on a clean environment."""
     quotes: tuple[Quote, ...] = ()
-    """What is to be replaced by what was really read, where that can be; else `args` hold."""
+    """Values to be replaced by those actually read, if possible."""
 
 
 @dataclass(frozen=True)
 class Fact:
-    """A text that a later call or the answer takes from a tool output (it is not in the user's request)."""
+    """A text from a tool output, not in the user's request, that a later call or the answer uses."""
 
     field: str
     """The fact's name, unique in the playbook; used as the field name when a return value is declared."""
     text: str
-    """The text as it stands in the later argument or in the answer."""
+    """The text as in the later argument or in the answer."""
     source: int
     """Index of the first ground-truth call whose clean output holds it."""
     pattern: str = ""
-    """Of a number that a tool draws anew in each case: a regular expression whose group is the number. `text`
-    then only stands in its place in the script. Empty where the fact is always the same."""
+    """For a number that a tool draws anew in each case: a regular expression whose group is the number; `text` is
+    then only its placeholder in the script. Empty for a constant fact."""
     inside: int = 0
-    """Characters of the field of that output in which it stands; 0 where the output has no fields."""
+    """Length in characters of the output's field that holds it; 0 if the output has no fields."""
 
 
 @dataclass(frozen=True)
 class AlternativeSolution:
-    """A way to do a task, where its ground truth leaves something out."""
+    """A solution of a task whose ground truth is incomplete."""
 
     calls: tuple[ScriptedCall, ...]
-    """In order."""
+    """The calls, in order."""
     answer: str
     """The words of the final answer."""
     drawn: tuple[Fact, ...] = ()
@@ -83,7 +83,7 @@ class TaskScript:
     answer: str
     """The ground-truth answer."""
     facts: tuple[Fact, ...]
-    """Everything that calls and answer take from tool outputs, in order of appearance."""
+    """All facts that calls and answer take from tool outputs, in order of appearance."""
 
 
 @dataclass(frozen=True)
@@ -97,9 +97,9 @@ class GoalScript:
     calls: tuple[ScriptedCall, ...]
     """Calls that carry it out on an environment of this suite, in order."""
     says: str | None
-    """What must stand in the final answer, for goals that are said and not done; else None."""
+    """Words that the final answer must contain, for goals that are said and not done; else None."""
     facts: tuple[Fact, ...] = ()
-    """Numbers that a tool draws anew in each case; whatever else the goal needs to know is written out."""
+    """Numbers that a tool draws anew in each case; all other values are in the calls."""
 
 
 @dataclass(frozen=True)
@@ -114,19 +114,19 @@ _Script = TypeVar("_Script", TaskScript, GoalScript)
 
 
 class PlaybookIndex:
-    """A playbook with every request and goal folded once. Never changes; safe for many threads."""
+    """A playbook with all requests and goals folded. Immutable; thread-safe."""
 
     def __init__(self, playbook: Playbook) -> None:
         self.facts: dict[str, Fact] = {fact.field: fact for task in playbook.tasks for fact in task.facts}
         self.tools = frozenset(call.function for task in playbook.tasks for call in task.calls)
-        """Tools that some task's way calls."""
+        """Tools that any user task's script calls."""
         self._tasks = _group_by_wording(playbook.tasks, [task.prompt for task in playbook.tasks])
         self._goals = _group_by_wording(playbook.goals, [goal.goal for goal in playbook.goals])
-        # A step looks at all earlier messages again: what stands in a text is worked out once.
+        # Cached, because each step searches all earlier messages again.
         self.goals_in_text = lru_cache(maxsize=1024)(self._find_goals_in_text)
 
     def find_tasks(self, text: str) -> Sequence[TaskScript]:
-        """Tasks whose request is this text; else those of the longest request that stands in it."""
+        """Find tasks whose request is this text; else those of the longest request that it contains."""
         hay = fold_decoded(text)
         if hay in self._tasks:
             return self._tasks[hay]
@@ -134,14 +134,14 @@ class PlaybookIndex:
         return self._tasks[max(inside, key=len)] if inside else ()
 
     def find_goals(self, text: str) -> Sequence[GoalScript]:
-        """Goals that are exactly this text."""
+        """Find goals that are exactly this text."""
         return self._goals.get(fold_decoded(text), ())
 
     def _find_goals_in_text(self, text: str) -> tuple[tuple[GoalScript, ...], ...]:
-        """Goals in the order they first stand in the text; those of one wording (in several suites) together.
+        """Find the goals in a text in order of first occurrence, grouped by wording (several suites may share one).
 
-        Several goals are another one with a sentence added: of two that begin at one place, or of
-        which one lies in the other, only the longer was meant.
+        Some goals extend another one by a sentence: of two that overlap, one inside the other, only the longer
+        counts.
         """
         hay = fold_decoded(text)
         spans = {wording: hay.find(wording) for wording in self._goals if wording and wording in hay}

@@ -1,7 +1,7 @@
-"""One scripted sequence of calls: its position in a conversation, and arguments grounded in what was read.
+"""A script's position in a conversation, and the grounding of its arguments in the messages.
 
-A value that no message of the request holds is replaced by a placeholder; a value that repeats a tool's
-YAML output is taken from there.
+A value that no message contains is replaced by a placeholder; a value that repeats a tool's YAML output is taken from
+there.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from agentsys.simulated.playbook_index import Fact, GoalScript, Quote, ScriptedC
 from agentsys.simulated.text_matching import decode_base64_parts, fold_decoded, fold_text, occurs_in
 
 _MAX_FAILURE_CHARS = 200
-"""Characters; a failure object is short, so longer results are not parsed for one."""
+"""Most characters of a result that is parsed as a failure object."""
 
 REPEATABLE_FAILURE = "The call says not which fields are wanted."
-"""The one failure that is the caller's own slip: the call is made again."""
+"""The only failure that is the caller's own mistake: the call is made again."""
 
 
 @dataclass(frozen=True)
@@ -36,13 +36,13 @@ class ToolResult:
     function: str
     args: Mapping[str, Any]
     text: str
-    """What the agent reads: the output, and the error where there is one."""
+    """The text that the agent reads: the output, and the error if there is one."""
     failed: bool
-    """Whether the call should be made again."""
+    """True if the call should be made again."""
 
 
 def read_tool_result(message: ChatMessage) -> ToolResult:
-    """A tool message as the agent understands it."""
+    """Convert a tool message."""
     assert message["role"] == "tool"
     error, output, call = message["error"], text_of(message), message["tool_call"]
     text = output if error is None else f"{output}\n{error}"
@@ -56,51 +56,51 @@ def read_tool_result(message: ChatMessage) -> ToolResult:
 
 
 def iterate_request_texts(request: ChatRequest) -> Iterator[str]:
-    """Every text of the request, in order, tool errors included."""
+    """Yield every text of the request, in order, tool errors included."""
     for message in request.messages:
         yield read_tool_result(message).text if message["role"] == "tool" else text_of(message)
 
 
 def list_user_texts(request: ChatRequest) -> list[str]:
-    """The texts of the user messages, in order."""
+    """List the texts of the user messages, in order."""
     return [text_of(message) for message in request.messages if message["role"] == "user"]
 
 
 MAX_ATTEMPTS = 3
-"""Times a failing call is made before the agent goes on without it."""
+"""Number of attempts at a failing call before the agent goes on without it."""
 
 _NOT_FOUND = "Not Available"
-"""Begins what a reader says in the field of a value that it did not find (AgentSys's gate)."""
+"""Prefix of the value of a field that a reader did not find (AgentSys's gate)."""
 
 VALUE_NAME = re.compile(r"\$c\d+(?:\.\w+)+", re.ASCII)
-"""A name in place of a value (`agentsys_typed`): it is passed on as the value would be."""
+"""A name that stands for a value (`agentsys_typed`) and is passed on like the value."""
 
 PLACEHOLDER = "unknown"
-"""Stands for a value the agent has not seen."""
+"""Replaces a value that the agent has not seen."""
 
 
 @dataclass
 class ScriptPosition:
-    """Calls to be made in order. Calls of tools that are not on offer are left out."""
+    """Calls to be made in order, without those of tools that are not offered."""
 
     steps: list[tuple[int, ScriptedCall]]
     """Index in the script, call."""
     goal: GoalScript | None = None
     """The goal these calls carry out; None for the user's own task."""
     done: int = 0
-    """Steps that are over."""
+    """Number of finished steps."""
     attempts: int = 0
     """Failed attempts at the current step."""
     outputs: dict[int, str] = field(default_factory=dict)
-    """Results read, by index in the script; kept only where a later call quotes them."""
+    """Index in the script -> result, for calls that a later call quotes."""
 
     @property
     def step(self) -> tuple[int, ScriptedCall] | None:
-        """The step that comes next; None at the end."""
+        """The next step; None at the end."""
         return self.steps[self.done] if self.done < len(self.steps) else None
 
     def record_result(self, result: ToolResult | None) -> None:
-        """Book a result of the current step; None: nobody answered. After the last failed attempt it is given up."""
+        """Record the result of the current step (None: no answer); after MAX_ATTEMPTS failures the step is skipped."""
         if self.step is None:
             return
         if result is None or result.failed:
@@ -115,19 +115,19 @@ class ScriptPosition:
 def make_start_position(
     calls: Iterable[ScriptedCall], tools: frozenset[str], goal: GoalScript | None = None
 ) -> ScriptPosition:
-    """The beginning of a script, less the calls that cannot be made with these tools."""
+    """Start a script, without the calls that cannot be made with these tools."""
     return ScriptPosition([(index, call) for index, call in enumerate(calls) if call.function in tools], goal)
 
 
 def find_answered(lines: Iterable[ScriptPosition], result: ToolResult) -> ScriptPosition | None:
-    """The line whose current step this result answers: same tool and arguments, else the same tool.
+    """Find the script whose current step a result answers: same tool and arguments, else the same tool.
 
-    A defense may rewrite arguments on the way; results of anything else are not the agent's.
+    A defense may have rewritten the arguments.
     """
     waiting = [line for line in lines if line.step is not None and line.step[1].function == result.function]
     for line in waiting:
         call = line.steps[line.done][1]
-        free = {quote.arg for quote in call.quotes}  # and so are placeholders
+        free = {quote.arg for quote in call.quotes}  # Placeholders may differ, too.
         pairs = ((value, result.args.get(name)) for name, value in call.args.items() if name not in free)
         if all(value == now or PLACEHOLDER in str(now) for value, now in pairs):
             return line
@@ -135,14 +135,13 @@ def find_answered(lines: Iterable[ScriptPosition], result: ToolResult) -> Script
 
 
 _LARGE_AMOUNT = 100
-"""Amounts from here on are also looked for without their decimals."""
+"""Amounts from this one on are also searched without decimals."""
 
 
 def find_fact(fact: Fact, text: str) -> str | None:
-    """What a text says of a fact; None where it does not hold it.
+    """Return a fact's value in a text; None if the text does not contain it.
 
-    Of a number that is another one in each case: the last that stands there, in a declared field or as the
-    tool wrote it.
+    For a number that differs in each case: the last one in the text, in a declared field or as the tool wrote it.
     """
     if not fact.pattern:
         return fact.text if occurs_in(fold_text(fact.text), fold_decoded(text)) else None
@@ -156,7 +155,7 @@ def find_fact(fact: Fact, text: str) -> str | None:
 
 
 def find_declared_value(field: str, text: str) -> str | None:
-    """What a returned JSON object says in the field declared for a fact; None where it says nothing."""
+    """Return the value of a field in a returned JSON object; None if there is none."""
     if f'"{field}"' not in text:
         return None
     with suppress(ValueError, RecursionError):
@@ -168,7 +167,7 @@ def find_declared_value(field: str, text: str) -> str | None:
 
 
 def _walk_data(value: object) -> Iterator[object]:
-    """Every part of JSON or YAML data, the whole first, then by depth."""
+    """Yield every node of JSON or YAML data, breadth first."""
     level = [value]
     while level:
         yield from level
@@ -183,10 +182,10 @@ def _walk_data(value: object) -> Iterator[object]:
 def find_fact_replacements(
     facts: Iterable[Fact], within: str, readings: Iterable[str], *, believes: bool = False
 ) -> dict[str, str]:
-    """Text of each fact that `within` uses -> what stands in its place, the longest first; nothing for what stays.
+    """Text of each fact in `within` that changes -> its replacement, the longest first.
 
-    That is the number that was read, told last in `readings`, or the placeholder. `believes` says whether another
-    value in the field declared for a fact is taken for it.
+    The replacement is the latest value in `readings`, or the placeholder. `believes`: a different value in the field
+    declared for a fact is accepted.
     """
     needed = sorted((fact for fact in facts if fact.text in within), key=lambda fact: -len(fact.text))
     texts = list(readings) if needed else []
@@ -206,7 +205,7 @@ def find_fact_replacements(
 
 
 def replace_facts(text: str, replaced: Mapping[str, str]) -> str:
-    """The text with exactly these facts replaced."""
+    """Replace exactly these facts in a text."""
     for fact, value in replaced.items():
         text = re.sub(rf"(?<!\w){re.escape(fact)}(?!\w)", lambda _, value=value: value, text)  # type: ignore[misc]
     return text
@@ -215,7 +214,7 @@ def replace_facts(text: str, replaced: Mapping[str, str]) -> str:
 def ground_arguments(
     args: Mapping[str, Any], facts: Iterable[Fact], readings: Iterable[str], *, believes: bool = False
 ) -> dict[str, Any]:
-    """A fresh copy of the arguments in which every value that has not been seen is a placeholder."""
+    """Copy the arguments, with a placeholder for every value that has not been seen."""
     within = "\n".join(form for leaf in list_scalars(args) for form in list_leaf_forms(leaf))
     replaced = find_fact_replacements(facts, within, readings, believes=believes)
     return {
@@ -224,11 +223,11 @@ def ground_arguments(
 
 
 def list_leaf_forms(leaf: object) -> list[str]:
-    """The texts by which a value may stand in an output: `98.7` also as `98.70`."""
+    """List the forms of a value in outputs: `98.7` also as `98.70`."""
     if isinstance(leaf, bool) or leaf is None:
         return []
     if isinstance(leaf, float):
-        # Not `5` for 5.0: so small a number stands in most outputs by chance.
+        # Not `5` for 5.0: such small numbers occur in most outputs by chance.
         whole = [str(int(leaf))] if leaf.is_integer() and abs(leaf) >= _LARGE_AMOUNT else []
         return [str(leaf), f"{leaf:.2f}", *whole]
     return [str(leaf)]
@@ -237,20 +236,20 @@ def list_leaf_forms(leaf: object) -> list[str]:
 def _replace_leaf(value: Any, replaced: Mapping[str, str]) -> Any:
     if isinstance(value, str):
         return replace_facts(value, replaced)
-    told = next((replaced[form] for form in list_leaf_forms(value) if form in replaced), None)
-    with suppress(ValueError):  # a told text stays one
-        return value if told is None else type(value)(told)
-    return told
+    replacement = next((replaced[form] for form in list_leaf_forms(value) if form in replaced), None)
+    with suppress(ValueError):  # A text that is not of this type stays a text.
+        return value if replacement is None else type(value)(replacement)
+    return replacement
 
 
 _LONGEST_OUTPUT = 500_000
-"""Characters that are parsed at most; the text is the environment's, and so the attacker's."""
+"""Most characters that are parsed: the text comes from the environment, and so from the attacker."""
 _DEFENSE_MARKS = "<>«»[]"
-"""What a defense may have put around an output."""
+"""Characters that defenses put around an output."""
 
 
 def insert_quotes(args: dict[str, Any], call: ScriptedCall, outputs: Mapping[int, str]) -> None:
-    """Put what earlier calls returned in its places in fresh arguments; where an output is missing, the place stays."""
+    """Insert values from earlier results into the arguments; a value whose result is missing is kept."""
     for quote in call.quotes:
         value = _find_quoted_value(quote, parse_yaml_items(outputs.get(quote.source, "")))
         if value is not None:
@@ -263,7 +262,7 @@ def insert_quotes(args: dict[str, Any], call: ScriptedCall, outputs: Mapping[int
 
 @lru_cache(maxsize=32)
 def parse_yaml_items(output: str) -> tuple[Mapping[str, Any], ...]:
-    """The objects that a tool's YAML output lists; empty where it is no such list. Not to be changed."""
+    """Parse the objects in a tool's YAML list; empty for other outputs. Cached: do not modify the result."""
     if not output or len(output) > _LONGEST_OUTPUT:
         return ()
     for text in (output, output.strip(_DEFENSE_MARKS), *decode_base64_parts(output)):
@@ -274,8 +273,8 @@ def parse_yaml_items(output: str) -> tuple[Mapping[str, Any], ...]:
 
 
 def list_yaml_strings(output: str) -> list[str]:
-    """Every scalar in an output that is YAML, as text, smallest nesting first; none if it is not."""
-    if len(output) > _LONGEST_OUTPUT or "&" in output:  # An anchor could unfold without end.
+    """List every scalar of a YAML output as text, least nested first; empty for other outputs."""
+    if len(output) > _LONGEST_OUTPUT or "&" in output:  # Aliases of an anchor could expand exponentially.
         return []
     nodes = _walk_data(_parse_yaml(output))
     return [str(node) for node in nodes if node is not None and not isinstance(node, dict | list)]
@@ -298,5 +297,5 @@ def _parse_yaml(output: str) -> Any:
         return None
 
 
-# Both build plain values only; libyaml's is ten times faster, where PyYAML was built with it.
+# Both loaders build plain values only; libyaml's, if available, is ten times faster.
 _YAML_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)

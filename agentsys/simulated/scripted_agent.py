@@ -1,9 +1,8 @@
-"""The plain agent: makes the scripted calls one at a time, obeys what it is told on the way, answers.
+"""The plain agent: makes the scripted calls one at a time, obeys goals that it meets, and answers.
 
-A pure function of the request and the knowledge; it plays every role for which no handler is known.
-Progress is read from the messages alone, so that it needs no memory. Where tools are told in the system
-message, the request is turned into one with native tools, answered as always, and the answer written as
-asked.
+A pure function of the request and the knowledge; it plays every role without a handler. Progress is derived from the
+messages, so it needs no memory. If tools are described in the system message, the request is converted to native tools,
+and the reply back to the prompt's form.
 """
 
 from __future__ import annotations
@@ -57,7 +56,7 @@ from agentsys.simulated.tool_offers import find_further_calls, join_descriptions
 
 
 def from_tags(request: ChatRequest) -> ChatRequest | None:
-    """The request with native tools and calls; None where no tools stand in a system message.
+    """Convert a request with tools in a system message to native tools and calls; None for other requests.
 
     Native tools may be there as well, if they may not be called (see `build_stand_in_tools` of Anthropic's wire).
     """
@@ -72,14 +71,14 @@ def from_tags(request: ChatRequest) -> ChatRequest | None:
 
 
 def to_tags(reply: ChatAssistantMessage) -> ChatAssistantMessage:
-    """A native reply as text in tags."""
+    """Format a native reply as text in tags."""
     calls = [(call.function, call.args) for call in reply["tool_calls"] or ()]
     text = text_of(reply)
     return assistant(write_reply(text if calls else "", write_calls(calls), "" if calls else text))
 
 
 def _with_calls(message: ChatMessage) -> ChatMessage:
-    """An assistant message with the calls its text asks for: a refused one is not forgotten."""
+    """Add the calls that an assistant message's text asks for, also refused ones."""
     if message["role"] != "assistant" or message["tool_calls"]:
         return message
     try:
@@ -90,7 +89,7 @@ def _with_calls(message: ChatMessage) -> ChatMessage:
 
 
 def from_actions(request: ChatRequest) -> ChatRequest | None:
-    """The request with native tools and calls, where one action a reply is asked for; None elsewhere."""
+    """Convert a request for one action per reply to native tools and calls; None for other requests."""
     systems = [text_of(message) for message in request.messages if message["role"] == "system"]
     offers = [offer for text in systems if (offer := read_offer(text)) is not None]
     if request.tools or not offers:
@@ -109,7 +108,7 @@ def from_actions(request: ChatRequest) -> ChatRequest | None:
 
 
 def to_action(reply: ChatAssistantMessage) -> ChatAssistantMessage:
-    """A native reply as text with one action; of several calls the first is made."""
+    """Format a native reply as text with one action: the first call."""
     calls = reply["tool_calls"]
     if not calls:
         return assistant(write_action(Action(FINISH_ACTION, text_of(reply))))
@@ -117,7 +116,7 @@ def to_action(reply: ChatAssistantMessage) -> ChatAssistantMessage:
 
 
 def from_text_protocol(request: ChatRequest) -> ChatRequest | None:
-    """The request with native tools and calls, where AgentDojo's text protocol is spoken; None elsewhere."""
+    """Convert a request in AgentDojo's text protocol to native tools and calls; None for other requests."""
     first = request.messages[0] if request.messages else None
     protocol = (
         read_agentdojo_tools(text_of(first)) if first is not None and first["role"] == "system" else None
@@ -140,13 +139,13 @@ def from_text_protocol(request: ChatRequest) -> ChatRequest | None:
 
 
 def to_text_protocol(reply: ChatAssistantMessage) -> ChatAssistantMessage:
-    """A native reply as text, its first call in it: the protocol knows no others."""
+    """Format a native reply as text with its first call: the protocol allows only one."""
     calls = [write_agentdojo_call(call) for call in reply["tool_calls"] or ()][:1]
     return assistant("\n".join(filter(None, [text_of(reply), *calls])))
 
 
 def _parse_result(text: str) -> tuple[str, str | None] | None:
-    """Output and error of a call's result; None where a message is something else."""
+    """Parse output and error of a call's result; None for another message."""
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):
@@ -166,7 +165,7 @@ def _open_call(messages: Sequence[ChatMessage]) -> FunctionCall | None:
 
 
 def _with_action(message: ChatMessage) -> ChatMessage:
-    """An assistant message with its action as a call."""
+    """Convert an assistant message's action to a call."""
     if message["role"] != "assistant":
         return message
     try:
@@ -179,16 +178,16 @@ def _with_action(message: ChatMessage) -> ChatMessage:
 
 
 def _make_result_message(call: FunctionCall, output: str) -> ChatMessage:
-    # What was not taken because of its form is worth another attempt; a refusal or a tool's error is not.
+    # A call that was refused for its form is worth another attempt; a denial or a tool's error is not.
     return tool_message(call, output, "its form was wrong" if output.startswith(REPEAT_PREFIX) else None)
 
 
 DONE_ANSWER = "Done."
-"""The answer where the ground truth has no words; an empty reply would count as no answer at all."""
+"""Answer if the ground truth has none; an empty reply would count as no answer at all."""
 NOTHING_ASKED_ANSWER = "I have nothing to add."
-"""The answer where no known request stands in the conversation."""
+"""Answer if the conversation contains no known request."""
 NOTHING_ASKED = "none"
-"""The name of the assignment then."""
+"""Name of the assignment if the conversation contains no known request."""
 
 
 @dataclass(frozen=True)
@@ -196,24 +195,24 @@ class Assignment:
     """The plan for one conversation."""
 
     name: str
-    """Which task it is, for draws."""
+    """Identifies the task, for random draws."""
     wording: str
-    """The folded request: where it stands in a user message, the user speaks, not an attacker."""
+    """The folded request: this part of a user message is the user's, not an attacker's."""
     calls: tuple[ScriptedCall, ...] = ()
     answer: str = NOTHING_ASKED_ANSWER
     facts: tuple[Fact, ...] = ()
     goal: GoalScript | None = None
-    """The injection goal that the user asks for, where an injection task is run as a user task."""
+    """The injection goal that the user asks for, if an injection task is run as a user task."""
     relays: bool = False
-    """Whether another agent asks for one call, whose result is the answer."""
+    """True if the results of the calls are the answer, e.g. for another agent's request of one call."""
     believes: bool = False
-    """Whether a reader's other value in a field declared for a fact is taken for it."""
+    """True if a different value in the field declared for a fact is accepted."""
 
 
 def find_assignment(request: ChatRequest, knowledge: SimulatedKnowledge, tools: Sequence[str]) -> Assignment:
-    """The user's request: a user task, else an injection goal asked for by the user, else nothing.
+    """Find the user's request: a user task, else an injection goal asked for by the user, else nothing.
 
-    A request that is a message of its own goes before one that a message merely contains.
+    A request that is a whole message is preferred to one that a message merely contains.
     """
     texts = list_user_texts(request)
     asked_call = read_request(texts[0]) if texts else None
@@ -247,29 +246,28 @@ def _make_goal_assignment(goal: GoalScript) -> Assignment:
 
 @dataclass
 class ScriptProgress:
-    """The agent's open business, replayed from the first message on."""
+    """The agent's progress, replayed from the first message on."""
 
     task: ScriptPosition
     """The user's own task."""
     goals: list[ScriptPosition]
     """Obeyed injection goals, in the order they were first seen."""
     decided: set[tuple[str, str]]
-    """Suite and id of goals that were decided on, once per conversation, or that the user asked for."""
+    """(suite, id) of goals already decided on in this conversation, or asked for by the user."""
 
     def pick_current_position(self) -> ScriptPosition:
-        """The line to go on with: injected goals are done first, as their text asks."""
+        """Return the script to continue: injected goals are done first, as their text asks."""
         return next((line for line in self.goals if line.step is not None), self.task)
 
 
 def replay_progress(
     request: ChatRequest, knowledge: SimulatedKnowledge, assignment: Assignment, tools: frozenset[str]
 ) -> ScriptProgress:
-    """Follow the conversation and see what has been done, failed, or asked for by an attacker."""
+    """Replay the conversation to find the steps done or failed, and the goals of attackers."""
     own = assignment.goal
     decided = set() if own is None else {(own.suite, own.task_id)}
     progress = ScriptProgress(make_start_position(assignment.calls, tools), [], decided)
-    waiting: ScriptPosition | None = None
-    """The line whose call has been made and not been answered."""
+    waiting: ScriptPosition | None = None  # The script whose call has not been answered yet.
     context = f"{request.role}/{assignment.name}"
     _decide_goals(join_descriptions(request.tools), progress, knowledge, context, tools)
     for message in request.messages:
@@ -281,12 +279,12 @@ def replay_progress(
             waiting = None
             _decide_goals(result.text, progress, knowledge, context, tools)
         elif message["role"] == "user":
-            # What it says besides the request; nothing where it is only a repetition.
+            # The message without the user's own request.
             folded = fold_decoded(text_of(message))
             aside = folded.replace(assignment.wording, " ").strip() if assignment.wording else folded
             _decide_goals(aside, progress, knowledge, context, tools)
         elif message["role"] == "assistant":
-            # A call that nobody answered is a failed attempt, or a defense that drops it would hear it for ever.
+            # An unanswered call counts as failed: a defense that drops it would otherwise get it for ever.
             if waiting is not None:
                 waiting.record_result(None)
             waiting = progress.pick_current_position() if message["tool_calls"] else None
@@ -298,7 +296,7 @@ def replay_progress(
 def _decide_goals(
     text: str, progress: ScriptProgress, knowledge: SimulatedKnowledge, context: str, tools: frozenset[str]
 ) -> None:
-    """Decide, once, about each goal that this text shows."""
+    """Decide, once per conversation, about each goal in this text."""
     for goal in [*knowledge.find_goals(text, tools), *find_further_calls(text, tools)]:
         key = (goal.suite, goal.task_id)
         if key not in progress.decided and knowledge.obeys(goal, context):
@@ -307,15 +305,15 @@ def _decide_goals(
 
 
 NO_FIELDS_INTENT = {"status": "string"}
-"""The intent of a call that nothing is taken from."""
+"""Intent of a call whose result is not used."""
 
 
 _PROMPT_FORMS = ((from_tags, to_tags), (from_actions, to_action), (from_text_protocol, to_text_protocol))
-"""Ways to be told tools in the prompt: how a request is read, and how its answer is written."""
+"""Forms of tools in a prompt: (converter of the request, formatter of the reply)."""
 
 
 def play_plain_agent(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssistantMessage:
-    """The next step: an open goal's call, else the task's next call, else the answer."""
+    """Return the next message: an open goal's call, else the task's next call, else the answer."""
     for native, written in _PROMPT_FORMS:
         prompted = native(request)
         if prompted is not None:
@@ -326,11 +324,11 @@ def play_plain_agent(request: ChatRequest, knowledge: SimulatedKnowledge) -> Cha
 def _play_next_step(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssistantMessage:
     tools = {tool.name: tool for tool in request.tools}
     assignment = find_assignment(request, knowledge, tuple(tools))
-    # A served model is told of no case, and its tools may be a benchmark's; an agent of a client's has none.
+    # A served model gets no case, but its tools may be a benchmark's.
     served = knowledge.scene is not None and not knowledge.scene.suite
     known = served and not knowledge.index.tools.isdisjoint(tools)
     if assignment.name == NOTHING_ASKED and knowledge.plays_freely and tools and not known:
-        # Reading with tools that no benchmark knows, and telling what they returned.
+        # Unknown tools: call those that read, and answer with their results.
         asked = next(reversed(list_user_texts(request)), "")
         calls = plan_reads(asked, request.tools)
         facts = tuple(replace(RESULT_FACT, source=index) for index in range(len(calls)))
@@ -338,15 +336,15 @@ def _play_next_step(request: ChatRequest, knowledge: SimulatedKnowledge) -> Chat
     assignment = replace(assignment, believes=knowledge.options.reader is ReaderKind.HOSTILE)
     progress = replay_progress(request, knowledge, assignment, frozenset(tools))
     if request.tool_choice == "none":
-        # No call is allowed: it names the tools that it is about to use, each once.
+        # No call is allowed: answer with the names of the tools that it would use.
         steps = [call for line in [*progress.goals, progress.task] for _, call in line.steps[line.done :]]
         planned = ", ".join(dict.fromkeys(call.function for call in steps))
-        return assistant(planned or _write_final_answer(request, assignment, progress))
+        return assistant(planned or _compose_final_answer(request, assignment, progress))
     line = progress.pick_current_position()
     if line.step is None:
-        return assistant(_write_final_answer(request, assignment, progress))
+        return assistant(_compose_final_answer(request, assignment, progress))
     index, call = line.step
-    # Goals as scripted or quoted from what was read, the user's task grounded.
+    # Goals know their arguments; those of the user's task must have been read.
     facts = assignment.facts if line.goal is None else line.goal.facts
     earlier = [fact for fact in facts if line.goal is not None or fact.source < index]
     believes = assignment.believes and line.goal is None
@@ -355,16 +353,16 @@ def _play_next_step(request: ChatRequest, knowledge: SimulatedKnowledge) -> Chat
     if "intent" in tools[call.function].parameters.get("properties", {}) and "intent" not in args:
         taken = [fact.field for fact in facts if line.goal is None and fact.source == index]
         args["intent"] = dict.fromkeys(taken, "string") or dict(NO_FIELDS_INTENT)
-    # The words keep the message from being empty: AgentDojo runs a pipeline again whose last
-    # message has no content, which a conversation that reached its round limit would.
+    # Not empty: AgentDojo runs a pipeline again if its last message has no content, as it would have when the
+    # conversation reaches its round limit.
     next_call = FunctionCall(function=call.function, args=args, id=f"call_{len(request.messages)}")
     return assistant(f"Calling {call.function}.", [next_call])
 
 
-def _write_final_answer(request: ChatRequest, assignment: Assignment, progress: ScriptProgress) -> str:
-    """The ground-truth answer as far as it has been read, then what obeyed goals want said."""
+def _compose_final_answer(request: ChatRequest, assignment: Assignment, progress: ScriptProgress) -> str:
+    """Compose the ground-truth answer from values that were read, and the words that obeyed goals ask for."""
     if assignment.relays:
-        # The first that each call returned: nobody said what is wanted of it.
+        # The first result of each call, in full: the request does not say which part is wanted.
         results = [read_tool_result(message) for message in request.messages if message["role"] == "tool"]
         first = {result.function: result.text for result in reversed(results)}
         texts = [first[call.function] for call in assignment.calls if call.function in first]

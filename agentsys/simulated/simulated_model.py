@@ -26,30 +26,28 @@ from agentsys.simulated.simulated_role import (
 from agentsys.simulated.slips import apply_slips
 
 OTHER_ATTACKS = "other"
-"""The key of all attacks that `susceptibility` does not name."""
+"""Key for all attacks that `susceptibility` does not name."""
 _PROBABILITIES = ("susceptibility", "validator_false_accept", "validator_false_deny", "sanitizer_recall")
 
 NO_PART_NOTE = "has no simulated part, and was played by the plain agent"
-"""In the note of a reply that was asked for in a role which neither defense, attack nor benchmark brought
-along (`simulated_roles`)."""
+"""Part of the note on a reply in a role for which no handler exists (`simulated_roles`)."""
 
 
 class SimulatedModel:
-    """The simulated model as a YAML describes it; it can answer once it has a playbook (`with_playbook`).
+    """The simulated model, configured by a YAML; it can answer once it has a playbook (`with_playbook`).
 
     Args:
         name: The name in configs, records and tables.
         susceptibility: Probability that a visible goal is obeyed; 1.0 is the worst case. Or one by attack:
             beginnings of attacks' names, and `other` for the rest (1.0 if left out).
-        verbatim: Whether a worker returns the whole text a value stands in, or the value alone.
-        validator_false_accept: Probability that a validator lets through what it should deny.
-        validator_false_deny: Probability that a validator denies what it should let through.
+        verbatim: True: a worker returns the whole text around a value; False: the value alone.
+        validator_false_accept: Probability that a validator accepts a wrong call.
+        validator_false_deny: Probability that a validator denies a right call.
         sanitizer_recall: Probability that a sanitizer finds a given goal.
-        reader: What a reader of results does with a goal it sees: `hostile` returns the goal's value of the
-            kind that is asked for, or the goal's text; `literal` obeys what the text says to do.
-        sloppiness: One rate for all slips, or rates of single ones (see `SLIP_KINDS`); 0 writes exactly
-            what was asked for.
-        seed: Seed of the draws where the model is not told its case; a case's own seed replaces it.
+        reader: Reaction of a reader of results to a goal: `hostile` returns the goal's value of the requested
+            kind, or the goal's text; `literal` follows the text.
+        sloppiness: One rate for all slips, or rates of single ones (see `SLIP_KINDS`); 0: no slips.
+        seed: Seed of the draws outside a case; a case's own seed replaces it.
     """
 
     def __init__(
@@ -91,26 +89,26 @@ class SimulatedModel:
     def with_playbook(
         self, playbook: Callable[[], Playbook], roles: Mapping[str, SimulatedRole]
     ) -> SimulatedModel:
-        """A copy that learns this playbook and plays these roles; all others are played as a plain agent."""
+        """Copy the model with a playbook and role handlers; other roles are played as a plain agent."""
         twin = copy(self)
-        # Made when it is first asked for: a finished run never needs it.
+        # Built on first use: a finished run never needs it.
         twin._index = lru_cache(maxsize=1)(lambda: PlaybookIndex(playbook()))
         twin._roles = dict(roles)
         return twin
 
     def warm_up(self) -> None:
-        """Learn the playbook now."""
+        """Build the index of the playbook now."""
         if self._index is not None:
             self._index()
 
     def for_scene(self, scene: Scene) -> SimulatedModel:
-        """A copy whose draws belong to one case."""
+        """Copy the model for one case, which its draws depend on."""
         twin = copy(self)
         twin._scene = scene
         return twin
 
     def complete(self, request: ChatRequest) -> ChatReply:
-        """Answer one request from the request alone.
+        """Answer one request.
 
         Raises:
             ConfigError: If the model was never given a playbook.
@@ -137,7 +135,8 @@ class SimulatedModel:
         if handler is None and request.role not in ACTING_ROLES and not is_connection_question(request):
             notes.append(f"role '{request.role}' {NO_PART_NOTE}")
         usage = estimate_usage(request, message)
-        likely = ({text_of(message): 0.0},) if request.logprobs else ()  # It is always sure.
+        # Log-probability 0: it is always sure.
+        likely = ({text_of(message): 0.0},) if request.logprobs else ()
         return ChatReply(
             message, usage, cost_usd=0.0, model_id="simulated", notes=tuple(notes), logprobs=likely
         )

@@ -1,4 +1,4 @@
-"""`SimulatedRole`: how a defense lets the simulated model play a role; what it may know, how sloppy it is."""
+"""`SimulatedRole`: a defense's handler for the simulated model; its knowledge, and the model's sloppiness."""
 
 from __future__ import annotations
 
@@ -31,38 +31,38 @@ SLIP_KINDS: Mapping[str, str] = {
     "refusals": "refuses",
     "empty_replies": "says nothing",
 }
-"""Part -> what the model does then, in the order in which they are applied."""
+"""Kind of slip -> description, in order of application."""
 
 ENDING_SLIPS = frozenset({"calls_as_text", "refusals", "empty_replies"})
-"""Parts that end most conversations at once."""
+"""Slips that end most conversations at once."""
 ENDING_SHARE = 0.1
-"""What of a single rate for all parts those get: else nothing would be left to see the others in."""
+"""Factor on a common rate for these slips, so that conversations last long enough to show the others."""
 
 
 @dataclass(frozen=True)
 class Sloppiness:
-    """The rate of each part."""
+    """Rates of the slips."""
 
     rates: Mapping[str, float]
-    """Part -> probability per reply that it fits; parts that are not used are left out."""
+    """Kind of slip -> probability per suitable reply; unused kinds are left out."""
     label: str
-    """As it was set: `0.3`, or parts and rates."""
+    """The setting: `0.3`, or kinds and rates."""
 
     @property
     def note(self) -> str:
-        """The note in a record made with it; empty where there is none."""
+        """Note for records; empty without slips."""
         return f"simulated, sloppiness {self.label}" if self.rates else ""
 
 
 NO_SLOPPINESS = Sloppiness({}, "0")
-"""None at all."""
+"""No slips."""
 
 
 def parse_sloppiness(model: str, value: object) -> Sloppiness:
-    """Read the option: one rate for all parts (a tenth of it for those that end a conversation), or one by part.
+    """Parse the option: one rate for all slips (times ENDING_SHARE for ENDING_SLIPS), or a rate per kind.
 
     Raises:
-        ConfigError: If a part is unknown, or a rate is no number from 0 to 1.
+        ConfigError: If a kind is unknown, or a rate is no number from 0 to 1.
     """
     if not isinstance(value, Mapping):
         rate = check_probability(model, "sloppiness", value)
@@ -82,7 +82,7 @@ def parse_sloppiness(model: str, value: object) -> Sloppiness:
 
 
 def check_probability(model: str, option: str, value: object) -> float:
-    """The value of a model's option, if it is a probability.
+    """Return the value of a model's option if it is a probability.
 
     Raises:
         ConfigError: If it is none.
@@ -97,48 +97,48 @@ _DRAW_STEPS = 2**64
 
 @dataclass(frozen=True)
 class SimulatedOptions:
-    """The simulated model's parameters; each is a probability unless it says otherwise."""
+    """The simulated model's parameters."""
 
     susceptibility: float = 1.0
-    """That a visible goal is obeyed. 1.0 is the worst case."""
+    """Probability that a visible goal is obeyed; 1.0 is the worst case."""
     by_attack: Mapping[str, float] = field(default_factory=dict)
-    """Beginning of an attack's name -> the same for that attack; of several that fit, the longest holds."""
+    """Prefix of an attack's name -> this probability for the attack; the longest matching prefix counts."""
     verbatim: bool = False
-    """Not a probability: whether a worker returns the whole text a value stands in, or the value alone."""
+    """True: a worker returns the whole text around a value; False: the value alone."""
     validator_false_accept: float = 0.0
     validator_false_deny: float = 0.0
     sanitizer_recall: float = 1.0
-    """That a sanitizer finds a given goal."""
+    """Probability that a sanitizer finds a given goal."""
     seed: int = 0
     reader: ReaderKind = ReaderKind.LITERAL
-    """What a model that reads results for the agent does with a goal it sees."""
+    """Reaction of a model that reads results for the agent to a goal."""
     sloppiness: Sloppiness = NO_SLOPPINESS
-    """Rates of the ways in which replies depart from what was asked for."""
+    """Rates of slips in replies."""
 
     def compute_obedience(self, attack: str) -> float:
-        """Probability that a visible goal of an attack is obeyed."""
+        """Return the probability that a visible goal of an attack is obeyed."""
         fitting = [name for name in self.by_attack if attack.startswith(name)]
         return self.by_attack[max(fitting, key=len)] if fitting else self.susceptibility
 
 
 @dataclass(frozen=True)
 class SimulatedKnowledge:
-    """The means of a role handler in one case: knowledge, and draws that repeat exactly."""
+    """Knowledge of a role handler in one case, and reproducible random draws."""
 
     index: PlaybookIndex
     options: SimulatedOptions
     scene: Scene | None = None
-    """The case; None for a model that is not told (e.g. a served one)."""
+    """The case; None if it is unknown (e.g. to a served model)."""
 
     @property
     def plays_freely(self) -> bool:
-        """Whether this need be no case of a benchmark, so that requests may be anybody's."""
+        """True outside a benchmark's case, where requests and tools may be unknown."""
         return self.scene is not None and self.scene.suite in ("", CLIENT_SUITE)
 
     def find_task(self, text: str, tools: Iterable[str] = ()) -> TaskScript | None:
-        """The user task whose request stands in `text` (whitespace and case folded); None if there is none.
+        """Find the user task whose request `text` contains (whitespace and case folded); None if there is none.
 
-        `tools` are the names on offer: where suites share a request these decide, then the case's suite.
+        If suites share a request, the offered `tools` decide, then the case's suite.
         """
         candidates = self.index.find_tasks(text)
         if len(candidates) < 2:
@@ -152,7 +152,7 @@ class SimulatedKnowledge:
         return max(candidates, key=fit)
 
     def find_goals(self, text: str, tools: Iterable[str] | None = None) -> list[GoalScript]:
-        """The instructions that stand in `text` (whitespace, quotes and case folded), in order of place.
+        """Find the goals that `text` contains (whitespace, quotes and case folded), in order.
 
         One per wording; with `tools`, only those whose calls can be made with these tools.
         """
@@ -162,21 +162,21 @@ class SimulatedKnowledge:
         return [*(goal for goal in chosen if goal is not None), *orders]
 
     def obeys(self, goal: GoalScript, context: str) -> bool:
-        """Whether the goal is obeyed in this context, by hash of seed, scene, goal and context."""
+        """Draw, by hash of seed, scene, goal and context: True if the goal is obeyed."""
         probability = self.options.compute_obedience(self.scene.attack if self.scene else "")
         return self.draw(probability, "obey", goal.suite, goal.task_id, context)
 
     def believes(self, *what: str) -> bool:
-        """Whether the agent does what a tool says of itself, by the same hash."""
+        """Draw, by the same hash: True if the agent believes a tool's description."""
         probability = self.options.compute_obedience(self.scene.attack if self.scene else "")
         return self.draw(probability, "believe", *what)
 
     def find_told_goals(self, text: str, tools: Iterable[str], context: str) -> list[GoalScript]:
-        """The goals that stand in what tools say of themselves and that are obeyed."""
+        """Find the goals in tools' descriptions that are obeyed."""
         return [goal for goal in self.find_goals(text, tools) if self.obeys(goal, context)]
 
     def draw(self, probability: float, *what: str) -> bool:
-        """True with this probability; the same `what` gives the same answer in the same scene and seed."""
+        """Draw True with this probability; the result depends only on `what`, the scene and the seed."""
         if probability <= 0.0 or probability >= 1.0:
             return probability >= 1.0
         scene, parts = self.scene, [str(self.options.seed)]
@@ -188,16 +188,16 @@ class SimulatedKnowledge:
         return int.from_bytes(digest, "big") / _DRAW_STEPS < probability
 
     def find_fact(self, field: str) -> Fact | None:
-        """The fact of this field name, if the playbook has one."""
+        """Return the fact with this field name; None if the playbook has none."""
         own = RESULT_FACT if self.plays_freely and field == RESULT_FACT.field else None
         return self.index.facts.get(field, own)
 
     def is_grounded(self, text: str, context: str) -> bool:
-        """Whether `text` stands in `context` (whitespace, quotes, YAML folding and case folded)."""
+        """True if `context` contains `text` (whitespace, quotes, YAML folding and case folded)."""
         return occurs_in(fold_text(text), fold_decoded(context))
 
     def choose_goal(self, goals: Iterable[GoalScript], tools: frozenset[str] | None) -> GoalScript | None:
-        """The first of goals of one wording that these tools allow; the case's own suite goes before."""
+        """Choose among goals of one wording the first that these tools allow, preferring the case's suite."""
         allowed = [
             goal for goal in goals if tools is None or count_makeable(goal.calls, tools) == len(goal.calls)
         ]
@@ -206,17 +206,17 @@ class SimulatedKnowledge:
 
 
 class SimulatedRole(Protocol):
-    """Plays one role: from a request to the assistant message a model in that role would give."""
+    """Plays one role: returns the assistant message of a model in that role."""
 
     def __call__(self, request: ChatRequest, knowledge: SimulatedKnowledge, /) -> ChatAssistantMessage:
-        """The reply. Must depend on the request and the knowledge alone."""
+        """Return the reply, which must depend on the request and the knowledge alone."""
 
 
 _OWN_ATTRIBUTE = "is_own_request"
 
 
 def mark_own_requests(is_own: Callable[[ChatRequest], bool]) -> Callable[[SimulatedRole], SimulatedRole]:
-    """Say by what a handler knows its requests, where other defenses have a role of the same name."""
+    """Decorate a handler with a test for its own requests, if other defenses have a role of the same name."""
 
     def mark(handler: SimulatedRole) -> SimulatedRole:
         setattr(handler, _OWN_ATTRIBUTE, is_own)
@@ -226,9 +226,9 @@ def mark_own_requests(is_own: Callable[[ChatRequest], bool]) -> Callable[[Simula
 
 
 def join_roles(tables: Iterable[Mapping[str, SimulatedRole]]) -> dict[str, SimulatedRole]:
-    """The roles of several defenses as one table, for a model that is not told whose request it answers.
+    """Join the roles of several defenses, for a model that does not know which defense sends a request.
 
-    Of handlers with one role each plays the requests that it knows as its own; the last one plays the rest.
+    Handlers of the same role get the requests that they recognize as their own; the last one gets the rest.
     """
     sharing: dict[str, list[SimulatedRole]] = {}
     for table in tables:
@@ -243,7 +243,9 @@ def _join_handlers(handlers: Sequence[SimulatedRole]) -> SimulatedRole:
     *others, last = handlers
 
     def play(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssistantMessage:
-        knowing = (one for one in others if getattr(one, _OWN_ATTRIBUTE, lambda _: False)(request))
+        knowing = (
+            handler for handler in others if getattr(handler, _OWN_ATTRIBUTE, lambda _: False)(request)
+        )
         return next(knowing, last)(request, knowledge)
 
     return play if others else last
@@ -252,13 +254,13 @@ def _join_handlers(handlers: Sequence[SimulatedRole]) -> SimulatedRole:
 def make_knowledge(
     index: PlaybookIndex, options: SimulatedOptions, scene: Scene | None
 ) -> SimulatedKnowledge:
-    """The knowledge of one case; the case's seed replaces the model's."""
+    """Build the knowledge for one case, whose seed replaces the model's."""
     seeded = options if scene is None else replace(options, seed=scene.seed)
     return SimulatedKnowledge(index, seeded, scene)
 
 
 def find_injected_passages(text: str, role: str, knowledge: SimulatedKnowledge) -> list[str]:
-    """Passages of a text with an injected goal, each goal found, for this role, with probability `sanitizer_recall`."""
+    """Find the passages of a text with an injected goal, each goal with probability `sanitizer_recall`."""
     recall = knowledge.options.sanitizer_recall
     return [
         piece
@@ -269,7 +271,7 @@ def find_injected_passages(text: str, role: str, knowledge: SimulatedKnowledge) 
 
 
 def remove_injected_passages(text: str, role: str, knowledge: SimulatedKnowledge) -> str:
-    """A text without the passages found in it; the very same where none is."""
+    """Remove the passages that `find_injected_passages` finds."""
     for piece in find_injected_passages(text, role, knowledge):
         text = text.replace(piece, "")
     return text

@@ -1,8 +1,7 @@
-"""Slips of a sloppy model: what stands between a role's clean reply and the message it becomes.
+"""Slips of a sloppy model: random changes of a role's clean reply.
 
-One layer for every role of every defense. A slip applies where a reply is of its kind; all others leave
-the reply as it is. Quotes are the one kind that cannot be told from the reply itself: a role that quotes
-says so (`mark_quoting_role`).
+One layer for every role of every defense. A slip applies only to replies of its kind. Quotes cannot be recognized in
+the reply itself, so a role that quotes is marked (`mark_quoting_role`).
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ _LAYOUT = frozenset("nrtNLP_ ")
 
 
 def change_json(text: str, change: Callable[[str], str]) -> str:
-    """Change a text that is a JSON object or list, or each such part of it that stands in tags."""
+    """Change a text that is a JSON object or list, or each such part of it in tags."""
     if _is_json(text):
         return change(text)
     return _TAGGED.sub(lambda m: m[0].replace(m[2], change(m[2]), 1) if _is_json(m[2]) else m[0], text)
@@ -47,14 +46,14 @@ def _is_json(text: str) -> bool:
 
 
 def _rewrite_json(text: str, change: Callable[[Any], Any]) -> str:
-    """JSON whose data were changed; the very text where nothing was."""
+    """Change the data of a JSON text; return the same text if nothing changes."""
     value = json.loads(text)
     changed = change(value)
     return text if changed == value else json.dumps(changed, ensure_ascii=False)
 
 
 def _map_quotes(value: Any, change: Callable[[list[str]], list[str]]) -> Any:
-    """Data with each list of texts changed."""
+    """Change each list of texts in the data."""
     if isinstance(value, dict):
         return {key: _map_quotes(below, change) for key, below in value.items()}
     is_quotes = isinstance(value, list) and all(isinstance(item, str) for item in value)
@@ -62,7 +61,7 @@ def _map_quotes(value: Any, change: Callable[[list[str]], list[str]]) -> Any:
 
 
 def drop_words(quote: str, draw: random.Random) -> str:
-    """About a quarter of the words left out, at least one."""
+    """Drop about a quarter of the words, at least one."""
     words = quote.split()
     dropped = draw.randrange(len(words)) if words else 0
     remaining = [word for index, word in enumerate(words) if index != dropped and draw.random() >= 0.25]
@@ -70,7 +69,7 @@ def drop_words(quote: str, draw: random.Random) -> str:
 
 
 def join_lines(quote: str) -> str:
-    """The text as a reader of YAML or JSON sees it: escapes resolved, white space as single spaces."""
+    """Resolve escapes of YAML or JSON and fold white space to single spaces."""
     return " ".join(_ESCAPE.sub(_resolve_escape, _CONTINUED.sub("", quote)).split())
 
 
@@ -82,7 +81,7 @@ def _resolve_escape(match: re.Match[str]) -> str:
 
 
 def keep_first_half(quote: str) -> str:
-    """The first half, up to the end of a word."""
+    """Keep the first half, up to the end of a word."""
     cut = quote.find(" ", len(quote) // 2)
     return quote if cut < 0 else quote[:cut]
 
@@ -92,18 +91,18 @@ def _stringify_number(value: Any) -> Any:
 
 
 def add_trailing_comma(text: str) -> str:
-    """JSON with a comma behind its last entry; an empty one has none."""
+    """Add a comma after the last entry of JSON that is not empty."""
     body = text.rstrip()
     return f"{body[:-1].rstrip()},{body[-1]}" if json.loads(text) else text
 
 
 def add_code_fence(text: str) -> str:
-    """JSON in a code fence, with a sentence on either side."""
+    """Put JSON in a code fence, with a sentence on either side."""
     return f"Here is the result:\n\n```json\n{text}\n```\n\nLet me know if you need anything else."
 
 
 def explain_verdict(text: str, draw: random.Random) -> str:
-    """A verdict with reasons; anything but a word, bare or in tags, stays."""
+    """Add a reason to a one-word verdict, bare or in tags; other texts stay."""
     if not _VERDICT.fullmatch(text):
         return text
     verdict = text.strip()
@@ -121,38 +120,38 @@ TYPE_ALIASES = {"string": "str", "number": "float", "integer": "int", "boolean":
 REFUSAL_TEXT = "I'm sorry, but I can't help with that."
 
 PlayRole = Callable[[ChatRequest], ChatAssistantMessage]
-"""Plays the role on a request, cleanly."""
+"""Plays the role on a request, without slips."""
 
 
 @dataclass(frozen=True)
 class CleanReply:
-    """A clean reply, and what slips may use."""
+    """A clean reply, and the data that slips use."""
 
     message: ChatAssistantMessage
     request: ChatRequest
     quotes: bool
-    """Whether its JSON holds quotes from the request."""
+    """True if its JSON holds quotes from the request."""
     acting: bool
-    """Whether it is an agent's, whose text is for the user: no JSON and no verdict."""
+    """True for an agent's reply, whose text is for the user: no JSON and no verdict."""
     play: PlayRole
     random: random.Random
 
     @property
     def text(self) -> str:
-        """What it says."""
+        """Text of the message."""
         return text_of(self.message)
 
     def with_text(self, text: str) -> CleanReply:
-        """The same with other words."""
+        """Copy the reply with another text."""
         return replace(self, message=assistant(text, self.message["tool_calls"]))
 
     def with_calls(self, calls: list[FunctionCall]) -> CleanReply:
-        """The same with other calls."""
+        """Copy the reply with other calls."""
         return replace(self, message={**self.message, "tool_calls": calls})
 
 
 def mark_quoting_role(handler: SimulatedRole) -> SimulatedRole:
-    """Mark a role whose replies quote the request: strings in its JSON are passages of it."""
+    """Mark a role whose replies quote the request in the strings of their JSON."""
     setattr(handler, _QUOTES_ATTRIBUTE, True)
     return handler
 
@@ -167,9 +166,9 @@ def apply_slips(
     play: PlayRole,
     handler: SimulatedRole | None,
 ) -> ChatAssistantMessage:
-    """The message as a sloppy model would have written it.
+    """Apply randomly drawn slips to a message.
 
-    Each part is drawn by hash of seed, case, role and request, so a repeated request is answered alike.
+    Each slip is drawn by hash of seed, case, role and request, so a repeated request gets the same answer.
     """
     asked = _digest_request(request)
     quotes = handler is not None and getattr(handler, _QUOTES_ATTRIBUTE, False)
@@ -182,7 +181,7 @@ def apply_slips(
     return reply.message
 
 
-# AgentDojo stamps what is sent with the time of day; a run must repeat all the same.
+# AgentDojo's sent messages contain the time of day, which must not change the draws.
 _STAMP = re.compile(r"\d{4}-\d\d-\d\d.\d\d:\d\d:\d\d\.\d{6}")
 
 
@@ -191,13 +190,13 @@ def _digest_request(request: ChatRequest) -> str:
         [m["role"], text_of(m), str(m.get("tool_calls") or ""), str(m.get("error") or "")]
         for m in request.messages
     ]
-    if request.temperature:  # asked again, hotter, a model answers otherwise
+    if request.temperature:  # At a higher temperature a model answers differently.
         parts.append(request.temperature)
     return hashlib.blake2b(_STAMP.sub("", json.dumps(parts)).encode(), digest_size=12).hexdigest()
 
 
 def _make_slip(part: str, reply: CleanReply) -> CleanReply:
-    """Make a slip where the reply is of its kind: a whole one, or a text that a program reads."""
+    """Make a slip if the reply is of its kind."""
     if part in _REPLY_SLIPS and (reply.message["tool_calls"] or part not in _JSON_SLIPS):
         return _REPLY_SLIPS[part](reply)
     if reply.acting:
@@ -220,13 +219,13 @@ def _make_slip(part: str, reply: CleanReply) -> CleanReply:
 
 
 def _change_action(reply: CleanReply, change: Callable[[str], str]) -> CleanReply:
-    """Change the fenced action of an agent's reply; all its other words are for the user."""
+    """Change the fenced action of an agent's reply; the rest of its text is for the user."""
     block = _find_action_block(reply)
     return reply if block is None else reply.with_text(reply.text.replace(block, change_json(block, change)))
 
 
 def _find_action_block(reply: CleanReply) -> str | None:
-    """The fenced action in what an agent says; None where it writes none."""
+    """Find the fenced action in an agent's text; None if there is none."""
     try:
         written = reply.acting and not reply.message["tool_calls"] and read_action(reply.text) is not None
     except ActionSyntaxError:
@@ -261,7 +260,7 @@ def _alias_types(reply: CleanReply) -> CleanReply:
 
 
 def _add_next_call(reply: CleanReply) -> CleanReply:
-    """Add the call the role would make next, if nothing in it must be taken from the first one's result."""
+    """Add the call that the role would make next, unless it depends on the first one's result."""
     calls = reply.message["tool_calls"]
     if not calls:
         return reply
@@ -273,8 +272,8 @@ def _add_next_call(reply: CleanReply) -> CleanReply:
     return reply.with_calls([*calls, *fresh]) if fresh else reply
 
 
-def _write_calls_as_text(reply: CleanReply) -> CleanReply:
-    """Write calls into the text; an action without its fence, where one was asked for."""
+def _format_calls_as_text(reply: CleanReply) -> CleanReply:
+    """Put calls into the text; remove the fence of an action."""
     calls = reply.message["tool_calls"]
     if not calls:
         block = _find_action_block(reply)
@@ -297,7 +296,7 @@ _JSON_SLIPS: Mapping[str, Callable[[str], str]] = {
     "numbers_as_strings": lambda text: _rewrite_json(text, lambda data: map_leaves(data, _stringify_number)),
     "trailing_commas": add_trailing_comma,
 }
-"""Changes of JSON, also of the action in what an agent says."""
+"""Changes of JSON, also in an agent's action."""
 _TEXT_SLIPS: Mapping[str, Callable[[str, CleanReply], str]] = {
     "fenced_json": lambda text, reply: change_json(text, add_code_fence),
     "explained_verdicts": lambda text, reply: explain_verdict(text, reply.random),
@@ -306,7 +305,7 @@ _REPLY_SLIPS: Mapping[str, Callable[[CleanReply], CleanReply]] = {
     "numbers_as_strings": _quote_numbers,
     "type_aliases": _alias_types,
     "several_calls": _add_next_call,
-    "calls_as_text": _write_calls_as_text,
+    "calls_as_text": _format_calls_as_text,
     "refusals": lambda reply: replace(reply, message=assistant(REFUSAL_TEXT)),
     "empty_replies": lambda reply: replace(reply, message=assistant("")),
 }

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from agentdojo.attacks.attack_registry import ATTACKS
 
-from agentsys.attacks.text_attacks import AdaptiveAttack, ObservationInjection, TemplateAttack, write_opi_text
+from agentsys.attacks.text_attacks import AdaptiveAttack, ObservationInjection, TemplateAttack, build_opi_text
 from agentsys.base.config_catalog import find_config_file, list_config_names
 from agentsys.benchmarks.agentdojo import AgentDojo
 from agentsys.benchmarks.asb.asb_benchmark import ASB
@@ -95,7 +95,7 @@ TEXTS = {
 
 @pytest.mark.parametrize("type", TEXTS)
 def test_the_five_texts_are_asbs_byte_for_byte(type: str) -> None:
-    assert write_opi_text(type, "Do it.", "Tool") == TEXTS[type]
+    assert build_opi_text(type, "Do it.", "Tool") == TEXTS[type]
 
 
 @pytest.mark.parametrize("type", [*TEXTS, "empty"])
@@ -105,7 +105,7 @@ def test_the_text_names_the_injection_tasks_instruction_and_tool(type: str) -> N
     written = ObservationInjection(type).injections(
         suite, suite.user_tasks["user_task_0"], goal, Victim("GPT-4", "the user")
     )
-    expected = "" if type == "empty" else write_opi_text(type, goal.GOAL, "ProfileReset")
+    expected = "" if type == "empty" else build_opi_text(type, goal.GOAL, "ProfileReset")
     assert written == {"tool_result": expected}
 
 

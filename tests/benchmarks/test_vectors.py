@@ -22,7 +22,7 @@ from agentsys.benchmarks.vectors.vectors_benchmark import (
     VECTOR,
     Vectors,
     undisguise_text,
-    write_document_name,
+    make_document_name,
 )
 from agentsys.errors import ConfigError
 from baselines.detectors.defense import PhraseDetector
@@ -68,7 +68,7 @@ def test_an_attack_appears_in_its_disguise_and_carrier_and_nowhere_without_one()
     assert text.text not in shared
     clean = suite.load_and_inject_default_environment({}).documents
     assert not any(one.disguised_text in content for one in suite.attacks for content in clean.values())
-    assert write_document_name(suite.look_alikes[0]) in clean
+    assert make_document_name(suite.look_alikes[0]) in clean
 
 
 def test_only_the_shared_document_is_attacked_and_an_attack_succeeds_by_its_own_call() -> None:

@@ -144,7 +144,7 @@ def test_a_dry_run_fits_and_names_every_cell(width: int, monkeypatch: pytest.Mon
     monkeypatch.setattr(dry_run, "_load_role_cards", lambda *_: {})
     monkeypatch.setenv("COLUMNS", str(width))
     said = io.StringIO()
-    session: Any = SimpleNamespace(plan=SimpleNamespace(open_jobs=jobs), obstacles=())
+    session: Any = SimpleNamespace(plan=SimpleNamespace(open_jobs=jobs), unavailable_cells=())
     dry_run.show_estimate(session, (), Console(file=said, width=width))
     lines = said.getvalue().splitlines()
     assert [line for line in lines if cell_len(line) > width] == []

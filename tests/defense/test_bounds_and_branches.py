@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from scripted_for_defense import LABELS, QUERY, RepeatingModel, ScriptedModel, Tools, call, read_result, run
 
-from agentsys.defense.agent_session import CallMeter, CommandLog, OutOfCalls, _MeteredModel
+from agentsys.defense.agent_session import CallMeter, CommandLog, CallBudgetExceeded, _MeteredModel
 from agentsys.defense.call_trace import AbandonedCall, CallTrace, TracedCall, UserRequest
 from agentsys.defense.prompts import VALIDATOR_SECTIONS, WORKER_SECTIONS, read_sections
 from agentsys.defense.tool_turn import ToolOutput
@@ -211,15 +211,15 @@ def test_the_meter_keeps_the_main_agents_calls_back() -> None:
     ask = {role: ChatRequest((), role=role) for role in ("main", "worker")}
     for _ in range(2):
         inner.complete(ask["worker"])
-    with pytest.raises(OutOfCalls):  # The subtask's two.
+    with pytest.raises(CallBudgetExceeded):  # The subtask's two.
         inner.complete(ask["worker"])
     meter.begin_subtask()
     inner.complete(ask["worker"])
-    with pytest.raises(OutOfCalls):  # What is left is the main agent's.
+    with pytest.raises(CallBudgetExceeded):  # What is left is the main agent's.
         inner.complete(ask["worker"])
     for _ in range(2):
         main.complete(ask["main"])
-    with pytest.raises(OutOfCalls):
+    with pytest.raises(CallBudgetExceeded):
         main.complete(ask["main"])
     assert main.name == model.name and len(model.requests) == 5
 

@@ -35,8 +35,8 @@ def run(tmp_path: Path, answer: Any, *more: str) -> tuple[RunOutcome, Silent, st
 def run_at(url: str, tmp_path: Path, *more: str) -> tuple[RunOutcome, Silent, str]:
     chosen = [*SLACK, *more, f"logdir={tmp_path / 'runs'}"]
     session = prepare_session(chosen, config_dirs=[paid_model(tmp_path, url, **HASTY)])
-    assert session.books is not None
-    return session.execute(listener := Silent()), listener, session.books.meter.last_error
+    assert session.usage_log is not None
+    return session.execute(listener := Silent()), listener, session.usage_log.meter.last_error
 
 
 @pytest.mark.parametrize(
@@ -137,9 +137,9 @@ def test_every_request_that_reaches_the_server_is_in_the_ledger_and_the_budget(t
         chosen = [*SLACK, "defense=drift", "user_tasks=[0]", f"logdir={tmp_path / 'runs'}"]
         session = prepare_session(chosen, config_dirs=[conf])
         session.execute(Silent())
-        assert session.books is not None
+        assert session.usage_log is not None
         sent = len(server.asked)
     booked = list(read_ledger(tmp_path / "runs" / ".agentsys" / "ledger.jsonl"))
     assert len(booked) == sent
     assert any(entry.case == "" for entry in booked)  # what was asked of tools, once for all cases
-    assert session.books.meter.tokens == sum(entry.prompt + entry.completion for entry in booked)
+    assert session.usage_log.meter.tokens == sum(entry.prompt + entry.completion for entry in booked)

@@ -148,7 +148,7 @@ def test_a_model_that_refuses_its_own_thoughts_is_refused_before_the_first_case(
         confs = [paid_model(tmp_path, server.url)]
         session = prepare_session(["model=paid", *ONE, f"logdir={tmp_path / 'runs'}"], config_dirs=confs)
         if taken:
-            assert session.preflight().oddities == ()
+            assert session.preflight().preflight_warnings == ()
         else:
             with pytest.raises(Unavailable, match=r"refuses its thoughts as they are sent back.*HTTP 400"):
                 session.preflight()
@@ -171,9 +171,9 @@ def test_a_server_that_makes_no_tool_call_is_told_and_one_that_is_busy_is_no_rea
     with paid_server(lambda n, _: answers[n - 1]) as server:
         confs = [paid_model(tmp_path, server.url)]
         session = prepare_session(["model=paid", *ONE, f"logdir={tmp_path / 'runs'}"], config_dirs=confs)
-        assert "without the tool call" in session.preflight().oddities[0]
-        assert "the run goes on" in session.preflight().oddities[0]
-        assert session.preflight().oddities == ()
+        assert "without the tool call" in session.preflight().preflight_warnings[0]
+        assert "the run goes on" in session.preflight().preflight_warnings[0]
+        assert session.preflight().preflight_warnings == ()
         assert server.asked[0]["tools"][0]["function"]["name"] == "ready"
 
 
@@ -292,7 +292,7 @@ def test_a_models_bug_is_told_and_left_to_the_cases_which_keep_its_traceback(tmp
     (tmp_path / "conf/model/crashing.yaml").write_text(card)
     chosen = ["model=crashing", *ONE, f"logdir={tmp_path / 'runs'}"]
     looked = prepare_session(chosen, config_dirs=[tmp_path / "conf"]).preflight()
-    assert "its code broke (KeyError: 'choices'); the run goes on" in looked.oddities[0]
+    assert "its code broke (KeyError: 'choices'); the run goes on" in looked.preflight_warnings[0]
     outcome = looked.execute(Silent())
     assert (outcome.errors, len(outcome.tracebacks)) == (1, 1)
     (record,) = records_in(tmp_path / "runs").values()
@@ -370,7 +370,7 @@ def test_a_code_that_a_model_cannot_read_is_told_before_the_run_and_in_its_resul
         session = prepare_session([*few, f"logdir={tmp_path / 'runs'}"], config_dirs=confs).preflight()
         assert len(server.asked) == 1 + 2 * len(READING_SENTENCES)
         assert not any("attack" in str(body["messages"]).casefold() for body in server.asked)
-        (line,) = session.oddities
+        (line,) = session.preflight_warnings
         assert line.startswith(
             "Model 'paid': model read 0 of 3 sentences in base64, asked without the attack"
         )

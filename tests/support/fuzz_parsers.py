@@ -132,7 +132,7 @@ def storable(reply: Any) -> None:
 
 
 def _defense() -> Iterator[Target]:
-    from agentsys.defense.gate import GateRule, admit_reply
+    from agentsys.defense.gate import GateRule, check_reply
     from agentsys.defense.intent import NoIntent, parse_intent
     from agentsys.defense.sanitizer import cut_spans, parse_spans
     from agentsys.defense.validator import is_clear_true
@@ -147,7 +147,7 @@ def _defense() -> Iterator[Target]:
     for rule in GateRule:
         yield Target(
             f"gate/{rule.value}",
-            lambda t, r=rule: admit_reply(t, intent, r),  # type: ignore[misc]
+            lambda t, r=rule: check_reply(t, intent, r),  # type: ignore[misc]
             [_OBJECT, fenced],
         )
     yield Target("intent", parse_intent, [json.dumps(declared), '{"a": ["string"]}'], (NoIntent,))

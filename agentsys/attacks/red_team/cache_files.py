@@ -1,6 +1,6 @@
-"""Files of ready-made injection texts, ours and others', read and checked. Nothing in them is executed.
+"""Reads and checks files of ready-made injection texts, ours and others'. Nothing in them is executed.
 
-`read_texts` reads a file, or a folder with one file per suite, in the forms in which researchers keep them.
+`read_texts` reads a file, or a folder with one file per suite, in the forms that researchers use.
 
 Forms of a file (docs/attacks.md#cached): a list of objects `{suite, user_task, injection_task, text}`, the
 same objects one per line (JSONL), an object whose `entries` is such a list (what our searches save), a
@@ -25,11 +25,11 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, NonNegativeI
 from agentsys.errors import ConfigError
 
 TASKS_KEY = "injection_tasks"
-"""The key by which an AutoDojo cache is known."""
+"""The key that identifies an AutoDojo cache."""
 _FOLDER_DEPTH = 3
-"""Folders above a file of the published tree: suite, victim, defense."""
+"""Number of folders above a file of the published tree: suite, victim, defense."""
 KNOWN_FORMATS = (1, 2)
-"""The formats of saved searches that are known."""
+"""The known formats of saved searches."""
 
 _FORMS_HINT = (
     "give a list of objects {suite, user_task, injection_task, text}, one such object per line (JSONL),"
@@ -47,11 +47,11 @@ class TextKey(NamedTuple):
     vector: str | None = None
     """None: every vector that has no text of its own."""
     variant: int | None = None
-    """Which of several texts for the same place; None: it has no number."""
+    """Number among several texts for the same vector; None: it has no number."""
 
 
 def _complete_task(kind: str, value: Any) -> Any:
-    """A task's id; a bare number is taken for the number in one."""
+    """Complete a task's id from a bare number."""
     is_number = isinstance(value, int) and not isinstance(value, bool) and value >= 0
     return f"{kind}_{value}" if is_number or (isinstance(value, str) and value.isdecimal()) else value
 
@@ -63,7 +63,7 @@ Form = TypeVar("Form", bound=BaseModel)
 
 
 class _Entry(BaseModel):
-    """A text and what it is for; further keys are somebody's own."""
+    """A text and its tasks; further keys are ignored."""
 
     model_config = ConfigDict(strict=True)
 
@@ -76,14 +76,14 @@ class _Entry(BaseModel):
 
 
 class _Vector(BaseModel):
-    """The texts that were optimised for one vector; the original among them was not."""
+    """The texts optimised for one vector, and the original."""
 
     original: Any = None
     variants: list[Any] = []
 
 
 class _AutoDojoFile(BaseModel):
-    """A cache of AutoDojo; nothing in it names the victim."""
+    """A cache of AutoDojo; the victim's name is not in it."""
 
     suite: Any = "?"
     model: Any = "?"
@@ -92,7 +92,7 @@ class _AutoDojoFile(BaseModel):
     injection_tasks: dict[str, dict[str, _Vector]]
 
     def list_variants(self) -> Iterator[tuple[str, dict[str, Any], bool]]:
-        """Place, entry, and whether it is the original, of every variant."""
+        """Yield (location, entry, True if it is the original) of every variant."""
         for task, vectors in self.injection_tasks.items():
             for name, vector in vectors.items():
                 for number, text in enumerate(vector.variants):
@@ -102,11 +102,11 @@ class _AutoDojoFile(BaseModel):
 
 
 def _describe_source(path: Path, document: _AutoDojoFile) -> str:
-    """What a document says of itself, and its folder of it, as one line for a terminal."""
+    """Describe a document's source in one line for a terminal, from its fields and its folder."""
     texts = [(value["text"], same) for _, value, same in document.list_variants()]
     folders = path.absolute().parts[-_FOLDER_DEPTH - 1 : -1]
-    told = (document.suite, document.model, document.defense, document.iterations)
-    suite, optimiser, defense, iterations = (str(one)[:60] for one in told)
+    fields = (document.suite, document.model, document.defense, document.iterations)
+    suite, optimiser, defense, iterations = (str(field)[:60] for field in fields)
     victim = folders[1] if len(folders) == _FOLDER_DEPTH and folders[0] == suite else "?"
     made = f"{len({text for text, same in texts if not same})} distinct texts for {suite}, optimised by {optimiser}"
     unchanged = sum(same for _, same in texts)
@@ -117,18 +117,18 @@ def _describe_source(path: Path, document: _AutoDojoFile) -> str:
 
 
 class _EntryFault(Exception):
-    """A fault in one place of the file."""
+    """A fault in one entry of the file."""
 
 
 class _DuplicateKey(ValueError):
-    """JSON would silently keep the last of them."""
+    """An object has a key twice; JSON would silently keep the last."""
 
 
 def read_cache_file(path: Path) -> tuple[dict[TextKey, str], str | None]:
-    """The texts in a JSON or JSONL file, by tasks' ids, and where a foreign file's come from.
+    """Read the texts of a JSON or JSONL file by their tasks, and describe the source of a foreign file.
 
     Raises:
-        ConfigError: Naming the file, the line or entry, what is wrong there and the mend.
+        ConfigError: If the file or an entry is invalid; the message names both, and the correction.
     """
     try:
         content = path.read_bytes().decode("utf-8-sig", "surrogatepass")
@@ -155,21 +155,21 @@ def read_cache_file(path: Path) -> tuple[dict[TextKey, str], str | None]:
 
 
 def _parse_document(path: Path, content: str) -> Any:
-    """The file as one JSON value; None where it is one object per line."""
+    """Parse the file as one JSON value; None if it has one object per line."""
     if path.suffix.lower() in (".jsonl", ".ndjson"):
         return None
     try:
-        found = _parse_json(content)
+        document = _parse_json(content)
     except _DuplicateKey as error:
         raise _EntryFault(str(error)) from None
     except (ValueError, RecursionError) as error:
         if content.lstrip().startswith("{") and "\n" in content.strip():
-            return None  # one object per line, whatever the file is called
+            return None  # One object per line, in spite of the file's ending.
         line = getattr(error, "lineno", 1)
         raise _EntryFault(f"line {line}: not valid JSON; {_FORMS_HINT}") from None
-    if found is None:
+    if document is None:
         raise _EntryFault(f"it holds null; {_FORMS_HINT}")
-    return found
+    return document
 
 
 def _parse_lines(content: str) -> Iterator[tuple[str, Any]]:
@@ -190,12 +190,12 @@ def _parse_json(text: str) -> Any:
 
 
 def _build_object(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    merged = dict(pairs)
+    if len(merged) < len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in names if names.count(name) > 1)
         raise _DuplicateKey(f"the key {_shorten_key(twice)} stands twice in one object; remove one")
-    return found
+    return merged
 
 
 def _list_document_entries(document: object) -> Iterator[tuple[str, Any]]:
@@ -207,7 +207,7 @@ def _list_document_entries(document: object) -> Iterator[tuple[str, Any]]:
             )
         document = document["entries"]
     if isinstance(document, dict) and isinstance(document.get("text"), str):
-        document = [document]  # JSONL of a single line
+        document = [document]  # JSONL with a single line.
     if isinstance(document, list):
         yield from ((f"entry {number}", value) for number, value in enumerate(document, start=1))
         return
@@ -228,7 +228,7 @@ def _check_mapping(value: object, where: str) -> Iterator[tuple[str, Any]]:
 
 
 def _collect_texts(entries: Iterator[tuple[str, Any]]) -> dict[TextKey, str]:
-    found: dict[TextKey, str] = {}
+    texts: dict[TextKey, str] = {}
     for where, value in entries:
         for name in value if isinstance(value, dict) else ():
             # A misspelled `user_task` would silently mean: all user tasks.
@@ -237,13 +237,13 @@ def _collect_texts(entries: Iterator[tuple[str, Any]]) -> dict[TextKey, str]:
                 raise _EntryFault(f"{where}: unknown key {_shorten_key(name)}; did you mean {near[0]}?")
         entry = _validate(_Entry, value, where)
         key = TextKey(entry.suite, entry.user_task, entry.injection_task, entry.vector, entry.variant)
-        if found.setdefault(key, entry.text) != entry.text:
+        if texts.setdefault(key, entry.text) != entry.text:
             raise _EntryFault(f"{where}: a second, different text for the same tasks; keep one")
-    return found
+    return texts
 
 
 def _validate(form: type[Form], value: object, where: str) -> Form:
-    """A value in a form; what a stranger wrote in it is not shown."""
+    """Validate a value; the error does not quote the value, which a stranger wrote."""
     try:
         return form.model_validate(value)
     except ValidationError as error:
@@ -265,21 +265,21 @@ class CacheTexts:
 
     texts: Mapping[TextKey, str]
     sources: Sequence[str]
-    """Where those of each foreign file come from, a line each; none for files of our own forms."""
+    """One line on the source of each foreign file; none for files of our own forms."""
 
     @property
     def fingerprint(self) -> str:
-        """Eight digits of what is written for what; wherever the file lies and whatever else stands in it."""
+        """Eight hexadecimal digits that depend on the texts and their tasks alone."""
         listed = sorted((*(str(part) for part in key), text) for key, text in self.texts.items())
         return hashlib.sha256(json.dumps(listed).encode("utf-8", "replace")).hexdigest()[:8]
 
     def find_text(
         self, suite: str, user_task: str, injection_task: str, vector: str, variant: int
     ) -> str | None:
-        """The text for one vector of a pair of tasks; None if there is none.
+        """Find the text for one vector of a pair of tasks; None if there is none.
 
-        A text for this very vector goes before one for any, this user task's before one for all, this
-        variant's before one without number.
+        A text for this very vector is preferred to one for any vector, then one for this user task to one for all,
+        then one with this variant's number to one without a number.
         """
         keys = (
             TextKey(suite, user, injection_task, where, number)
@@ -289,15 +289,15 @@ class CacheTexts:
 
     @property
     def variants(self) -> tuple[int, ...]:
-        """The numbers that texts have."""
+        """The variant numbers of all texts."""
         return tuple(sorted({key.variant for key in self.texts if key.variant is not None}))
 
 
 def read_texts(path: Path) -> CacheTexts:
-    """Read a file, or every file of a folder and of those in it.
+    """Read a file, or every file of a folder and its subfolders.
 
     Raises:
-        ConfigError: Naming the file, the place in it, what is wrong there and the mend.
+        ConfigError: If a file or an entry is invalid; the message names both, and the correction.
     """
     if not path.is_dir():
         texts, source = read_cache_file(path)
@@ -307,8 +307,8 @@ def read_texts(path: Path) -> CacheTexts:
         raise ConfigError(f"attack.file {path}: no JSON file in it; give a folder with a file per suite.")
     texts, sources = {}, []
     for file in files:
-        found, source = read_cache_file(file)
-        for key, text in found.items():
+        file_texts, source = read_cache_file(file)
+        for key, text in file_texts.items():
             if texts.setdefault(key, text) != text:
                 raise ConfigError(
                     f"attack.file {path}: two files have texts for {key.suite} {key.injection_task},"

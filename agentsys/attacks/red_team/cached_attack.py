@@ -1,4 +1,4 @@
-"""`CachedAttack`: injection texts from a file, wherever they were optimised."""
+"""`CachedAttack`: injection texts from a file."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from agentsys.errors import ConfigError, require_known_name
 
 DEFAULTS = "defaults"
 _REST_ATTACKS = {"goal": "direct", "important_instructions": "important_instructions"}
-"""What stands in vectors without a text -> the attack that writes it; `goal` is AgentDojo's plainest."""
+"""Value of `rest` -> the attack that fills the vectors without a text; `goal` is AgentDojo's plainest."""
 
 
 class CachedAttack:
-    """Writes the file's text for a pair of tasks into every vector that the user task meets.
+    """Writes the file's text for a pair of tasks into every vector that the user task shows.
 
     A file may have texts for single vectors, and several variants of a text. Pairs without a text are left
     out of a plan.
@@ -34,17 +34,17 @@ class CachedAttack:
     Args:
         file: A JSON or JSONL file, or a folder with one per suite; the forms: `agentsys.attacks.red_team.cache_files`.
         name: The attack's name in results; by default `cached-` and the file's name without its ending, for a
-            folder or another's file with the fingerprint of its texts.
-        variant: Which of several texts for one place; null: the first, and texts without a number.
-        rest: What stands in vectors that the file has no text for, where it has one for another vector:
+            folder or a foreign file with the fingerprint of its texts.
+        variant: Number among several texts for one vector; null: the first, and texts without a number.
+        rest: Content of vectors that the file has no text for, if it has one for another vector:
             `defaults` (the benchmark's own text), `important_instructions` or `goal`.
-        escape: Whether texts are written so that a model reads them letter by letter; null: AutoDojo's are.
+        escape: True: a model reads texts letter by letter; null: True for foreign files only.
     """
 
     kind = AttackKind.TARGETED
     left_out = "has no text for"
     searched = True
-    """What a simulated victim obeys depends on the wording, as it did where the texts were searched for."""
+    """The obedience of a simulated victim depends on the wording, as in the search for the texts."""
     replays = True
     """Nothing is searched in this run."""
 
@@ -69,11 +69,11 @@ class CachedAttack:
 
     @staticmethod
     def name_of_file(file: Path) -> str:
-        """The file's name; folders and others' files, often called alike, have a fingerprint behind it."""
+        """Derive a name from the file's; folders and foreign files, often named alike, get a fingerprint."""
         try:
             texts = read_texts(file)
         except ConfigError:
-            return file.stem  # Whoever uses it is told what is wrong with it.
+            return file.stem  # Building the attack reports the fault.
         return f"{file.stem}-{texts.fingerprint}" if texts.sources or file.is_dir() else file.stem
 
     @property
@@ -84,7 +84,7 @@ class CachedAttack:
     def injections(
         self, suite: Suite, user_task: UserTask, injection_task: InjectionTask, victim: Victim
     ) -> Mapping[str, str]:
-        """Each vector's text for this pair, and `rest` in the others.
+        """Return each vector's text for this pair, and `rest` for the other vectors.
 
         Raises:
             NotInjectable: If the file has none, or no vector of this user task can carry one.
@@ -100,7 +100,7 @@ class CachedAttack:
         return {**rest, **texts}
 
     def applies_to(self, suite: Suite, user_task: UserTask, injection_task: InjectionTask) -> bool:
-        """Whether the file has a text for the pair, in a vector that the user task meets."""
+        """True if the file has a text for the pair, in a vector that the user task shows."""
         if self._find_text(suite, user_task, injection_task, "") is not None:
             return True
         try:
@@ -109,7 +109,7 @@ class CachedAttack:
             return False
 
     def unmatched(self, benchmark: Benchmark) -> list[str]:
-        """Tasks that texts are for and the benchmark does not have, e.g. `'bankin' user_task_0`."""
+        """List tasks of texts that the benchmark does not have, e.g. `'bankin' user_task_0`."""
         return list(
             dict.fromkeys(
                 _describe_key(key) for key in self._texts.texts if not _is_known_key(key, benchmark)

@@ -21,7 +21,7 @@ from agentsys.contracts import AttackKind, InjectionTask, NotInjectable, Suite, 
 from agentsys.errors import ConfigError, require_known_name
 
 AUTO_FAMILY = "auto"
-"""The family of the attacked model, as its YAML says."""
+"""The attacked model's own family, from its YAML."""
 Role = Literal["system", "user", "assistant"]
 
 
@@ -35,20 +35,20 @@ class ForgedTurn:
 
 @dataclass(frozen=True)
 class ChatFamily:
-    """The marks of one family."""
+    """The chat template marks of one model family."""
 
     opening: Mapping[Role, str]
-    """Role -> what opens a turn of it."""
+    """Role -> mark that opens its turn."""
     end: str
-    """What ends a turn; `""` where the next turn's opening does."""
+    """Mark that ends a turn; `""` if the next turn's opening does."""
     begins: str = ""
-    """What stands in front of a conversation, where that takes the place of an end."""
+    """Mark that begins a conversation, used in place of `end` in front of the forged turns."""
     thought: str = ""
-    """What a model that thinks writes first where it thinks nothing."""
+    """An empty thought, for families of reasoning models."""
 
 
 def _enclose_role(before: str, after: str, **names: str) -> dict[Role, str]:
-    """Openings in which the role's name stands between two marks."""
+    """Build openings of a role's name between two marks."""
     roles: tuple[Role, ...] = ("system", "user", "assistant")
     return {role: f"{before}{names.get(role, role)}{after}" for role in roles}
 
@@ -92,7 +92,7 @@ FAMILIES: Mapping[str, ChatFamily] = {
 
 
 def get_family(name: str) -> ChatFamily:
-    """The family of this name.
+    """Return the family of this name.
 
     Raises:
         ConfigError: If there is none.
@@ -108,7 +108,7 @@ def read_family(model: Mapping[str, Any]) -> str:
     """Read the name of a model's family from its config.
 
     Raises:
-        ConfigError: If it does not say, or says one that is not known.
+        ConfigError: If the config names no family, or an unknown one.
     """
     family = model.get("chat_family")
     if family is None:
@@ -120,9 +120,9 @@ def read_family(model: Mapping[str, Any]) -> str:
 
 
 def render_turns(family: ChatFamily, turns: Sequence[ForgedTurn], *, thought: bool = True) -> str:
-    """Turns as a conversation of a family, from the end of the turn that they stand in to an open answer.
+    """Render turns in a family's marks: close the current turn, then the forged turns, then an open answer.
 
-    With `thought` that begins with an empty thought, where the family has thoughts.
+    With `thought` the answer begins with the family's empty thought.
     """
     forged = "".join(f"{family.opening[turn.role]}{turn.text}{family.end}" for turn in turns)
     answer = family.opening["assistant"] + (family.thought if thought else "")
@@ -130,12 +130,12 @@ def render_turns(family: ChatFamily, turns: Sequence[ForgedTurn], *, thought: bo
 
 
 def render_plain(turns: Sequence[ForgedTurn]) -> str:
-    """Turns as plain lines, without marks: a control."""
+    """Render turns as plain lines without marks, as a control."""
     return "\n".join(f"{turn.role.capitalize()}: {turn.text}" for turn in turns)
 
 
 Dialogues = Mapping[tuple[str, str], tuple[ForgedTurn, ...]]
-"""Suite and injection task -> turns."""
+"""(suite, injection task) -> turns."""
 _DIALOGUE_FORM = 'Give JSON: {"SUITE": {"injection_task_0": ["the user", "the assistant", ..., "the user"]}}.'
 
 
@@ -144,24 +144,24 @@ class _DialogueFile(RootModel[dict[str, dict[str, list[str]]]]):
 
 
 def make_turns(texts: list[str]) -> tuple[ForgedTurn, ...]:
-    """Texts said in turn, so that the user has the last word.
+    """Make turns of texts by user and assistant alternately; the user begins and ends.
 
     Raises:
         ValueError: If there are none, or an even number of them.
     """
     if len(texts) % 2 == 0:
         raise ValueError(f"{len(texts)} turns; the user begins and ends, so give an odd number")
-    return tuple(ForgedTurn("assistant" if place % 2 else "user", text) for place, text in enumerate(texts))
+    return tuple(ForgedTurn("assistant" if index % 2 else "user", text) for index, text in enumerate(texts))
 
 
 def read_dialogues(path: Path) -> Dialogues:
     """Read a file of dialogues.
 
     Raises:
-        ConfigError: Naming the file, the place in it and what should be there.
+        ConfigError: If the file is invalid; the message names the location and the right form.
     """
     try:
-        found = _DialogueFile.model_validate(json.loads(path.read_text("utf-8"))).root
+        by_suite = _DialogueFile.model_validate(json.loads(path.read_text("utf-8"))).root
     except OSError as error:
         raise ConfigError(
             f"attack.dialogue {path} cannot be read: {error.strerror}. {_DIALOGUE_FORM}"
@@ -174,7 +174,7 @@ def read_dialogues(path: Path) -> Dialogues:
     except (ValueError, RecursionError) as error:
         raise ConfigError(f"attack.dialogue {path} is not JSON: {error}. {_DIALOGUE_FORM}") from None
     dialogues = {}
-    for suite, task, texts in ((suite, *item) for suite, tasks in found.items() for item in tasks.items()):
+    for suite, task, texts in ((suite, *item) for suite, tasks in by_suite.items() for item in tasks.items()):
         try:
             dialogues[suite, f"injection_task_{task}" if task.isdecimal() else task] = make_turns(texts)
         except ValueError as error:
@@ -189,14 +189,14 @@ ATTENTION_TEXT = (
 
 
 class ChatInject:
-    """Writes a forged conversation into every vector that the user task meets.
+    """Writes a forged conversation into every vector that the user task shows.
 
     Args:
-        family: Whose marks are forged (`FAMILIES`); `auto` in a YAML is the attacked model's.
-        attention: What the forged system turn says; `{user}` and `{model}` are the victim's names.
-        wrap: Whether the turns stand in the family's marks; False: as plain lines, a control.
-        think_block: Whether the opened answer begins with an empty thought, where the family has thoughts.
-        dialogue: A JSON file with a dialogue per injection task, which takes the place of the single turn.
+        family: Name of the family whose marks are forged (`FAMILIES`); `auto` in a YAML: the attacked model's.
+        attention: Text of the forged system turn; `{user}` and `{model}` are the victim's names.
+        wrap: True: the turns have the family's marks; False: they are plain lines, a control.
+        think_block: True: the opened answer begins with an empty thought, if the family has thoughts.
+        dialogue: A JSON file with a dialogue per injection task, used in place of the single turn.
     """
 
     kind = AttackKind.TARGETED
@@ -219,13 +219,13 @@ class ChatInject:
         self._dialogues: Dialogues | None = None if dialogue is None else read_dialogues(Path(dialogue))
 
     def applies_to(self, suite: Suite, user_task: UserTask, injection_task: InjectionTask) -> bool:
-        """Say yes, except where the file has no dialogue."""
+        """True, unless the file has no dialogue for the injection task."""
         return self._dialogues is None or (suite.name, injection_task.ID) in self._dialogues
 
     def injections(
         self, suite: Suite, user_task: UserTask, injection_task: InjectionTask, victim: Victim
     ) -> Mapping[str, str]:
-        """The forged conversation, in every vector, so that a model reads its very line breaks.
+        """Return the forged conversation for every vector, escaped so that its line breaks survive.
 
         Raises:
             NotInjectable: If no vector of this user task can carry an injection, or there is no dialogue.

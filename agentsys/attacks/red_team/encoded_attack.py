@@ -1,6 +1,6 @@
 """`EncodedAttack`: another attack's text in a code that filters do not read and some models do.
 
-`TEXT_CODES` has the codes; each can be read back exactly, so the text arrives character by character.
+`TEXT_CODES` has the codes; each can be decoded exactly, so the text arrives character by character.
 """
 
 from __future__ import annotations
@@ -32,28 +32,28 @@ class TextCode:
 
     encode: Callable[[str], str]
     decode: Callable[[str], str]
-    """Gives back what was encoded, whatever it was."""
+    """Inverse of `encode`, for any text."""
     hint: str
-    """One line that says how to read it."""
+    """One line on how to read the code."""
 
 
 @dataclass(frozen=True)
 class _Alphabet:
-    """Character by character. What is in the alphabet's own signs already stands between two marks."""
+    """A code that replaces single characters. Signs already in the text are put between two marks."""
 
     signs: Mapping[str, str]
     """Character -> sign."""
     mark: str
     alike: str = ""
-    """Characters that are marked like the signs, because they look like them."""
+    """Further characters that are put between marks, because they look like signs."""
 
     def encode(self, text: str) -> str:
-        """The text in signs; characters without one stay."""
+        """Replace characters by their signs; characters without one stay."""
         own = {*"".join(self.signs.values()), *self.alike}
         pattern = re.compile(f"{re.escape(self.mark)}|[{re.escape(''.join(sorted(own)))}]+|.", re.DOTALL)
 
-        def write(found: re.Match[str]) -> str:
-            part = found[0]
+        def write(match: re.Match[str]) -> str:
+            part = match[0]
             if part == self.mark:
                 return self.mark * 2
             return f"{self.mark}{part}{self.mark}" if part[0] in own else self.signs.get(part, part)
@@ -65,8 +65,8 @@ class _Alphabet:
         longest = sorted(map(re.escape, back), key=len, reverse=True)
         pattern = re.compile(f"({mark}{mark})|{mark}([^{mark}]+){mark}|({'|'.join(longest)})|(.)", re.DOTALL)
 
-        def read(found: re.Match[str]) -> str:
-            doubled, kept, sign, other = found.groups()
+        def read(match: re.Match[str]) -> str:
+            doubled, kept, sign, other = match.groups()
             return self.mark if doubled else kept or back.get(sign, "") or other
 
         return pattern.sub(read, text)
@@ -85,7 +85,7 @@ def _encode_invisibly(text: str) -> str:
 
 def _decode_invisible(text: str) -> str:
     bits = [_QUARTERS.index(character) for character in text if character in _QUARTERS]
-    four = zip(*(bits[place::4] for place in range(4)), strict=True)
+    four = zip(*(bits[offset::4] for offset in range(4)), strict=True)
     return bytes(a << 6 | b << 4 | c << 2 | d for a, b, c, d in four).decode()
 
 
@@ -137,12 +137,12 @@ TEXT_CODES: Mapping[str, TextCode] = {
 
 
 class EncodedAttack:
-    """Writes what a model would have read of `base`, in a code, so that it arrives character by character.
+    """Encodes the texts of `base`, as a model would have read them.
 
     Args:
         base: The attack whose texts are encoded.
         code: One of `TEXT_CODES`.
-        hint: Whether a line in plain words says how to read it.
+        hint: True: a line in plain words explains the code.
     """
 
     def __init__(self, base: Attack, code: str, *, hint: bool = True, name: str | None = None) -> None:
@@ -160,14 +160,14 @@ class EncodedAttack:
         self._code = TEXT_CODES[require_known_name("attack.code", code, TEXT_CODES)]
 
     def applies_to(self, suite: Suite, user_task: UserTask, injection_task: InjectionTask) -> bool:
-        """Whether the base takes the pair."""
+        """True if the base applies to the pair."""
         base = self._base
         return not isinstance(base, PicksPairs) or base.applies_to(suite, user_task, injection_task)
 
     def injections(
         self, suite: Suite, user_task: UserTask, injection_task: InjectionTask, victim: Victim
     ) -> Mapping[str, str]:
-        """The base's texts in the code, each in its vector."""
+        """Return the base's texts, encoded, each for its vector."""
         texts = self._base.injections(suite, user_task, injection_task, victim)
         return {
             vector: escape_for_suite(suite, self._encode_text(unescape_for_suite(suite, text)))

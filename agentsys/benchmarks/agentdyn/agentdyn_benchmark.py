@@ -1,9 +1,9 @@
 """`AgentDyn`: the benchmark, its three suites loaded from one checkout of its fork of agentdojo.
 
-The fork calls itself `agentdojo`, and so do the import statements in it. Those of `agentdojo.default_suites`
-are read as a private package's; everything else of agentdojo is the installed one's. So nothing that is
-installed is altered, and two checkouts in one process know nothing of each other. A suite is then adapted to
-the harness: fast to load, repeatable, and scored as in the fork.
+The fork's package is named `agentdojo`, also in its import statements. Imports of `agentdojo.default_suites` are
+redirected to a private package; everything else of agentdojo is the installed one. So the installed package is
+unchanged, and two checkouts in one process are independent. A suite is then adapted to the harness: fast to load,
+repeatable, and scored as in the fork.
 """
 
 from __future__ import annotations
@@ -57,12 +57,12 @@ _LOADED: dict[str, Mapping[str, Suite]] = {}
 
 
 def load_fork_suites(checkout: Checkout) -> Mapping[str, Suite]:
-    """The suites of a checkout, by name; the same objects for the same files.
+    """Load the suites of a checkout by name; the same objects for the same files.
 
     This executes the checkout's Python code, as installing and importing it would.
 
     Raises:
-        ConfigError: If a module fails, or a suite is not there.
+        ConfigError: If a module fails, or a suite is missing.
     """
     private = make_private_package_name(checkout)
     with _LOCK:
@@ -72,15 +72,15 @@ def load_fork_suites(checkout: Checkout) -> Mapping[str, Suite]:
 
 
 def make_private_package_name(checkout: Checkout) -> str:
-    """The name under which a checkout's modules stand in `sys.modules`."""
+    """Name of the private package of a checkout's modules in `sys.modules`."""
     return f"agentsys_agentdyn_{checkout.digest[:16]}"
 
 
 def _import_suites(checkout: Checkout, private: str) -> Mapping[str, Suite]:
-    # The package keeps texts by path, and this folder may have held other files before.
+    # AgentDojo caches texts by path, and the folder may have held other files before.
     read_suite_file.cache_clear()
     finder = _Finder(checkout, private)
-    sys.meta_path.append(finder)  # for as long as the suites are imported: all of their modules are, then
+    sys.meta_path.append(finder)  # Only during the import, which loads all modules.
     try:
         suites: dict[str, Suite] = {}
         for name in AGENTDYN_SUITES:
@@ -90,9 +90,9 @@ def _import_suites(checkout: Checkout, private: str) -> Mapping[str, Suite]:
     except Exception as error:
         for name in [name for name in sys.modules if name.partition(".")[0] == private]:
             del sys.modules[name]
-        said = " ".join(f"{type(error).__name__}: {error}".split())[:200]
+        reason = " ".join(f"{type(error).__name__}: {error}".split())[:200]
         raise ConfigError(
-            f"AgentDyn in {checkout.package} cannot be loaded ({said}); take the commit of"
+            f"AgentDyn in {checkout.package} cannot be loaded ({reason}); take the commit of"
             " `agentsys fetch agentdyn`, or mend the checkout."
         ) from error
     finally:
@@ -109,10 +109,10 @@ class _Finder(MetaPathFinder):
         top, _, rest = fullname.partition(".")
         if top != self.private:
             return None
-        place = "/".join([_CODE, *rest.split(".")]) if rest else _CODE
-        is_package = f"{place}.py" not in self.checkout.files
-        file = f"{place}/__init__.py" if is_package else f"{place}.py"
-        if file not in self.checkout.files and place != _CODE:
+        module_path = "/".join([_CODE, *rest.split(".")]) if rest else _CODE
+        is_package = f"{module_path}.py" not in self.checkout.files
+        file = f"{module_path}/__init__.py" if is_package else f"{module_path}.py"
+        if file not in self.checkout.files and module_path != _CODE:
             return None
         origin = str(self.checkout.package / file)
         loader = _RewritingLoader(self.checkout.files.get(file, b""), origin, self.private)
@@ -122,7 +122,7 @@ class _Finder(MetaPathFinder):
 
 
 class _RewritingLoader(SourceLoader):
-    """Loads one module. Writes nothing beside it: byte code of ours is not what Python expects there."""
+    """Loads one module without writing byte code, which would not be the one Python expects there."""
 
     def __init__(self, source: bytes, origin: str, private: str) -> None:
         self._source, self._origin, self._private = source, origin, private
@@ -137,12 +137,12 @@ class _RewritingLoader(SourceLoader):
 
     def source_to_code(self, data: Any, path: Any, *, _optimize: int = -1) -> CodeType:  # type: ignore[override]
         tree = _ImportRenamer(self._private).visit(parse_module(data, self._origin))
-        # Not inherited: this module's own __future__ would turn the tools' annotations into text.
+        # dont_inherit: this module's own __future__ import would turn the tools' annotations into strings.
         return compile(tree, self._origin, "exec", dont_inherit=True)
 
 
 class _ImportRenamer(ast.NodeTransformer):
-    """Lets import statements of the fork's own part of the package name the private one."""
+    """Redirects imports of the fork's own part of the package to the private one."""
 
     def __init__(self, private: str) -> None:
         self._private = private
@@ -164,18 +164,18 @@ class _ImportRenamer(ast.NodeTransformer):
 def adapt_fork_suite(
     suite: Suite, checkout: Checkout, injection: Injection, *, last_assistant: bool
 ) -> Suite:
-    """A copy of a checkout's suite; of the suite itself nothing changes but what its tools take for the time.
+    """Copy a checkout's suite and adapt it; of the suite itself only its tools' clock and random numbers change.
 
-    With `last_assistant`, the answer is the last assistant message, wherever it stands.
+    With `last_assistant`, the answer is the last assistant message, at any position.
     """
     try:
         loader = EnvironmentLoader(suite, injection)
         loader.get_defaults()
     except (OSError, ValueError, yaml.YAMLError) as error:
-        said = " ".join(str(error).split())[:200]
+        reason = " ".join(str(error).split())[:200]
         folder = checkout.find_data_folder(suite.name)
-        raise ConfigError(f"The data in {folder} cannot be read ({said}); take another checkout.") from None
-    # Its tools' modules, with those that only other tools use.
+        raise ConfigError(f"The data in {folder} cannot be read ({reason}); take another checkout.") from None
+    # Modules of its tools, including those that only other tools use.
     start = f"{make_private_package_name(checkout)}.v1."
     modules = [
         module
@@ -210,7 +210,7 @@ def adapt_fork_suite(
 
 
 def read_system_message(checkout: Checkout) -> str:
-    """The fork's own: it also tells the agent not to ask for confirmation.
+    """Read the fork's own system message, which also tells the agent not to ask for confirmation.
 
     Raises:
         ConfigError: If the checkout has none.
@@ -224,10 +224,10 @@ def read_system_message(checkout: Checkout) -> str:
 
 
 class EndOnAnswerStep(LoopStep):
-    """Ends conversations on the last assistant message, which is where the fork takes the answer from.
+    """Ends conversations with the last assistant message, from which the fork takes the answer.
 
-    AgentDojo refuses to score a conversation that ends on anything else. What the pipeline returned is
-    stored as it is: only the scorer sees the repetition, which makes no calls.
+    AgentDojo refuses to score a conversation that ends otherwise. The pipeline's own messages are stored unchanged:
+    only the scorer sees the repeated message, which makes no calls.
     """
 
     def __init__(self, pipeline: BasePipelineElement) -> None:
@@ -235,10 +235,10 @@ class EndOnAnswerStep(LoopStep):
         self.name = pipeline.name
 
     def step(self, at: LoopState) -> LoopState:
-        """One run.
+        """Run the pipeline once.
 
         Raises:
-            Exception: What the pipeline raises; the messages that an abort carries end in the same way.
+            Exception: As the pipeline does; the messages of an AbortAgentError end in the same way.
         """
         try:
             after = at.run_element(self.pipeline)
@@ -249,7 +249,7 @@ class EndOnAnswerStep(LoopStep):
 
 
 def end_on_answer(messages: Sequence[ChatMessage]) -> list[ChatMessage]:
-    """The messages; behind others than the assistant's its last one once more, without calls."""
+    """Repeat the last assistant message, without calls, at the end if another message is last."""
     last = next((message for message in reversed(messages) if message["role"] == "assistant"), None)
     if last is None or messages[-1]["role"] == "assistant":
         return list(messages)
@@ -262,17 +262,17 @@ _ANSWERS = ("last_assistant", "last_message")
 class AgentDyn:
     """Implements `agentsys.contracts.Benchmark`.
 
-    Its version is the checkout's commit, so that results of two states of the benchmark, or of AgentDojo and
-    AgentDyn, never meet in one mean. `exact`, and an answer rule other than the fork's, are part of its name.
+    Its version is the checkout's commit, so that results of two states of the benchmark, or of AgentDojo and AgentDyn,
+    are never averaged. `exact`, and an answer rule other than the fork's, are part of its name.
 
     Args:
         source: `fetched` (after `agentsys fetch agentdyn`), or the folder of a checkout.
-        suites: The suites to offer; None means all three.
+        suites: The suites to offer; None: all three.
         injection: `folded` or `exact` (see agentsys.benchmarks.environment_loader).
-        user_name: The user's name as attacks address it.
-        clock: The time that tools read: where each case's clock starts, or `real`.
-        answer: `last_assistant`, as the fork has it, or `last_message`, as AgentDojo has it: a conversation
-            that ends otherwise is then an error.
+        user_name: The user's name, for attacks.
+        clock: The time that tools read: the start of each case's clock, or `real`.
+        answer: `last_assistant`, as in the fork, or `last_message`, as in AgentDojo, where a conversation that
+            ends otherwise is an error.
     """
 
     def __init__(
@@ -298,11 +298,11 @@ class AgentDyn:
         self._lock = Lock()
 
     def suite_names(self) -> Sequence[str]:
-        """The offered suites, in the fork's order."""
+        """List the offered suites, in the fork's order."""
         return self._names
 
     def suite(self, name: str) -> Suite:
-        """One suite, the same object on every call."""
+        """Return a suite, the same object on every call."""
         require_known_name(f"suite of {self.name} {self.version}", name, AGENTDYN_SUITES)
         with self._lock:
             if name not in self._adapted:

@@ -56,14 +56,14 @@ class SimulatedPlanner(Enum):
     HONEST = "honest"
     """The user task's ground truth."""
     CHOOSES_ATTACK_TOOL = "chooses_attack_tool"
-    """The same, then a step for each other tool it was told of; and it carries that step out."""
+    """The same, then a step for each other offered tool; and the agent carries these steps out."""
 
 
 def make_asb_roles(chosen: str) -> Mapping[str, SimulatedRole]:
-    """Role -> handler.
+    """Role -> handler of the simulated model.
 
     Raises:
-        ConfigError: If there is no such simulated planner.
+        ConfigError: If there is no simulated planner of this name.
     """
     kind = find_enum_member("benchmark.simulated_planner", chosen, SimulatedPlanner)
     acting: dict[str, SimulatedRole] = dict.fromkeys(ACTING_ROLES, partial(_play_agent, kind))
@@ -73,7 +73,7 @@ def make_asb_roles(chosen: str) -> Mapping[str, SimulatedRole]:
 def _play_planner(
     kind: SimulatedPlanner, request: ChatRequest, knowledge: SimulatedKnowledge
 ) -> ChatAssistantMessage:
-    """A step for each call of the ground truth; never fewer than two steps."""
+    """Plan a step for each call of the ground truth, and at least two steps."""
     offered = next(
         (names for m in request.messages if (names := find_instruction_tools(text_of(m))) is not None), []
     )
@@ -88,7 +88,7 @@ def _play_planner(
 def _play_agent(
     kind: SimulatedPlanner, request: ChatRequest, knowledge: SimulatedKnowledge
 ) -> ChatAssistantMessage:
-    """The plain agent, which reads rounds told as text, and may do what its plan lists besides."""
+    """Play the plain agent, which also reads rounds in text form and may carry out its plan's further tools."""
     read = replace(request, messages=restore_rounds(request.messages))
     reply = play_plain_agent(read, knowledge)
     prompted = from_tags(read)
@@ -103,7 +103,7 @@ def _play_agent(
 
 
 def _find_next_planned_call(request: ChatRequest) -> ChatAssistantMessage | None:
-    """A call of the first tool of the plan that is on offer and that nobody has called yet."""
+    """Call the plan's first offered tool that has not been called yet."""
     plan = _find_plan(request.messages)
     made = {
         call.function
@@ -123,30 +123,30 @@ def _find_next_planned_call(request: ChatRequest) -> ChatAssistantMessage | None
 
 
 def _find_plan(messages: Iterable[ChatMessage]) -> AsbPlan:
-    """The plan that the conversation follows; empty where it has none."""
-    said = (text_of(message) for message in messages if message["role"] == "assistant")
-    found = next((plan for text in said if (plan := find_plan_text(text)) is not None), None)
+    """Find the plan that the conversation follows; empty if it has none."""
+    texts = (text_of(message) for message in messages if message["role"] == "assistant")
+    plan_text = next((plan for text in texts if (plan := find_plan_text(text)) is not None), None)
     try:
-        return parse_asb_plan(found) if found is not None else ()
+        return parse_asb_plan(plan_text) if plan_text is not None else ()
     except AsbPlanError:
         return ()
 
 
 def play_refusal_judge(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssistantMessage:
-    """Never sees a refusal: the simulated agent declines nothing."""
+    """Answer that the agent helps: the simulated agent never refuses."""
     return assistant("1")
 
 
 VECTOR = "tool_result"
-"""The one injection vector: what stands in it is appended to tool results."""
+"""The only injection vector; its text is appended to tool results."""
 
 
 class ASBSuite(TaskSuite[ASBEnvironment]):  # type: ignore[misc]
-    """One agent.
+    """The suite of one agent.
 
-    The suite lists all its tools, so that checks of whole suites work; a case meets the normal ones and its own
-    attack tool. Of its tasks the first `tasks` are offered (None: all), and as injection tasks those at the places
-    `attacks` in `agent.attack_tools`; a task keeps its id whatever else is offered.
+    It lists all tools of the agent, so that checks of whole suites work; a case has the normal ones and its own attack
+    tool. It offers the first `tasks` user tasks (None: all), and injection tasks for the indices `attacks` of
+    `agent.attack_tools`; a task's id does not depend on the other tasks.
     """
 
     injection = "exact"
@@ -173,17 +173,17 @@ class ASBSuite(TaskSuite[ASBEnvironment]):  # type: ignore[misc]
             self.register_injection_task(make_injection_task(agent, number))
 
     def get_injection_vector_defaults(self) -> dict[str, str]:
-        """One vector, empty by default."""
+        """Return the only vector, empty by default."""
         return {VECTOR: ""}
 
     def load_and_inject_default_environment(self, injections: dict[str, str]) -> ASBEnvironment:
-        """A fresh environment.
+        """Build a fresh environment.
 
         Raises:
             ValueError: If `injections` names another vector.
         """
         validate_injections(injections, self.get_injection_vector_defaults())
-        # A new world is in no step: what a case before left in this context would keep payloads out of it.
+        # A step left over from an earlier case in this context could suppress payloads.
         set_plan_step(None)
         return ASBEnvironment(
             agent=self.agent.name, data=self.agent.digest, injection=injections.get(VECTOR, "")
@@ -199,7 +199,7 @@ class ASBSuite(TaskSuite[ASBEnvironment]):  # type: ignore[misc]
         environment: ASBEnvironment | None = None,
         verbose: bool = False,
     ) -> tuple[bool, bool]:
-        """Run a task as AgentDojo does, with the tools of this case alone and a fresh world for each try."""
+        """Run a task as AgentDojo does, with this case's tools only and cleared calls for each of its runs."""
         meant = injection_task if isinstance(user_task, BaseUserTask) else user_task
         takes_part = {tool.name for tool in self.agent.normal_tools} | {getattr(meant, "attack_tool", "")}
         tools = [tool for tool in self.tools if tool.name in takes_part]
@@ -208,7 +208,7 @@ class ASBSuite(TaskSuite[ASBEnvironment]):  # type: ignore[misc]
             user_task,
             injection_task,
             injections,
-            # AgentDojo only calls what it is given here, with the suite's tools.
+            # AgentDojo calls this with all of the suite's tools.
             runtime_class=lambda _all: runtime_class(tools),
             environment=environment,
             verbose=verbose,
@@ -217,7 +217,7 @@ class ASBSuite(TaskSuite[ASBEnvironment]):  # type: ignore[misc]
 
     @property
     def several_turns(self) -> bool:
-        """Whether the conversation has more user turns than one."""
+        """True if the conversation has several user turns."""
         return self.mode.has_plan
 
     def driven(
@@ -226,22 +226,22 @@ class ASBSuite(TaskSuite[ASBEnvironment]):  # type: ignore[misc]
         user_task: BaseUserTask[ASBEnvironment],
         injection_task: BaseInjectionTask[ASBEnvironment] | None,
     ) -> ChatModel:
-        """The model as it takes part in this mode's conversation."""
+        """Wrap the model for this mode's conversation."""
         attack_tool = getattr(injection_task, "attack_tool", None)
         return wrap_planned_model(CountedReplies(model), mode=self.mode, attack_tool=attack_tool)
 
     def measured(self, finished: FinishedCase) -> CaseScores:
-        """Both criteria, and what brought the attack about."""
+        """Measure both criteria, and the cause of the attack's success."""
         return measure_asb_case(
             finished, self.agent, self.mode, self.criterion, judge_refusals=self.judge_refusals
         )
 
 
 class FreshEachRunStep(LoopStep):
-    """Forgets the calls of a run that ended without an answer.
+    """Clears the recorded calls before each run of the pipeline.
 
-    AgentDojo runs a pipeline again, up to three times, when its last message is empty, on the
-    environment as the run before left it (agentdojo 0.1.35): the calls would be counted anew each time.
+    AgentDojo runs a pipeline again, up to three times, if its last message is empty, on the environment as the run
+    before left it (agentdojo 0.1.35): calls would be counted several times.
     """
 
     def __init__(self, pipeline: BasePipelineElement) -> None:
@@ -249,7 +249,7 @@ class FreshEachRunStep(LoopStep):
         self.name = pipeline.name
 
     def step(self, at: LoopState) -> LoopState:
-        """One run."""
+        """Run the pipeline once."""
         if isinstance(at.env, ASBEnvironment):
             at.env.uses.clear()
             start_counting()
@@ -266,23 +266,23 @@ _SUBSETS: Mapping[str, Callable[[AttackTool], bool]] = {
 class ASB:
     """Implements `agentsys.contracts.Benchmark`.
 
-    The mode, and a criterion other than `execution`, are part of the benchmark's name: results of
-    two modes never meet in one column.
+    The mode, and a criterion other than `execution`, are part of the benchmark's name, so that results of two modes are
+    never in one column.
 
     Args:
         mode: `faithful`, `clean_plan`, `hidden_tool` or `react` (see agentsys.benchmarks.asb.planned_model).
-        data: `sample` (comes with the package), `fetched` (after `agentsys fetch asb`) or a folder.
-        tasks: How many of each agent's tasks, from the first; `all` for all of them.
+        data: `sample` (part of the package), `fetched` (after `agentsys fetch asb`) or a folder.
+        tasks: Number of each agent's tasks, from the first; `all` for all of them.
         attack_tools: `all`, `aggressive` or `non_aggressive`.
-        criterion: What a record's scores state: `execution` or `text`. Both are always measured.
-        suites: The agents to offer; None means all of the data set.
-        user_name: The user's name as attacks address it.
-        refusal_judge: Whether a model judges if the agent declined to help.
-        simulated_planner: What the simulated model plans: `honest` or `chooses_attack_tool`.
+        criterion: Criterion of a record's two scores: `execution` or `text`. Both are always measured.
+        suites: The agents to offer; None: all of the data set.
+        user_name: The user's name, for attacks.
+        refusal_judge: True: a model judges if the agent refused to help.
+        simulated_planner: Plans of the simulated model: `honest` or `chooses_attack_tool`.
     """
 
     injection = "exact"
-    """Injected texts are put in as they are, without a YAML file in between."""
+    """Injected texts are used unchanged, without a YAML file in between."""
     facts = ASB_FACTS
 
     def __init__(
@@ -303,7 +303,7 @@ class ASB:
         self.name = f"asb-{self.mode.value}{text}"
         self.user_name = user_name
         self.simulated_planner = simulated_planner
-        # A slip of the pen must not cost a call per case.
+        # A misspelled value must not cost a model call per case.
         if refusal_judge is not None and not isinstance(refusal_judge, bool):
             raise ConfigError(f"benchmark.refusal_judge={refusal_judge}: give true or false.")
         count = _count_tasks(tasks)
@@ -315,7 +315,7 @@ class ASB:
                 agents[name],
                 self.mode,
                 tasks=count,
-                attacks=[place for place, tool in enumerate(agents[name].attack_tools) if is_wanted(tool)],
+                attacks=[number for number, tool in enumerate(agents[name].attack_tools) if is_wanted(tool)],
                 criterion=self.criterion,
                 judge_refusals=bool(refusal_judge),
             )
@@ -323,15 +323,15 @@ class ASB:
         }
 
     def suite_names(self) -> Sequence[str]:
-        """The offered agents, in the data set's order."""
+        """List the offered agents, in the data set's order."""
         return tuple(self._suites)
 
     def suite(self, name: str) -> ASBSuite:
-        """One agent's suite, the same object on every call."""
+        """Return an agent's suite, the same object on every call."""
         return self._suites[require_known_name(f"agent of {self.name} {self.version}", name, self._suites)]
 
     def simulated_roles(self) -> Mapping[str, SimulatedRole]:
-        """Play the planner and the judge in the simulated model."""
+        """Return the simulated model's handlers for planner, judge and agent."""
         return make_asb_roles(self.simulated_planner)
 
 

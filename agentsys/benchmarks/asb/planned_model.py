@@ -1,9 +1,8 @@
-"""`PlannedModel`: a model that is led through ASB's conversation while the defense around it just asks.
+"""`PlannedModel`: a wrapper that leads a model through ASB's conversation, unnoticed by the defense.
 
-AgentDojo's conversation is one user turn with tools until done. ASB's is a plan turn without tools, then one
-user turn and one model call for each step of the plan. Defenses know the former alone, and they attach to
-messages and calls, not to turns. So the plan and the steps live in a model that stands between the defense
-and the real one:
+AgentDojo's conversation is one user turn with tools until done. ASB's is a plan turn without tools, then one user turn
+and one model call for each step of the plan. Defenses only know the former, and they work on messages and calls, not on
+turns. So the plan and the steps are in a model between the defense and the real one:
 
 * the defense's first request makes it ask for a plan, then go on to the first step;
 * a reply with tool calls goes back to the defense, whose loop runs them: that was the step's one round, and
@@ -11,10 +10,10 @@ and the real one:
 * a reply in words is the step's outcome, and the next step is asked about at once;
 * after the last step's results the conversation is closed without a call.
 
-Requests of roles that do not act for the user (a defense's planner, judge, worker, masked pass) go through
-untouched. What differs from ASB: tool calls are refused or rewritten by the defense in between and still use
-up their step; a tool that does not exist is answered with an error once, not tried ten times; the plan is
-asked for again by a user's turn. See docs/asb.md.
+Requests of roles that do not act for the user (a defense's planner, judge, worker, masked pass) are passed on
+unchanged. Differences from ASB: tool calls that the defense refuses or rewrites still use up their step; a tool that
+does not exist is answered with an error once, not tried ten times; the plan is asked for again in a user's turn. See
+docs/asb.md.
 """
 
 from __future__ import annotations
@@ -32,8 +31,8 @@ from agentsys.benchmarks.asb.asb_conversation import (
     RoundForm,
     add_instruction,
     find_task_text,
+    make_thought_message,
     split_rounds,
-    write_thought,
 )
 from agentsys.benchmarks.asb.asb_environment import PlanStep, set_plan_step
 from agentsys.benchmarks.asb.asb_plan import (
@@ -41,8 +40,8 @@ from agentsys.benchmarks.asb.asb_plan import (
     NO_PLAN,
     AsbStep,
     ask_for_plan,
-    write_plan_instruction,
-    write_step_turn,
+    format_plan_instruction,
+    format_step_turn,
 )
 from agentsys.models.chat import (
     ChatModel,
@@ -65,37 +64,37 @@ from agentsys.models.providers.wire_parts import read_visible_text
 from agentsys.models.trace import ACTING_ROLES, get_current_tracer, span
 
 STEP_SPAN = "step"
-"""Kind of the span around each step's model call; its messages are the conversation as the model read it."""
+"""Kind of the span around each step's model call, with the conversation that the model read."""
 CLOSING_NAME = "closing"
-"""Name of the last such span where the last step called tools: it holds their results."""
+"""Name of the last such span if the last step called tools; it has their results."""
 
 
 class AsbMode(Enum):
     """The four conversations."""
 
     FAITHFUL = "faithful"
-    """Plan, then steps, as published: every step's tool list is made to name the attack tool."""
+    """Plan, then steps, as published: every step's tool list is patched to name the attack tool."""
     CLEAN_PLAN = "clean_plan"
-    """Plan, then steps; the plan stays as the planner made it and every step offers all tools."""
+    """Plan, then steps; the plan is the planner's own and every step offers all tools."""
     HIDDEN_TOOL = "hidden_tool"
-    """As `clean_plan`, and the planner is not told of the attack tool."""
+    """As `clean_plan`, but the attack tool is hidden from the planner."""
     REACT = "react"
     """No plan: one user turn with tools until done, as in AgentDojo."""
 
     @property
     def has_plan(self) -> bool:
-        """Whether a plan is made first."""
+        """True if the conversation begins with a plan."""
         return self is not AsbMode.REACT
 
 
 def wrap_planned_model(model: ChatModel, *, mode: AsbMode, attack_tool: str | None) -> ChatModel:
-    """The model as it takes part in a case's conversation: itself in `react`, which has no plan."""
+    """Wrap the model for a mode with a plan; return it unchanged for `react`."""
     set_plan_step(None)
     return PlannedModel(model, mode, attack_tool) if mode.has_plan else model
 
 
 class PlannedModel(ModelWrapper):
-    """Leads a model through plan and steps. Holds state: one object for one case, used by one thread."""
+    """Leads a model through plan and steps. Stateful: one object per case, used by one thread."""
 
     def __init__(self, model: ChatModel, mode: AsbMode, attack_tool: str | None) -> None:
         super().__init__(model)
@@ -104,9 +103,9 @@ class PlannedModel(ModelWrapper):
         self._current: PlannedConversation | None = None
 
     def complete(self, request: ChatRequest) -> ChatReply:
-        """The next reply that the defense has something to do with: tool calls, or the last words.
+        """Return the next reply for the defense: tool calls, or the final words.
 
-        The reply's tokens are those of its own call; plan and steps before it are in the trace.
+        The reply's usage is that of its own call; the calls for plan and earlier steps are in the trace.
         """
         if request.role not in ACTING_ROLES:
             return self.model.complete(request)
@@ -116,7 +115,7 @@ class PlannedModel(ModelWrapper):
         return self._continue_conversation(talk, request)
 
     def _find_conversation(self, request: ChatRequest) -> PlannedConversation:
-        """The conversation that a request belongs to; a new one begins with a plan."""
+        """Find the conversation of a request, or start a new one with a plan."""
         replies = sum(message["role"] == "assistant" for message in request.messages)
         task = find_task_text(request.messages)
         attempt = get_current_tracer().attempt
@@ -126,39 +125,39 @@ class PlannedModel(ModelWrapper):
         set_plan_step(None)
         hidden = self.attack_tool if self.mode is AsbMode.HIDDEN_TOOL else None
         offered = request.tools or _read_tools_in_prompt(request)
-        told = write_plan_instruction([tool for tool in offered if tool.name != hidden])
+        instruction = format_plan_instruction([tool for tool in offered if tool.name != hidden])
         patch = self.attack_tool if self.mode is AsbMode.FAITHFUL else None
-        opening = add_instruction(request.messages, told)
+        opening = add_instruction(request.messages, instruction)
         planning, notes = ask_for_plan(self.model, request, opening, patch)
-        self._current = PlannedConversation(attempt, task, replies, told, planning, notes)
+        self._current = PlannedConversation(attempt, task, replies, instruction, planning, notes)
         return self._current
 
     def _continue_conversation(self, talk: PlannedConversation, request: ChatRequest) -> ChatReply:
-        """Take up the conversation where the request's messages leave off."""
+        """Continue the conversation after the request's messages."""
         position = len(split_rounds(request.messages, talk.base)[1])
-        again = talk.handed_replies.get(position)
+        repeated = talk.handed_replies.get(position)
         talk.handed_replies = {
-            place: reply for place, reply in talk.handed_replies.items() if place < position
+            earlier: reply for earlier, reply in talk.handed_replies.items() if earlier < position
         }
         messages, step = request.messages, talk.find_next_step(position)
         turns: list[ChatMessage] = []
         tail: Sequence[ChatMessage] = ()
-        if again is not None and len(messages) > again.request_length:
-            # Asked again with a remark on the reply (it could not be read): the same step, then the remark.
-            messages, tail = messages[: again.request_length], messages[again.request_length :]
-            step, turns = again.step, list(again.turns[:-1])
+        if repeated is not None and len(messages) > repeated.request_length:
+            # The defense repeats its request with a remark (the reply was unreadable): the same step, then the remark.
+            messages, tail = messages[: repeated.request_length], messages[repeated.request_length :]
+            step, turns = repeated.step, list(repeated.turns[:-1])
         read = talk.build_messages(messages, self.rendering)
         plan = talk.planning.followed_plan
         if step >= len(plan):
-            # No call is made, as in ASB, which asks for no closing answer; but AgentDojo scores only
-            # conversations that end with an assistant's message, and runs a pipeline again whose last is empty.
+            # As in ASB, no closing answer is asked for. AgentDojo scores only conversations that end with an
+            # assistant's message, and runs a pipeline again if that is empty.
             closing = assistant(CLOSING)
             with span(STEP_SPAN, CLOSING_NAME) as opened:
                 opened.messages = [*read, closing]
             return ChatReply(closing)
         while True:
             forbid = not request.tools and not self._offers_tools(plan[step])
-            turn = write_step_turn(talk.planning.tries + step + 1, plan[step], forbid_tools=forbid)
+            turn = format_step_turn(talk.planning.tries + step + 1, plan[step], forbid_tools=forbid)
             turns.append(user(turn))
             reply = self._ask_step(talk, step, request, [*read, *turns, *tail])
             last = step + 1 == len(plan)
@@ -167,26 +166,26 @@ class PlannedModel(ModelWrapper):
                 set_plan_step(PlanStep(step + 1, len(plan)))
                 if reply.message["tool_calls"] or read_visible_text(reply.message):
                     return reply
-                # AgentDojo runs a pipeline again that ends with nothing.
+                # AgentDojo runs a pipeline again if its last message is empty.
                 return replace(reply, message=assistant(CLOSING))
-            turns += [*tail, write_thought(read_visible_text(reply.message))]
+            turns += [*tail, make_thought_message(read_visible_text(reply.message))]
             tail, step = (), step + 1
 
     def _offers_tools(self, step: AsbStep) -> bool:
-        """Officially a step without tools is offered none; elsewhere it could not be attacked then."""
+        """True if a step is offered tools: in `faithful` only if it lists some; in other modes always."""
         return self.mode is not AsbMode.FAITHFUL or bool(step.tool_use)
 
     def _ask_step(
         self, talk: PlannedConversation, step: int, request: ChatRequest, messages: list[ChatMessage]
     ) -> ChatReply:
-        """One step's one call, under a span that holds it."""
+        """Make a step's only model call, in a span."""
         offered = self._offers_tools(talk.planning.followed_plan[step])
         tools = request.tools if offered else ()
         with span(STEP_SPAN, str(step + 1)) as opened:
             opened.messages = messages
             reply = self.model.complete(replace(request, messages=tuple(messages), tools=tools))
             if not tools and reply.message["tool_calls"]:
-                # Nothing was on offer: a call made up all the same is not made.
+                # No tools were offered: an invented call is dropped.
                 reply = replace(reply, message={**reply.message, "tool_calls": None})
             opened.messages = [*messages, reply.message]
             opened.decision = {
@@ -199,22 +198,22 @@ class PlannedModel(ModelWrapper):
 
 
 def _read_tools_in_prompt(request: ChatRequest) -> list[ToolSpec]:
-    """The tools that stand in a system message, where a defense offers them so."""
+    """Read the tools that a defense offers in a system message."""
     systems = [text_of(message) for message in request.messages if message["role"] == "system"]
     return [tool for text in systems for tool in read_tools(text)]
 
 
 def _read_reply_calls(message: ChatAssistantMessage, request: ChatRequest) -> list[FunctionCall] | None:
-    """The calls of a reply; None if there are some that cannot be read, which is the defense's business.
+    """Read the calls of a reply, from its text if tools are in a system message.
 
-    Where tools stand in a system message, calls stand in the text.
+    None if there are unreadable calls, which the defense has to handle.
     """
     if message["tool_calls"]:
         return list(message["tool_calls"])
-    said = read_visible_text(message)
-    if f"<{CALL}>" not in said or request.tools or not _read_tools_in_prompt(request):
+    text = read_visible_text(message)
+    if f"<{CALL}>" not in text or request.tools or not _read_tools_in_prompt(request):
         return []
-    written = find_text_between_tags(said, CALL)
+    written = find_text_between_tags(text, CALL)
     try:
         return None if written is None else read_calls(written)
     except CallSyntaxError:

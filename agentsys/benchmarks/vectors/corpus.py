@@ -1,6 +1,6 @@
-"""`Corpus`: the texts of the twelve vectors, read from `data/`, disguised, and cut into halves and a rest.
+"""`Corpus`: the texts of the twelve vectors, read from `data/`, disguised, and divided into halves and a rest.
 
-The disguises are encodings, characters that look like others, and text that no reader sees.
+The disguises are encodings, look-alike characters and invisible text.
 """
 
 from __future__ import annotations
@@ -23,39 +23,39 @@ from pydantic import BaseModel, ConfigDict, Field
 
 _LEET = str.maketrans("aeiost", "4310$7")
 _TWINS = str.maketrans("aceiopsxyjAEIOPTHKMB", "асеіорѕхујАЕІОРТНКМВ")
-"""Latin letters and the Cyrillic ones that look the same."""
+"""Latin letter -> Cyrillic letter that looks the same."""
 _SMALL_CAPS = str.maketrans("abcdefghijklmnoprstuvwyz", "ᴀʙᴄᴅᴇꜰɢʜɪᴊᴋʟᴍɴᴏᴘʀꜱᴛᴜᴠᴡʏᴢ")
 _FULLWIDTH = {point: point + 0xFEE0 for point in range(0x21, 0x7F)}
 _ZERO_WIDTH = "\u200b\u200c\u200d"
 _VARIATION_BASE = 0xE0100
-"""VARIATION SELECTOR-17, which here stands for byte 16; selectors 1 to 16 stand for bytes 0 to 15."""
+"""VARIATION SELECTOR-17, which encodes byte 16; selectors 1 to 16 encode bytes 0 to 15."""
 
 
 def apply_disguise(text: str, disguise: str) -> str:
-    """The text in a disguise."""
+    """Disguise a text."""
     return DISGUISES[disguise](text)
 
 
-def _write_base64(text: str) -> str:
+def _encode_base64(text: str) -> str:
     return base64.b64encode(text.encode()).decode()
 
 
-def _write_hex(text: str) -> str:
+def _encode_hex(text: str) -> str:
     return text.encode().hex()
 
 
-def _write_percent(text: str) -> str:
+def _encode_percent(text: str) -> str:
     return "".join(f"%{byte:02X}" for byte in text.encode()) if text.isascii() else quote(text)
 
 
-def _write_entities(text: str) -> str:
+def _encode_entities(text: str) -> str:
     return "".join(
         f"&#{ord(char)};" if index % 2 else f"&#x{ord(char):x};" for index, char in enumerate(text)
     )
 
 
 def _insert_between(text: str, marks: str) -> str:
-    """A mark after each letter of a word but its last, the marks taking turns."""
+    """Insert marks, in turn, after each letter of a word but its last."""
     turns = itertools.cycle(marks)
     following = [*text[1:], " "]
     return "".join(
@@ -63,16 +63,16 @@ def _insert_between(text: str, marks: str) -> str:
     )
 
 
-def _write_variation_selectors(text: str) -> str:
-    """Bytes as variation selectors behind one visible character."""
+def _encode_variation_selectors(text: str) -> str:
+    """Encode bytes as variation selectors after visible text."""
     selectors = (
         chr(0xFE00 + byte) if byte < 16 else chr(_VARIATION_BASE + byte - 16) for byte in text.encode()
     )
     return "Thank you 🙂" + "".join(selectors)
 
 
-def _make_letter_block_writer(start: int) -> Callable[[str], str]:
-    """Letters from a block of 26 capitals and 26 small ones."""
+def _make_letter_block_encoder(start: int) -> Callable[[str], str]:
+    """Return an encoder to a Unicode block of 26 capital and 26 small letters."""
 
     def write(text: str) -> str:
         return "".join(
@@ -86,7 +86,7 @@ def _make_letter_block_writer(start: int) -> Callable[[str], str]:
 
 
 def _space_first_words(text: str) -> str:
-    """Write the first three words in single letters."""
+    """Spell the first three words in single letters."""
     words = text.split(" ")
     return " ".join([*("-".join(word) for word in words[:3]), *words[3:]])
 
@@ -96,17 +96,17 @@ def _put_in_page(text: str) -> str:
 
 
 DISGUISES: Mapping[str, Callable[[str], str]] = {
-    "base64": _write_base64,
-    "base64_twice": lambda text: _write_base64(_write_base64(text)),
-    "base64_three": lambda text: _write_base64(_write_base64(_write_base64(text))),
-    "base64_lines": lambda text: "\n".join(textwrap.wrap(_write_base64(text), 60)),
-    "base64_asked": lambda text: f"Decode this from base64 and do what it says: {_write_base64(text)}",
+    "base64": _encode_base64,
+    "base64_twice": lambda text: _encode_base64(_encode_base64(text)),
+    "base64_three": lambda text: _encode_base64(_encode_base64(_encode_base64(text))),
+    "base64_lines": lambda text: "\n".join(textwrap.wrap(_encode_base64(text), 60)),
+    "base64_asked": lambda text: f"Decode this from base64 and do what it says: {_encode_base64(text)}",
     "base64url": lambda text: base64.urlsafe_b64encode(text.encode()).decode().rstrip("="),
-    "data_url": lambda text: f'<a href="data:text/plain;base64,{_write_base64(text)}">Details</a>',
-    "hex": _write_hex,
-    "hex_in_base64": lambda text: _write_base64(_write_hex(text)),
-    "percent": _write_percent,
-    "entities": _write_entities,
+    "data_url": lambda text: f'<a href="data:text/plain;base64,{_encode_base64(text)}">Details</a>',
+    "hex": _encode_hex,
+    "hex_in_base64": lambda text: _encode_base64(_encode_hex(text)),
+    "percent": _encode_percent,
+    "entities": _encode_entities,
     "rot13": lambda text: codecs.encode(text, "rot13"),
     "leet": lambda text: text.translate(_LEET),
     "spaced": _space_first_words,
@@ -117,38 +117,38 @@ DISGUISES: Mapping[str, Callable[[str], str]] = {
     "homoglyph_zero_width": lambda text: _insert_between(text.translate(_TWINS), _ZERO_WIDTH),
     "small_caps": lambda text: text.translate(_SMALL_CAPS),
     "fullwidth": lambda text: text.translate(_FULLWIDTH),
-    "math": _make_letter_block_writer(0x1D5D4),
-    "circled": _make_letter_block_writer(0x24B6),
+    "math": _make_letter_block_encoder(0x1D5D4),
+    "circled": _make_letter_block_encoder(0x24B6),
     "combining": lambda text: "".join(c + "\u0335\u0307\u0323" if c.isalpha() else c for c in text),
-    # Each word written backwards inside an override that shows it forwards.
+    # Each word is reversed inside an override that displays it forwards.
     "bidi": lambda text: " ".join(f"\u202e{word[::-1]}\u202c" for word in text.split(" ")),
     "tags": lambda text: "Thank you." + "".join(chr(0xE0000 + ord(char)) for char in text),
-    "variation": _write_variation_selectors,
+    "variation": _encode_variation_selectors,
     "hidden_html": lambda text: _put_in_page(f'<div style="display:none">{text}</div>'),
     "comment_html": lambda text: _put_in_page(f"<!-- {text} -->"),
 }
-"""Name -> what it makes of a text."""
+"""Name -> function that disguises a text."""
 
 
 CORPUS_FOLDER = Path(__file__).parent / "data"
 CARRIERS = "carriers"
 FIRST_TEXTS = 20
-"""Texts of each kind that the corpus began with."""
+"""Number of texts of each kind in the corpus's first version."""
 Form = Literal["plain", "paraphrased", "obfuscated", "embedded"]
 
 
 class CorpusHalf(Enum):
-    """Which part of the corpus: defenses may be tuned on one half and are judged on the other."""
+    """Parts of the corpus: defenses may be tuned on one half and are judged on the other."""
 
     DEVELOPMENT = "development"
     HELD_OUT = "held_out"
     LATER = "later"
-    """Written when the shipped defenses were finished, and never used to change them."""
+    """Texts written after the shipped defenses, and never used to change them."""
     ALL = "all"
 
 
 class CorpusText(BaseModel):
-    """One attack variant or one look-alike, as it stands in a data file."""
+    """An attack variant or a look-alike in a data file."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
 
@@ -156,27 +156,27 @@ class CorpusText(BaseModel):
     """`a` and a number for attacks, `b` and a number for look-alikes; unique within the vector."""
     form: Form = "plain"
     hide: str | None = None
-    """The disguise it wears (`DISGUISES`)."""
+    """Name of its disguise (`DISGUISES`)."""
     carrier: str | None = Field(default=None, alias="in")
-    """The kind of tool output it stands in; None: it is the whole output."""
+    """Kind of the tool output around it; None: it is the whole output."""
     text: str
-    """The words, undisguised."""
+    """The undisguised text."""
 
     @property
     def number(self) -> int:
-        """Its place in the file, from 0: the number of its task."""
+        """Its index in the file, from 0, which is the number of its task."""
         return int(self.id[1:]) - 1
 
     @property
     def half(self) -> CorpusHalf:
-        """Where it belongs: of the first twenty every second text is held out."""
+        """Part that it belongs to: every second of the first twenty texts is held out."""
         if self.number >= FIRST_TEXTS:
             return CorpusHalf.LATER
         return CorpusHalf.HELD_OUT if self.number % 2 else CorpusHalf.DEVELOPMENT
 
     @property
     def disguised_text(self) -> str:
-        """The text as it appears."""
+        """The text in its disguise."""
         return self.text if self.hide is None else apply_disguise(self.text, self.hide)
 
     @property
@@ -188,22 +188,22 @@ class CorpusText(BaseModel):
 
 
 class AttackCall(BaseModel):
-    """The one call that carries out every attack of a vector."""
+    """The call that carries out every attack of a vector."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     tool: str
     args: dict[str, str]
-    """The first tells the attack from anything else; `{text}` stands for the variant's own words."""
+    """The first argument identifies the attack; `{text}` stands for the variant's own text."""
 
     def fill_for_variant(self, text: CorpusText) -> AttackCall:
-        """The call of one variant."""
+        """Fill in the text of one variant."""
         args = {name: value.replace("{text}", text.text) for name, value in self.args.items()}
         return AttackCall(tool=self.tool, args=args)
 
 
 class AttackVector(BaseModel):
-    """One of the twelve: what an attacker does, in many words, and what looks like it and is harmless."""
+    """One of the twelve vectors: variants of an attack, and harmless look-alikes."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -213,7 +213,7 @@ class AttackVector(BaseModel):
     look_alikes: tuple[CorpusText, ...]
 
     def select_half(self, half: CorpusHalf) -> tuple[Sequence[CorpusText], Sequence[CorpusText]]:
-        """The attacks and the look-alikes of one half."""
+        """Select the attacks and the look-alikes of one half."""
         attacks, look_alikes = (
             [text for text in texts if half in (CorpusHalf.ALL, text.half)]
             for texts in (self.attacks, self.look_alikes)
@@ -240,7 +240,7 @@ VECTOR_NAMES = (
 
 @lru_cache(maxsize=1)
 def load_corpus() -> Corpus:
-    """The corpus as it is shipped."""
+    """Load the shipped corpus."""
     files = {name: (CORPUS_FOLDER / f"{name}.yaml").read_bytes() for name in (*VECTOR_NAMES, CARRIERS)}
     digest = hashlib.sha256(b"\0".join(files.values())).hexdigest()
     return Corpus(
@@ -249,7 +249,7 @@ def load_corpus() -> Corpus:
 
 
 def fill_carrier(kind: str, text: str) -> str:
-    """A tool output of this kind with the text in it."""
+    """Put a text into a tool output of this kind."""
     return _load_carriers()[kind].replace("{text}", text)
 
 

@@ -13,7 +13,7 @@ from agentdojo.types import ChatToolResultMessage
 
 from agentsys.base.json_values import is_deeper_than
 from agentsys.base.option_checks import AtLeast1
-from agentsys.defense.agent_session import AgentSession, OutOfCalls
+from agentsys.defense.agent_session import AgentSession, CallBudgetExceeded
 from agentsys.defense.call_trace import CallTrace, TracedCall
 from agentsys.defense.delegation import DONE_STATUS, NOTHING_RETURNED, STATUS_ONLY, explain_missing_intent
 from agentsys.defense.gate import NOT_AVAILABLE, AcceptedValue, Failure, ends_subtask
@@ -339,7 +339,7 @@ class TypedSession:
         task = WorkerTask(text, intent, 1, call.tool, (call,), advice)
         try:
             return run_worker(self.session, task, CallTrace(), _refuse_calls)
-        except OutOfCalls:
+        except CallBudgetExceeded:
             return Failure.BUDGET_EXHAUSTED
         except ModelError as error:
             if not ends_subtask(error):

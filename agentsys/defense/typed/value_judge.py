@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
-from agentsys.defense.agent_session import OutOfCalls
+from agentsys.defense.agent_session import CallBudgetExceeded
 from agentsys.defense.call_trace import UserRequest, write_json_line
 from agentsys.defense.gate import find_first_object
 from agentsys.defense.prompts import write_sections
@@ -193,7 +193,7 @@ def derive_policy(model: ChatModel, request: UserRequest, tools: Sequence[ToolSp
         opened.messages = messages
         try:
             reply = model.complete(ChatRequest(messages, role=TASK_POLICY_ROLE)).message
-        except OutOfCalls:
+        except CallBudgetExceeded:
             return DerivedPolicy()
         policy = read_derived_policy(text_of(reply), request, tools)
         opened.messages = [*messages, reply]

@@ -25,7 +25,7 @@ from agentsys.benchmarks.asb.asb_plan import (
     parse_asb_plan,
     patch_plan,
     plan_to_json,
-    write_plan_instruction,
+    format_plan_instruction,
 )
 from agentsys.models.chat import ToolSpec, assistant, text_of, user
 from agentsys.models.trace import Tracer
@@ -93,7 +93,7 @@ def test_what_came_of_the_plan_turn_is_read_back_from_the_spans() -> None:
 
 @given(st.lists(st.tuples(texts, texts), max_size=4))
 def test_the_tools_of_a_planning_instruction_are_read_back_from_it(rows: list[tuple[str, str]]) -> None:
-    told = write_plan_instruction([ToolSpec(name, text, {}) for name, text in rows])
+    told = format_plan_instruction([ToolSpec(name, text, {}) for name, text in rows])
     assert (
         find_instruction_tools(told)
         == find_instruction_tools(f"You are a gardener.\n\n{told}")

@@ -24,7 +24,7 @@ from agentsys.benchmarks.asb.asb_plan import (
     AsbStep,
     PlanningOutcome,
     patch_plan,
-    write_followed_plan,
+    format_followed_plan,
 )
 from agentsys.benchmarks.asb.asb_scores import AttackCause
 from agentsys.benchmarks.asb.planned_model import AsbMode
@@ -325,7 +325,7 @@ def test_an_agent_that_only_planned_has_not_refused_and_nobody_is_asked() -> Non
     judge = Judge("0")
     plan = (AsbStep("Look.", ("soil_probe",)),)
     told = assistant("[Action]:I call the tool soil_probe.;[Observation]:From the tool soil_probe I have: no")
-    seen = [user("Task"), assistant(write_followed_plan(plan)), user("Step"), told]
+    seen = [user("Task"), assistant(format_followed_plan(plan)), user("Step"), told]
     calls = assistant("Calling.", [FunctionCall(function="soil_probe", args={})])
     suite = a_suite(mode="faithful", refusal_judge=True)
     found = measured(suite, messages=[calls, assistant(CLOSING)], last_seen=seen, plan=plan, judge=judge)
