@@ -117,7 +117,10 @@ RESPONSES_ENDINGS: EndingTable = {
     "max_output_tokens": Ending.CUT,
     "max_tokens": Ending.CUT,
     "length": Ending.CUT,
+    "max_messages": Ending.CUT,
     "content_filter": Ending.FILTERED,
+    # Over a WebSocket, for an input that came in between; we open none.
+    "steered": Ending.BROKEN_OFF,
     "incomplete": Ending.BROKEN_OFF,
     "failed": Ending.BROKEN_OFF,
     "cancelled": Ending.BROKEN_OFF,

@@ -26,6 +26,9 @@ from agentsys.models.providers.wire_parts import (
 
 AnthropicBlock = dict[str, Any]
 
+API_VERSION = "2023-06-01"
+"""Sent with every request. The SDK's own is 2026-10-21 from 2.0 on, under which the API refuses `temperature`."""
+
 _TAKEN_IDS = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 ANTHROPIC_ITEM_PREFIX = "anthropic:"
@@ -230,14 +233,20 @@ class AnthropicModel(PostingModel):
 
     @property
     def _path(self) -> str:
-        # The SDK's own `post` also because, for `messages.create`, 2.x has no `temperature` keyword any more
-        # and 0.125 refuses large `max_tokens` without streaming.
+        # The SDK's own `post` also because `messages.create` has no `temperature` from 2.0 on, and refuses large
+        # `max_tokens` without streaming.
         return "/v1/messages"
 
     def _make_client(self) -> Any:
         import anthropic  # 1.5 s of CPU: only where a model is really built
 
-        return self._make_sdk(anthropic.Anthropic, anthropic.DefaultHttpxClient, "https://api.anthropic.com")
+        headers = {"anthropic-version": API_VERSION}
+        if self._key:
+            # The SDK sends it as a bearer token from 2.0 on, which not all gateways read.
+            headers["X-Api-Key"] = self._key
+        return self._make_sdk(
+            anthropic.Anthropic, anthropic.DefaultHttpxClient, "https://api.anthropic.com", headers
+        )
 
     def _read_reply(self, answer: bytes, reading: Reading) -> ChatReply:
         reply, sent = read_anthropic_reply(answer, reading), reading.request.messages

@@ -161,11 +161,14 @@ class PostingModel(SdkModel):
         )
         return data
 
-    def _make_sdk(self, sdk: type[Any], like: type[Any], default_url: str) -> Any:
+    def _make_sdk(
+        self, sdk: type[Any], like: type[Any], default_url: str, headers: Mapping[str, str] | None = None
+    ) -> Any:
         return sdk(
             # The SDK wants some key; the address is always given, or it would read it from the environment.
             api_key=self._key or "none",
             base_url=self.base_url or default_url,
+            default_headers=headers,
             max_retries=0,
             timeout=self.timeout_s,
             http_client=self._make_http_client(like),

@@ -142,6 +142,9 @@ def faults_for_google(body: dict[str, Any]) -> list[str]:
 def faults_of(model: Any, body: dict[str, Any]) -> list[str]:
     if isinstance(model, GoogleModel):
         return faults_for_google(body)
+    if isinstance(model, anthropic.AnthropicModel):
+        # Of the version of the API that we ask for; the SDK's types have it no more from 2.0 on.
+        assert isinstance(body.pop("temperature", 0.0), float)
     if getattr(model, "api", "") == "chat":
         take_known_extras(body, dict(model.extra_body or {}))
     return find_faults(body, declared_type(model))
