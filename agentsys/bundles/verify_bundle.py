@@ -135,7 +135,7 @@ def _iterate_differences(one: Any, other: Any, new: set[str], place: str = "") -
             if key not in one and place.startswith(OWN_KEY):
                 new.add(_INDEX.sub("", inner.removeprefix(f"{OWN_KEY}.")))
                 continue
-            if key not in now and then[key] in _EMPTY:
+            if key not in other and one[key] in _EMPTY:
                 continue
             yield from _iterate_differences(one.get(key), other.get(key), new, inner)
     elif isinstance(one, list) and isinstance(other, list):
