@@ -278,8 +278,8 @@ def _verify_case(
     name: str, content: bytes, as_packed: bool, rerun: RerunPlan, changed: Sequence[str]
 ) -> VerifiedCase:
     key = name.partition("/")[2]
-    new = rerun.store.root / key
-    then, now = _parse_json(content), _parse_json(new.read_bytes() if new.is_file() else b"")
+    path = rerun.store.root / key
+    then, now = _parse_json(content), _parse_json(path.read_bytes() if path.is_file() else b"")
     details = [] if as_packed else ["the record was changed after it was packed"]
     if then is None or now is None:
         why = rerun.failed.get(name) or ("its case was not run" if then else "it is no JSON")
