@@ -102,12 +102,13 @@ CALL_FORMS = (
     ),
     CallForm("Functionary", r"<\|recipient\|>\s*(?!all\b)\w|>>>\s?§"),
     CallForm("Solar", r"<\|tool_calls?:\w+\|>", "solar_open2"),
+    CallForm("ChatGLM", r"§\s{0,3}```python\s*tool_call\("),
     CallForm("PLaMo", r"<\|plamo:begin_tool_"),
     CallForm("LM Studio", r"\[TOOL_REQUEST\]"),
     CallForm("Qwen 1", r"✿FUNCTION✿"),
     CallForm(
         "ReAct and Command R",
-        rf"{_LABEL}(?:Action|Tool|Function)(?: Name)?[^\w\n]{{1,6}}"
+        rf"{_LABEL}(?:Action|Tool|Function)(?: Name| [Cc]all)?[^\w\n]{{1,6}}"
         r"(?:§[^\w\n({\[]{0,5}(?:[\n({\[]|\Z)|\n?```(?:json)?\s*\[?\s*\{)",
     ),
     CallForm("tags named by tools", r"<(?:\w{1,20}:)?§(?:\s{0,3}/?>|\s{1,3}\w+\s?=)"),

@@ -143,11 +143,14 @@ CHAT_ENDINGS: EndingTable = {
     "return": Ending.COMPLETE,
     "eos_found": Ending.COMPLETE,
     "stop_string_found": Ending.COMPLETE,
+    # OpenAI; mlx; llama.cpp before 2025
     "tool_calls": Ending.CALLS,
     "tool_call": Ending.CALLS,
+    "tool": Ending.CALLS,
+    "function_calls": Ending.CALLS,
     "function_call": Ending.CALLS,
     "call": Ending.CALLS,
-    # Mistral; xAI; watsonx; Aleph Alpha; Cohere; LM Studio
+    # Mistral; xAI; watsonx; Aleph Alpha; Cohere; LM Studio; Reka
     "model_length": Ending.CUT,
     "max_len": Ending.CUT,
     "max_context": Ending.CUT,
@@ -156,11 +159,13 @@ CHAT_ENDINGS: EndingTable = {
     "error_limit": Ending.CUT,
     "max_predicted_tokens_reached": Ending.CUT,
     "context_length_reached": Ending.CUT,
-    # Z.ai and Tencent; Bedrock; Cohere
+    "context": Ending.CUT,
+    # Z.ai and Tencent; Bedrock; Cohere; GigaChat
     "sensitive": Ending.FILTERED,
     "content_filtered": Ending.FILTERED,
     "guardrail_intervened": Ending.FILTERED,
     "error_toxic": Ending.FILTERED,
+    "blacklist": Ending.FILTERED,
     # Bedrock; what Gemini's compatible endpoint writes before its own word
     "malformed_tool_use": Ending.MALFORMED_CALL,
     "function_call_filter": Ending.MALFORMED_CALL,

@@ -125,6 +125,9 @@ def _read_candidates(
             if part.get("thoughtSignature"):
                 # A second call of the same id gets another; the first of a turn is the one that needs it.
                 signatures.setdefault(call_id, str(part["thoughtSignature"]))
+        elif "executableCode" in part:
+            # Nothing runs it, as no code execution is on offer: it is a call that the model wrote as code.
+            texts.append(f"```tool_code\n{as_mapping(part['executableCode']).get('code')}\n```")
         elif part.get("text") and not part.get("thought"):
             texts.append(str(part["text"]))
     return RawReply(
@@ -146,7 +149,8 @@ def _list_parts(candidate: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 def _parse_usage(usage: Mapping[str, Any]) -> Usage:
     # `candidatesTokenCount` leaves the thoughts out; our `completion` has them.
     thoughts = wire_parts.read_token_count(usage.get("thoughtsTokenCount"))
-    answered = usage.get("candidatesTokenCount", 0 if thoughts else None)  # left out where nothing was said
+    # Left out where nothing was said.
+    answered = usage.get("candidatesTokenCount", 0 if thoughts or usage.get("totalTokenCount") else None)
     # Gateways count as OpenAI does: their total has the thoughts once.
     both = wire_parts.read_token_count(usage.get("promptTokenCount")) + wire_parts.read_token_count(answered)
     apart = 0 if usage.get("totalTokenCount") == both else thoughts

@@ -111,14 +111,22 @@ def _read_output(body: Mapping[str, Any]) -> RawReply:
     return RawReply(
         blocks,
         [
-            RawCall(item.get("name"), item.get("arguments"), item.get("call_id") or item.get("id"))
+            RawCall(
+                item.get("name"),
+                item.get("arguments", item.get("input")),
+                item.get("call_id") or item.get("id"),
+            )
             for item in items
-            if item.get("type") == "function_call"
+            if item.get("type") in _CALL_ITEMS and item.get("output") is None
         ],
         reasons=[incomplete if body.get("status") == "incomplete" and incomplete else body.get("status")],
         refused=any(part.get("refusal") for part in parts) and not any(part.get("text") for part in parts),
         left_in_thoughts="" if sealed else "\n".join(map(_read_summary_text, thoughts)),
     )
+
+
+_CALL_ITEMS = ("function_call", "custom_tool_call", "mcp_call")
+"""vLLM takes some of gpt-oss's calls for those of a server of MCP, which then has none that answers."""
 
 
 def _list_parts(item: Mapping[str, Any]) -> list[Mapping[str, Any]]:

@@ -78,7 +78,7 @@ def _read_part_text(part: object) -> str:
         return "".join(map(_read_part_text, part))
     if not isinstance(part, Mapping):
         return ""
-    values = (part.get(field) for field in ("text", "thinking", "content", "refusal"))
+    values = (part.get(field) for field in ("text", "thinking", "content", "summary", "refusal"))
     return next((_read_part_text(value) for value in values if isinstance(value, str | list)), "")
 
 
@@ -192,7 +192,7 @@ def _read_choices(body: Mapping[str, Any], strip_think: bool, key: str | None) -
         # An empty text beside another choice's is none.
         blocks=[b for one in said for b in one.blocks if b["content"] or len(said) == 1],
         calls=[call for one in said for call in one.calls],
-        reasons=[choice.get("finish_reason") for choice in choices],
+        reasons=[_read_reason(choice) for choice in choices],
         native=next(filter(None, natives), None),
         kept={name: value for one in said for name, value in one.kept.items()},
         refused=any(one.refused for one in said),
@@ -202,6 +202,14 @@ def _read_choices(body: Mapping[str, Any], strip_think: bool, key: str | None) -
             **{name: body[name][:100] for name in _SERVERS if isinstance(body.get(name), str)},
         },
     )
+
+
+def _read_reason(choice: Mapping[str, Any]) -> object:
+    """Why a choice ended; `stop_reason`, beside a `finish_reason`, is vLLM's for the token or text that stopped it."""
+    return next((choice[name] for name in _REASONS if choice.get(name)), None)
+
+
+_REASONS = ("finish_reason", "finishReason", "stop_reason")
 
 
 def _read_native_reason(choice: Mapping[str, Any]) -> object:
@@ -219,7 +227,7 @@ def _read_message(choice: Mapping[str, Any], strip_think: bool) -> RawReply:
     message = choice.get("message")
     if not isinstance(message, Mapping):
         # Azure leaves the message of a filtered choice out.
-        if find_ending(keep_reason(choice.get("finish_reason"))) in PLAIN_ENDINGS:
+        if find_ending(keep_reason(_read_reason(choice))) in PLAIN_ENDINGS:
             raise make_malformed_reply_error("the reply has no choices[0].message")
         message = {}
     content = join_content_parts(message.get("content"))
@@ -253,12 +261,15 @@ def _list_calls(message: Mapping[str, Any]) -> list[RawCall]:
     calls = [calls] if isinstance(calls, Mapping) else calls
     if not isinstance(calls, list):
         raise make_malformed_reply_error("the reply's tool calls are not a list")
-    content = message.get("content")
-    parts = [as_mapping(part) for part in content] if isinstance(content, list) else []
+    lists = [listed for name in _PARTS if isinstance(listed := message.get(name), list)]
+    parts = [as_mapping(part) for listed in lists for part in listed]
     calls = calls or [part for part in parts if part.get("type") in _CALL_PARTS]
-    return [RawCall.from_chat(call, keep_call_fields(call)) for call in calls]
+    made = [RawCall.from_chat(call, keep_call_fields(call)) for call in calls]
+    return [call for call in made if call.name or call.arguments] or made  # gateways add blank ones
 
 
+_PARTS = ("content", "content_list")
+"""Lists of parts: everybody's, and Snowflake's."""
 _CALL_PARTS = ("tool_use", "tool_call", "function_call")
 """Parts of a content in which gateways leave the calls of another wire."""
 

@@ -51,7 +51,8 @@ class RawCall:
     def from_chat(cls, raw: object, kept: Mapping[str, Any]) -> RawCall:
         """A call of chat completions; some servers leave its `function` wrapper out, or name the fields otherwise."""
         call = as_mapping(raw)
-        told = call["function"] if isinstance(call.get("function"), Mapping) else call
+        wrapped = (call.get(name) for name in ("function", "custom", "tool_use"))
+        told = next((one for one in wrapped if isinstance(one, Mapping)), call)
         name = told.get("name") if "name" in told else call.get("function")
         fields = ("arguments", "parameters", "args", "input")
         return cls(name, next((told[one] for one in fields if one in told), None), call.get("id"), kept)
@@ -268,7 +269,7 @@ _MARKER = re.compile(r"<[|/]?[\w▁ ]{1,40}\|?>|<.*\Z", re.DOTALL)
 """A marker of a chat template, or its beginning."""
 _NAMESPACE = re.compile(r"\A(?:to=)?(?:(?:functions?|default_api|tools?|multi_tool_use)[.:/]+)*")
 _NUMBER = re.compile(r"(?::\d+|\(\))\Z")
-_CHANNEL = re.compile(r"(?:commentary|analysis|final|json|code|assistant)\Z")
+_CHANNEL = re.compile(r"(?:commentary|analysis|final|json|code|assistant)+\Z")
 """Channels of harmony and the types of what is to come in them, which lose their markers at some servers."""
 _LONGEST_NAME = 300
 
