@@ -145,7 +145,8 @@ def read_cases(
     rows = [*read.rows, *(row for row in asb if isinstance(row, CaseRow))]
     skipped = [*read.skipped_files, *(row for row in asb if isinstance(row, SkippedFile))]
     if not rows:
-        raise ConfigError(_explain_no_cases(roots, skipped, read.other_count))
+        tables = [path for listing in listings for paths in listing.asb_results.values() for path in paths]
+        raise ConfigError(_explain_no_cases(roots, skipped, read.other_count, tables))
     resolved = resolve_runs(rows, names or RunNames())
     polarity = (POLARITY_NOTE,) if any(row.benchmark == INSPECT_BENCHMARK for row in rows) else ()
     own = find_logdirs(row.source for row in rows if not row.foreign) if only is None else []
@@ -227,11 +228,15 @@ def _iterate_once(listings: Iterable[Mapping[FolderId, Sequence[str]]]) -> Itera
                 yield from files
 
 
-def _explain_no_cases(roots: Sequence[Path], skipped: Sequence[SkippedFile], other: int) -> str:
+def _explain_no_cases(
+    roots: Sequence[Path], skipped: Sequence[SkippedFile], other: int, tables: Sequence[str]
+) -> str:
     where = ", ".join(f"'{root}'" for root in roots) or "no folder at all"
     if skipped:
         path, reason = skipped[0]
         seen = f"{len(skipped)} files could not be used, the first being {path}: {reason}."
+    elif tables and not other:
+        seen = f"no line of {tables[0]} says which case it is."
     else:
         seen = f"{other} other JSON files." if other else "no JSON files."
     return f"No stored cases in {where}: {seen} Give the log folder of a run, e.g. results/runs."

@@ -196,7 +196,7 @@ def split_alone(name: str) -> NameParts:
     if begun == len(words) or (begun and _FAMILY_WORD.fullmatch(words[begun])):
         return NameParts(name, UNRECORDED, "")
     end = _count_model_words(words, begun + 1)
-    if end == len(words):
+    if end == len(words) or _DATE.search(_normalize(core)):  # a date ends a model's name
         return NameParts(name, NO_DEFENSE)
     length = sum(map(len, words[:end])) + end
     return _leave_open(name[: cut + length - 1], core[length:])
@@ -264,7 +264,7 @@ class PipelineNames:
         if count:  # a variant that stands nowhere by itself
             length = sum(map(len, words[:count])) + count
             return _leave_open(f"{model}{name[end]}{rest[: length - 1]}", rest[length:])
-        return NameParts(model, _ENDINGS.get(rest.lower().replace("-", "_"), rest))
+        return NameParts(model, _ENDINGS.get(rest.lower().replace("-", "_"), rest.lstrip("-_ ") or rest))
 
     def resolve(self, folder: str | None, recorded: str, of_form: str | None = None) -> NameParts:
         """Settle what a folder and the files in it say together: where they disagree, the folder decides.

@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 from stored_cases import CALLING, published
+from typer.testing import CliRunner
 
+from agentsys.cli import app
 from agentsys.errors import ConfigError
 from agentsys.records.case_reader import read_cases
 
@@ -127,4 +129,14 @@ def test_a_log_that_is_none_is_said_and_never_fatal(tmp_path: Path, content: str
     (tmp_path / "2031-01-01T00-00-00+00-00_agentdojo_x.json").write_text(content)
     write_lines(tmp_path / "notes.jsonl", "5", '{"text": "no trace"}')
     with pytest.raises(ConfigError, match="No stored cases"):
+        read_cases([tmp_path])
+
+
+def test_a_dump_is_not_executed_again_and_that_is_what_check_says(tmp_path: Path) -> None:
+    (tmp_path / "all.jsonl").write_text(json.dumps(published()))
+    page = " ".join(CliRunner().invoke(app, ["check", str(tmp_path)]).output.split())
+    assert "1 record could not be scored again" in page
+    assert "all.jsonl: not one case" in page
+    (tmp_path / "all.jsonl").write_text(json.dumps({"messages": [{"role": "user", "content": "hi"}]}))
+    with pytest.raises(ConfigError, match=r"no line of .*all\.jsonl says which case it is"):
         read_cases([tmp_path])

@@ -110,6 +110,13 @@ def test_what_follows_a_siblings_whole_name_is_the_defense_whatever_it_is_called
     assert not any("--names" in note for note in found.resolution_notes)
 
 
+def test_a_date_ends_a_models_name_whatever_its_words_are(tmp_path: Path) -> None:
+    for name in ("claude-neo-5-20270203", "claude-neo-5-20270203 - Walled"):
+        store_published(tmp_path, pipeline_name=name)
+    found = {(case.model, case.defense) for case in read_cases([tmp_path]).cases}
+    assert found == {("claude-neo-5-20270203", "none"), ("claude-neo-5-20270203", "Walled")}
+
+
 def test_the_longest_known_models_name_wins(tmp_path: Path) -> None:
     found = read_folders(
         tmp_path, "zeta-5", "zeta-5-mini", "zeta-5-mini-fence", "zeta-5-lite-wall", "zeta-5-2031-01-01"

@@ -12,6 +12,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +43,7 @@ from agentsys.records.agentsys_format import parse_stored_block
 from agentsys.records.case import UnfinishedRecord, UnreadableRecord
 from agentsys.records.case_reader import iterate_files, read_files
 from agentsys.records.case_row import NO_ATTACK, UNRECORDED, CaseRow
-from agentsys.records.folder_index import SkippedFile, list_files
+from agentsys.records.folder_index import list_files
 from agentsys.records.names_file import RunNames
 from agentsys.records.pipeline_names import NO_DEFENSE, parse_pipeline_name
 from agentsys.records.resolve_runs import resolve_runs
@@ -319,7 +320,7 @@ class SkippedRecord:
 class RecordFiles:
     """The records under some paths, each read when it is asked for."""
 
-    unlisted: Sequence[SkippedFile]
+    unlisted: Sequence[SkippedRecord]
     files: Sequence[str]
     facts_by_file: dict[str, CaseRow]
     """File -> whose run it is."""
@@ -333,8 +334,7 @@ class RecordFiles:
 
         Errored records are among the first.
         """
-        for folder in self.unlisted:
-            yield SkippedRecord(folder.path, RecordFault.UNREADABLE, folder.reason)
+        yield from self.unlisted
         for path in self.files:
             try:
                 record = read_trajectory(path)
@@ -366,8 +366,15 @@ def find_records(paths: Iterable[str | os.PathLike[str]], names: RunNames | None
     listings = [list_files(open_runs(Path(path))) for path in paths]
     rows = read_files(listings).rows
     settled = resolve_runs(rows, names or RunNames())
+    unlisted = [
+        SkippedRecord(entry.path, RecordFault.UNREADABLE, entry.reason)
+        for listing in listings
+        for entry in listing.skipped_entries
+    ]
+    tables = chain.from_iterable(chain.from_iterable(one.asb_results.values()) for one in listings)
+    unlisted += [SkippedRecord(path, RecordFault.OTHER_FORM, "not one case") for path in tables]
     return RecordFiles(
-        [folder for listing in listings for folder in listing.skipped_entries],
+        unlisted,
         list(iterate_files(listings)),
         dict(zip((row.source for row in rows), settled.cases, strict=True)),
         {file.source: file.counted_source for file in settled.repeated_files},

@@ -41,6 +41,8 @@ class RecordFault(StrEnum):
     """A suite, task or injection vector that the version does not have."""
     OTHER_BENCHMARK = "other benchmark"
     """Scored by something else than AgentDojo's checks."""
+    OTHER_FORM = "many cases in one file"
+    """A dump, Inspect's log or ASB's results: `agentsys results` reads them, and nothing executes their calls."""
     CHECK_FAILED = "check failed"
     """The environment could not be loaded, or a check raised an exception."""
     REPEATED = "repeated"
