@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import shlex
 import socket
@@ -19,7 +20,7 @@ from stub_guards import write_config
 from typer.testing import CliRunner
 
 from agentsys.errors import ConfigError
-from agentsys.guards import guard_controls
+from agentsys.guards import guard_controls, guard_score
 from agentsys.guards.guard_confinement import find_confinement
 from agentsys.guards.guard_process import GuardProcess
 from agentsys.guards.guard_spec import identify_guard
@@ -174,6 +175,7 @@ def test_a_row_whose_verdicts_depend_on_what_was_read_before_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(guard_controls, "ALONE", 8)
+    monkeypatch.setattr(guard_score, "QUICK_MS", math.inf)
     texts = write_texts(tmp_path / "texts.jsonl", TEXTS)
     options = {"make": "my_guard:Guard", "method": "score", "call": None, "score": None, "flag": "flag"}
     config = write_own(tmp_path, COUNTER, **options)
