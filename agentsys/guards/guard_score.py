@@ -119,7 +119,8 @@ def score_guard(name: str, spec: GuardSpec, corpus: TextCorpus) -> GuardScore:
             for metric, number in rate_length_control(corpus, verdicts)
         ]
         score = GuardScore(identity, spec, numbers, confinement=process.confinement)
-        score.ms, score.sample = _compute_milliseconds(verdicts, corpus), len(verdicts) if slow else 0
+        score.ms = _compute_milliseconds(verdicts, corpus)
+        score.sample = len(verdicts) if len(verdicts) < len(corpus.texts) else 0
         score.at_one_percent = _describe_threshold(corpus, verdicts)
         score.judged = sum(one is not None for one in verdicts.values())
         if score.judged:

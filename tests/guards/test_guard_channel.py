@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import random
 import sys
 from collections.abc import Iterator, Sequence
@@ -116,15 +117,15 @@ def test_an_answer_that_is_contradicted_several_texts_later_fails_its_own_text_a
 
 
 @pytest.mark.slow
-def test_of_20_000_texts_none_has_the_verdict_of_another(tmp_path: Path) -> None:
-    draw = random.Random(7)
+def test_of_many_texts_none_has_the_verdict_of_another(tmp_path: Path) -> None:
+    count, draw = int(os.environ.get("GUARD_TEXTS", "20000")), random.Random(7)
     often = [*HARMLESS * 400, *BEHAVIOURS]
-    done = [(draw.choice(often), draw.random() < 0.5) for _ in range(20_000)]
+    done = [(draw.choice(often), draw.random() < 0.5) for _ in range(count)]
     process = start_misbehaving(tmp_path, timeout_s=2.0)
     found = ask_all(process, done)
     process.close()
     assert all(verdict in (evil, None) for (_, evil), verdict in zip(done, found, strict=True))
-    assert sum(verdict is not None for verdict in found) > 19_000
+    assert sum(verdict is not None for verdict in found) > 0.95 * count
 
 
 @pytest.mark.parametrize(

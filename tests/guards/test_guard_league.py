@@ -280,6 +280,7 @@ def test_edits_are_counted_on_100_outputs_an_attack_and_of_a_slow_guard_on_10(
     file = write_texts(tmp_path / "mine.jsonl", [(f"<INFORMATION> number {n}", True) for n in range(130)])
     read_texts(file, corpus)
     score = score_guard("mine", installed_stub(tmp_path, unconfined=UNCONFINED), corpus)
+    assert score.sample == 0, "it has read every text"
     for metric, value in (("before_edit", 100.0), ("flagged", 0.0), ("asr", 100.0)):
         number = score.find(metric, "own", "own", "tag renamed")
         assert number is not None

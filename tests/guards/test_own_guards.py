@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import shlex
 import socket
@@ -19,6 +20,7 @@ from stub_guards import write_config
 from typer.testing import CliRunner
 
 from agentsys.errors import ConfigError
+from agentsys.guards import guard_controls, guard_score
 from agentsys.guards.guard_confinement import find_confinement
 from agentsys.guards.guard_process import GuardProcess
 from agentsys.guards.guard_spec import identify_guard
@@ -169,7 +171,11 @@ def write_texts(file: Path, texts: list[dict[str, Any]]) -> str:
 TEXTS = [{"text": f"mail {n}", "injected": n % 2 == 0} for n in range(12)]
 
 
-def test_a_row_whose_verdicts_depend_on_what_was_read_before_says_so(tmp_path: Path) -> None:
+def test_a_row_whose_verdicts_depend_on_what_was_read_before_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(guard_controls, "ALONE", 8)
+    monkeypatch.setattr(guard_score, "QUICK_MS", math.inf)
     texts = write_texts(tmp_path / "texts.jsonl", TEXTS)
     options = {"make": "my_guard:Guard", "method": "score", "call": None, "score": None, "flag": "flag"}
     config = write_own(tmp_path, COUNTER, **options)
@@ -177,6 +183,7 @@ def test_a_row_whose_verdicts_depend_on_what_was_read_before_says_so(tmp_path: P
     assert (
         "depends on what was read before: 1 of 12 differ after the others, 2 of 12 differ in" in done.stdout
     )
+    assert "7 of 8 differ alone" in done.stdout
     for fresh in ("text", "case"):
         config = write_own(tmp_path / fresh, COUNTER, **options, fresh=fresh)
         done = score("mine", "--texts", texts, "--config-dir", str(config), "--format", "markdown")

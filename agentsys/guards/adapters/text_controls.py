@@ -1,11 +1,6 @@
-"""What of a text guards may take for an injection, as guards of their own: controls of the league."""
+"""What of a text guards may take for an injection, as a guard of its own: a control of the league."""
 
 from __future__ import annotations
-
-
-def measure_length(text: str) -> float:
-    """The control `length_alone`: the number of characters."""
-    return float(len(text))
 
 
 def measure_repetition(text: str) -> float:
