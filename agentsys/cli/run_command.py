@@ -10,6 +10,7 @@ import time
 import warnings
 from contextlib import redirect_stdout
 from dataclasses import replace
+from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -80,6 +81,7 @@ def run_cases_command(
     """
     console, chatter = _make_consoles(quiet, verbose, log_level)
     with chatter.status("Loading the benchmark ..."):
+        from agentsys.runs.preflight import describe_last_days
         from agentsys.runs.run_session import prepare_session
 
         session = prepare_session(
@@ -91,6 +93,8 @@ def run_cases_command(
             skip_unavailable=skip_unavailable,
         )
     _print_plan(session, chatter)
+    for line in describe_last_days(session.settings, date.today()):
+        print_to_console(chatter, line)
     if dry_run:
         from agentsys.cli.dry_run import show_estimate
 

@@ -310,6 +310,7 @@ def _list_class_names(error: BaseException) -> set[str]:
 _REFUSED_SETTING = re.compile(
     r"deprecated for this model|unsupported(_| )?(param|value)|(is|are) not supported|(does not|n't) support"
     r"|may only be set to|only the default|only \S{1,12} is (allowed|supported)|drop_params|not permitted"
+    r"|roles must alternate"
     # A model's thoughts must come back with its calls.
     r"|must be passed back|(is|are) missing in assistant|missing an? .?thought_?signature",
     re.IGNORECASE,
@@ -317,6 +318,7 @@ _REFUSED_SETTING = re.compile(
 _SETTING_FIXES = (
     # OpenAI's newer models take tools together with reasoning under the other API alone.
     (re.compile(r"/v1/responses", re.IGNORECASE), "api", "responses"),
+    (re.compile(r"roles must alternate", re.IGNORECASE), "alternate_turns", "true"),
     (re.compile(r"use .?max_completion_tokens", re.IGNORECASE), "max_tokens_field", "max_completion_tokens"),
     (re.compile(r"thinking\W{1,3}type\W{1,3}enabled", re.IGNORECASE), "thinking", "adaptive"),
     (
