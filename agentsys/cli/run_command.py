@@ -81,7 +81,6 @@ def run_cases_command(
     """
     console, chatter = _make_consoles(quiet, verbose, log_level)
     with chatter.status("Loading the benchmark ..."):
-        from agentsys.runs.preflight import describe_last_days
         from agentsys.runs.run_session import prepare_session
 
         session = prepare_session(
@@ -93,8 +92,6 @@ def run_cases_command(
             skip_unavailable=skip_unavailable,
         )
     _print_plan(session, chatter)
-    for line in describe_last_days(session.settings, date.today()):
-        print_to_console(chatter, line)
     if dry_run:
         from agentsys.cli.dry_run import show_estimate
 
@@ -161,8 +158,11 @@ def _print_plan(session: Session, console: Console) -> None:
             f"{plan.replaced} of them have a record: it is kept in {aside} and counts in"
             " no table. Should this run stop, go on without --again.",
         )
-    for left_out in plan.skipped:
-        print_to_console(console, left_out.summary_line)
+    from agentsys.runs.preflight import describe_last_days
+
+    models = describe_last_days(session.settings, date.today())
+    for line in (*models, *(left_out.summary_line for left_out in plan.skipped)):
+        print_to_console(console, line)
     if plan.searched:
         from agentsys.runs.search_plan import describe_searches
 
