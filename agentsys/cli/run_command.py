@@ -10,6 +10,7 @@ import time
 import warnings
 from contextlib import redirect_stdout
 from dataclasses import replace
+from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -157,8 +158,11 @@ def _print_plan(session: Session, console: Console) -> None:
             f"{plan.replaced} of them have a record: it is kept in {aside} and counts in"
             " no table. Should this run stop, go on without --again.",
         )
-    for left_out in plan.skipped:
-        print_to_console(console, left_out.summary_line)
+    from agentsys.runs.preflight import describe_last_days
+
+    models = describe_last_days(session.settings, date.today())
+    for line in (*models, *(left_out.summary_line for left_out in plan.skipped)):
+        print_to_console(console, line)
     if plan.searched:
         from agentsys.runs.search_plan import describe_searches
 

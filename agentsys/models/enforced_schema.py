@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 _OWN_DEFINITION = re.compile(r"#/(\$defs|definitions)/[^/]+")
-_CHOOSING = {"type", "properties", "enum", "const"}
+_DEFINITIONS = ("$defs", "definitions")
+_PLAIN = ("type", "enum", "const")
 
 
 def make_enforceable_schema(schema: Any) -> dict[str, Any]:
@@ -19,7 +20,7 @@ def make_enforceable_schema(schema: Any) -> dict[str, Any]:
     if not isinstance(schema, Mapping):  # `true`
         return {}
     kept = {key: schema[key] for key in ("title", "description") if key in schema}
-    for key in ("$defs", "definitions"):
+    for key in _DEFINITIONS:
         if isinstance(schema.get(key), Mapping):
             kept[key] = {name: make_enforceable_schema(each) for name, each in schema[key].items()}
     match schema:
@@ -27,30 +28,20 @@ def make_enforceable_schema(schema: Any) -> dict[str, Any]:
             return kept | ({"$ref": target} if _OWN_DEFINITION.fullmatch(str(target)) else {})
         case {"allOf": [single]}:
             return make_enforceable_schema(single) | kept
-        case {"anyOf": [*options]} | {"oneOf": [*options]} if not _CHOOSING & schema.keys():
+        case {"anyOf": [*options]} | {"oneOf": [*options]} if not {*_PLAIN, "properties"} & schema.keys():
             return kept | {"anyOf": [make_enforceable_schema(each) for each in options]}
-    kept |= {key: schema[key] for key in ("type", "enum", "const") if key in schema}
-    if "items" in schema:
-        kept["items"] = make_enforceable_schema(schema["items"])
-    return kept | _rewrite_object(schema)
-
-
-def _rewrite_object(schema: Mapping[str, Any]) -> dict[str, Any]:
-    properties, required = schema.get("properties"), list(schema.get("required", ()))
+    kept |= {key: schema[key] for key in (*_PLAIN, "required") if key in schema}
     others = True if "patternProperties" in schema else schema.get("additionalProperties")
-    rewritten: dict[str, Any] = {}
-    if isinstance(properties, Mapping):
-        names = dict.fromkeys((*required, *properties))
-        rewritten = {"type": schema.get("type", "object")}
-        rewritten["properties"] = {name: make_enforceable_schema(properties.get(name)) for name in names}
-        if "required" in schema:
-            rewritten["required"] = required
+    if isinstance(properties := schema.get("properties"), Mapping):
+        names = dict.fromkeys((*schema.get("required", ()), *properties))
+        kept["properties"] = {name: make_enforceable_schema(properties.get(name)) for name in names}
+        kept["type"] = schema.get("type", "object")
         others = False if others is None else others
     if others is not None:
-        rewritten["additionalProperties"] = (
-            others if isinstance(others, bool) else make_enforceable_schema(others)
-        )
-    return rewritten
+        kept["additionalProperties"] = others if isinstance(others, bool) else make_enforceable_schema(others)
+    if "items" in schema:
+        kept["items"] = make_enforceable_schema(schema["items"])
+    return kept
 
 
 def is_closed_schema(schema: Mapping[str, Any]) -> bool:
@@ -59,11 +50,11 @@ def is_closed_schema(schema: Mapping[str, Any]) -> bool:
     Strict mode, and with it the guarantee, is open only to such schemas.
     """
     properties, types = schema.get("properties", {}), schema.get("type", ())
-    if types == "object" or "object" in types:
+    if "object" in types:  # the name, or one of a list
         if schema.get("additionalProperties") is not False or {*schema.get("required", ())} != {*properties}:
             return False
-    elif not {"type", "enum", "const", "anyOf", "$ref"} & schema.keys():
+    elif not {*_PLAIN, "anyOf", "$ref"} & schema.keys():
         return False
-    named = [*properties.values(), *schema.get("$defs", {}).values(), *schema.get("definitions", {}).values()]
+    parts = [part for key in ("properties", *_DEFINITIONS) for part in schema.get(key, {}).values()]
     items = [schema.get("items", {})] if "array" in types else []
-    return all(map(is_closed_schema, (*named, *items, *schema.get("anyOf", ()))))
+    return all(map(is_closed_schema, (*parts, *items, *schema.get("anyOf", ()))))

@@ -11,6 +11,8 @@ import re
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
+from itertools import groupby
+from operator import itemgetter
 from typing import Any, Literal
 
 from agentdojo.functions_runtime import FunctionCall
@@ -87,10 +89,19 @@ class TextProtocol:
 
 
 def build_text_tool_messages(
-    request: ChatRequest, protocol: TextProtocol, tool_role: ToolRole | None
+    request: ChatRequest, protocol: TextProtocol, tool_role: ToolRole | None, *, alternate: bool = False
 ) -> list[dict[str, Any]]:
-    """The conversation, tools included. Without a system message the tools are nowhere to be seen."""
-    return [_build_wire_message(message, request, protocol, tool_role) for message in request.messages]
+    """The conversation, tools included, neighbours of one role as one message where turns have to `alternate`.
+
+    Without a system message the tools are nowhere to be seen.
+    """
+    wires = [_build_wire_message(message, request, protocol, tool_role) for message in request.messages]
+    if not alternate:
+        return wires
+    turns = [
+        (role, [each["content"] for each in group]) for role, group in groupby(wires, itemgetter("role"))
+    ]
+    return [{"role": role, "content": "\n\n".join(contents)} for role, contents in turns]
 
 
 def _build_wire_message(

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from functools import cache, partial
+from typing import Annotated, Any
 
 import pytest
+from agentdojo.functions_runtime import Depends, FunctionCall, TaskEnvironment, make_function
+from agentdojo.task_suite.task_suite import TaskSuite
 
 from agentsys.analysis.metrics.task_tags import load_limits_of
 from agentsys.audit.static.static_audit import StaticAudit, SuiteAudit, audit_benchmark
 from agentsys.audit.static.static_document import format_task_numbers, write_static_sentences
+from agentsys.audit.static.task_checks import find_tool_traps
 from agentsys.benchmarks.agentdojo import AgentDojo
 
 VERSIONS = ("v1", "v1.1", "v1.1.1", "v1.1.2", "v1.2", "v1.2.1", "v1.2.2")
@@ -147,3 +151,56 @@ def test_the_sentence_for_a_paper() -> None:
 def test_one_process_and_two_find_the_same() -> None:
     build = partial(AgentDojo, "v1.2.2", ["travel", "banking", "slack"])
     assert audit_benchmark(build, workers=1) == audit_benchmark(build, workers=2)
+
+
+def test_tools_that_do_what_nobody_expects_are_named() -> None:
+    assert one("banking").tool_traps == ("get_most_recent_transactions gives everything for n=0",)
+    assert one("slack").tool_traps == ()
+    said = write_static_sentences(audit("v1.2.2", "banking"))
+    assert any(
+        "Of banking's tools, get_most_recent_transactions gives everything for n=0" in line for line in said
+    )
+
+
+class Purse(TaskEnvironment):  # type: ignore[misc]
+    left: int = 9
+    lines: tuple[str, ...] = ("a", "b")
+
+
+def pay(purse: Annotated[Purse, Depends(lambda env: env)], to: str, sum: int) -> str:
+    """Pay.
+
+    :param to: To whom.
+    :param sum: How much.
+    """
+    purse.left -= sum
+    if to != "Ann":
+        raise ValueError(f"{to} is unknown")
+    return "paid"
+
+
+def pay_carefully(purse: Annotated[Purse, Depends(lambda env: env)], to: str, sum: int) -> str:
+    """Pay.
+
+    :param to: To whom.
+    :param sum: How much.
+    """
+    if to != "Ann":
+        raise ValueError(f"{to} is unknown")
+    purse.left -= sum
+    return "paid"
+
+
+def list_first(purse: Annotated[Purse, Depends(lambda env: env)], n: int) -> list[str]:
+    """List.
+
+    :param n: How many.
+    """
+    return list(purse.lines[:n])
+
+
+def test_a_tool_of_ones_own_that_fails_after_its_change_is_named() -> None:
+    suite: Any = TaskSuite("purses", Purse, [make_function(one) for one in (pay, pay_carefully, list_first)])
+    suite.load_and_inject_default_environment = lambda injections: Purse()
+    calls = [FunctionCall(function=name, args={"to": "Ann", "sum": 2}) for name in ("pay", "pay_carefully")]
+    assert find_tool_traps(suite, calls) == ("pay fails on an unfit to and has changed the environment",)

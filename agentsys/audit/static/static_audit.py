@@ -6,14 +6,16 @@ import io
 import os
 import warnings
 from collections.abc import Callable, Sequence
-from contextlib import redirect_stdout
+from contextlib import redirect_stdout, suppress
 from dataclasses import asdict, dataclass
 from functools import cached_property, partial
 from importlib.metadata import version as installed_version
 from typing import Any
 
+from agentdojo.functions_runtime import FunctionCall
+
 from agentsys.audit.process_pool import map_in_processes
-from agentsys.audit.static.audited_task import AuditedTask, CallPlayer, prepare_task
+from agentsys.audit.static.audited_task import AuditedTask, CallPlayer, GroundTruthFailed, prepare_task
 from agentsys.audit.static.mutations import Mutation, find_surviving_mutations
 from agentsys.audit.static.task_checks import (
     VectorWords,
@@ -22,6 +24,7 @@ from agentsys.audit.static.task_checks import (
     find_identifier_vectors,
     find_overwritten_vectors,
     find_satisfied_attacks,
+    find_tool_traps,
     find_undone_attacks,
     find_vectors_on_path,
     is_changing_what_it_checks,
@@ -30,7 +33,7 @@ from agentsys.audit.static.task_checks import (
 )
 from agentsys.benchmarks.data_hash import hash_suite_data
 from agentsys.benchmarks.repeatable_tools import CaseRandom, use_case_random
-from agentsys.contracts import Benchmark
+from agentsys.contracts import Benchmark, Suite
 
 
 @dataclass(frozen=True)
@@ -86,6 +89,8 @@ class SuiteAudit:
     """Of its data; versions of a benchmark may share it, or differ in it under one label."""
     user_tasks: tuple[UserTaskAudit, ...]
     injection_tasks: tuple[InjectionTaskAudit, ...]
+    tool_traps: tuple[str, ...] = ()
+    """What its tools do that nobody expects who calls them."""
 
     @property
     def noop(self) -> tuple[str, ...]:
@@ -190,6 +195,7 @@ def _build_suite_data(suite: SuiteAudit) -> dict[str, Any]:
             "unstable_checks": list(suite.unstable_checks),
             "mutation_candidates": len(suite.candidates),
             "destroyed_under_attack": list(suite.destroyed),
+            "tool_traps": list(suite.tool_traps),
         },
         "user_tasks": [asdict(row) for row in suite.user_tasks],
         "injection_tasks": [asdict(row) for row in suite.injection_tasks],
@@ -236,7 +242,19 @@ def _build_suite_audit(benchmark: Benchmark, name: str, found: AuditRows) -> Sui
     rows.sort(key=lambda row: _make_task_sort_key(row.task))
     users = [row for row in rows if isinstance(row, UserTaskAudit)]
     attacks = [row for row in rows if isinstance(row, InjectionTaskAudit)]
-    return SuiteAudit(name, hash_suite_data(benchmark.suite(name)), tuple(users), tuple(attacks))
+    suite = benchmark.suite(name)
+    traps = find_tool_traps(suite, _list_working_calls(suite))
+    return SuiteAudit(name, hash_suite_data(suite), tuple(users), tuple(attacks), traps)
+
+
+def _list_working_calls(suite: Suite) -> list[FunctionCall]:
+    """The first call of each tool in the ground truths of user tasks."""
+    stage, by_tool = CallPlayer(suite), dict[str, FunctionCall]()
+    for task in suite.user_tasks.values():
+        with suppress(GroundTruthFailed):
+            for call in stage.find_ground_truth(task, stage.start_environment(task)):
+                by_tool.setdefault(call.function, call)
+    return list(by_tool.values())
 
 
 def _make_task_sort_key(task: str) -> tuple[int, str]:

@@ -256,6 +256,8 @@ def _write_findings(suites: Sequence[SuiteAudit]) -> Iterator[str]:
                 f"One call of {tool} before the ground truth makes {count} of {len(suite.user_tasks)}"
                 f" {suite.suite} user tasks fail."
             )
+        for trap in suite.tool_traps:
+            yield f"Of {suite.suite}'s tools, {trap}."
     if where := _list_tasks(suites, "repeat_unsafe"):
         yield f"Carried out twice, these injection tasks count as failed: {where}."
     if parts := [f"{s.suite} {_list_by_kind(s.unstable_checks)}" for s in suites if s.unstable_checks]:

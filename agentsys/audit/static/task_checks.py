@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any
 
 from agentdojo.base_tasks import BaseUserTask
-from agentdojo.functions_runtime import FunctionCall, TaskEnvironment
+from agentdojo.functions_runtime import FunctionCall, FunctionsRuntime, TaskEnvironment
 from agentdojo.types import text_content_block_from_string
 
 from agentsys.attacks.injection_vectors import find_injectable_vectors
@@ -187,6 +187,31 @@ def find_breaking_reads(subject: AuditedTask) -> tuple[str, ...]:
         for name, read in reads.items()
         if subject.accepts([read, *subject.calls], strict=False) is not True
     )
+
+
+_MANY = 1_000
+_UNFIT: dict[type, Any] = {str: "no such value", list: ["no such value"]}
+
+
+def find_tool_traps(suite: Suite, calls: Iterable[FunctionCall]) -> tuple[str, ...]:
+    """What a suite's tools do that nobody expects who calls them; `calls` are some that work."""
+    runtime, start = FunctionsRuntime(suite.tools), suite.load_and_inject_default_environment({})
+    traps = []
+    for tool in suite.tools:
+        if [field.annotation for field in tool.parameters.model_fields.values()] == [int]:
+            (name,) = tool.parameters.model_fields
+            results = [
+                runtime.run_function(copy_deeply(start), tool.name, {name: n})[0] for n in (0, 1, _MANY)
+            ]
+            if isinstance(results[0], list) and results[0] == results[2] != results[1]:
+                traps.append(f"{tool.name} gives everything for {name}=0")
+    for call in calls:
+        for name in (name for name, value in call.args.items() if type(value) in _UNFIT):
+            environment, unfit = copy_deeply(start), {**call.args, name: _UNFIT[type(call.args[name])]}
+            _, error = runtime.run_function(environment, call.function, unfit)
+            if error and not are_equal(environment, start):
+                traps.append(f"{call.function} fails on an unfit {name} and has changed the environment")
+    return tuple(traps)
 
 
 def find_satisfied_attacks(user: AuditedTask, attacks: Sequence[AuditedTask]) -> tuple[str, ...]:

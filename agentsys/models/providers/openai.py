@@ -206,6 +206,9 @@ class OpenAIModel(PostingModel):
     tool_role: ToolRole | None = None
     """With `tools: text`, the role of results: `tool`, `user`, `input` (Meta-SecAlign) or `ipython` (Llama
     3); None: the protocol's own."""
+    alternate_turns: bool = False
+    """With `tools: text`, whether neighbours of one role, as the results of two calls, are sent as one message:
+    for chat templates that refuse others."""
 
     def __post_init__(self) -> None:
         if self.tools == "text" and self.api == "responses":
@@ -263,7 +266,9 @@ class OpenAIModel(PostingModel):
         }
         if self.tools == "text":
             protocol = TEXT_PROTOCOLS[self.text_protocol]
-            body["messages"] = text_tools.build_text_tool_messages(request, protocol, self.tool_role)
+            body["messages"] = text_tools.build_text_tool_messages(
+                request, protocol, self.tool_role, alternate=self.alternate_turns
+            )
             body["seed"] = text_tools.compute_request_seed(body["messages"])
         max_tokens = request.max_tokens or self.max_tokens
         if max_tokens is not None:

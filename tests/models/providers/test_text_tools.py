@@ -6,6 +6,7 @@ import contextlib
 import io
 import json
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any
 
 import openai
@@ -332,3 +333,40 @@ def test_a_model_is_told_what_is_wrong_with_a_call_and_nothing_that_it_wrote(
     last = ToolsElement().query("", RUNTIME, messages=[assistant(None, [call])])[3][-1]
     assert last["role"] == "tool" and last["error"] == told
     assert explain_unread_call(FunctionCall(function="get_day", args={})) is None
+
+
+@pytest.mark.parametrize("protocol", TEXT_PROTOCOLS)
+def test_turns_alternate_where_the_model_says_so_and_lose_nothing(protocol: ProtocolName) -> None:
+    messages = [
+        user("Which day?"),
+        user("In Rome."),
+        assistant(CALL * 2),
+        result("one"),
+        result("two"),
+        user("Go on."),
+    ]
+    with answering(200, body_of("Done.")) as server:
+        sent = []
+        for alternate in (False, True):
+            model = model_at(
+                "openai", server.base_url, tools="text", text_protocol=protocol, alternate_turns=alternate
+            )
+            model.complete(ChatRequest([system("Be brief."), *messages], TOOLS))
+            sent.append(json.loads(server.last)["messages"])
+    plain, merged = sent
+    assert len(plain) == 7
+    roles = [message["role"] for message in merged]
+    assert all(before != after for before, after in pairwise(roles))
+    texts = "\n\n".join(message["content"] for message in merged)
+    assert texts == "\n\n".join(message["content"] for message in plain)
+
+
+def test_a_template_that_refuses_two_turns_of_one_role_names_the_setting() -> None:
+    body = json.dumps(
+        {"error": {"message": "Conversation roles must alternate user/assistant/user/assistant/..."}}
+    )
+    with (
+        answering(400, body.encode()) as server,
+        pytest.raises(ConfigError, match=r"model\.alternate_turns=true"),
+    ):
+        model_at("openai", server.base_url, tools="text").complete(ChatRequest([user("Hi")]))
