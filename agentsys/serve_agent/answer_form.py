@@ -13,6 +13,7 @@ from typing import Any
 
 import orjson
 
+from agentsys.defense.call_trace import UserRequest
 from agentsys.models.chat import JsonSchema, ToolSpec
 from agentsys.models.serving.json_check import find_misfit
 
@@ -62,13 +63,14 @@ def _read_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def list_untrusted_fields(value: Any, believed: str, schema: JsonSchema) -> tuple[str, ...]:
     """JSON pointers of the texts in an answer that may be a tool's, or made of what tools gave.
 
-    Every text and every name is one that stands neither in words of the user and of who set the agent up nor in the
-    client's schema.
+    Every text and every name is one that stands neither, as whole words, in what the user and who set the agent up
+    said nor in the client's schema.
     """
-    own = " ".join(believed.split())
-    named = set(_walk_schema(schema))
+    own, named = UserRequest(believed), set(_walk_schema(schema))
     leaves = ((at, " ".join(text.split())) for at, text in _walk_texts(value, ""))
-    return tuple(dict.fromkeys(at for at, text in leaves if text and text not in own and text not in named))
+    return tuple(
+        dict.fromkeys(at for at, text in leaves if text and text not in named and not own.says(text))
+    )
 
 
 def _walk_texts(value: Any, at: str) -> Iterator[tuple[str, str]]:

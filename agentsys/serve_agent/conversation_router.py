@@ -16,6 +16,7 @@ from functools import partial
 from agentdojo.types import ChatMessage
 
 from agentsys.models.chat import ModelError
+from agentsys.models.serving.model_application import USED_UP
 from agentsys.models.serving.wire_format import RequestRefused, TracedReply, WireRequest
 from agentsys.serve_agent.defended_agent import ClientTurn, DefendedAgent, Dialogue
 from agentsys.serve_agent.request_position import RequestPosition, read_position
@@ -107,6 +108,13 @@ class ConversationRouter:
         """Turns under way, waiting for a client's tools included."""
         self._pool = ThreadPoolExecutor(self.limits.all_at_once, THREAD_NAME)
         self._closed = False
+
+    def book(self, owner: str, cpu_s: float) -> bool:
+        """Note CPU seconds that a key's requests took to be read; whether it has any of its share left."""
+        with self._lock:
+            account = self._find_account(owner)
+            account.cpu_s += cpu_s
+            return account.cpu_s <= self.limits.cpu_s or not self._is_shared(account)
 
     async def answer(self, request: WireRequest) -> TracedReply:
         """Answer a request; no thread waits for what a client has to do."""
@@ -264,7 +272,7 @@ class ConversationRouter:
         elif account.size + request.size > limits.max_bytes:
             why = "the conversations of this key take all the room it has here"
         elif account.cpu_s > limits.cpu_s and self._is_shared(account):
-            why = "this key has used its share of this server's time"
+            why = USED_UP
         if why:
             raise RequestRefused(429, why, retry_after_s=1.0)
 

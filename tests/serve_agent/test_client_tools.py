@@ -21,6 +21,8 @@ from agentsys.defense.agentsys import AgentSys
 from agentsys.errors import find_missing_packages
 from agentsys.models.chat import ChatReply, ChatRequest, ToolSpec
 from agentsys.models.pipeline_elements import describe_tool
+from agentsys.models.serving import json_check
+from agentsys.models.serving.json_check import find_misfit
 from agentsys.serve_agent import mcp_tools
 from agentsys.serve_agent.client_tools import (
     ClientRuntime,
@@ -217,3 +219,26 @@ def test_whatever_a_model_writes_as_an_argument_is_handed_out_or_told_and_no_500
     assert reply.status_code == 200, reply.text
     [call] = reply.json()["choices"][0]["message"]["tool_calls"]
     assert set(json.loads(call["function"]["arguments"])) == {"a"}
+
+
+def test_that_a_check_was_ended_is_no_verdict_that_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    schema, values = b'{"properties": {"x": {"items": {"type": "number"}}}}', {"x": [*range(20_000)]}
+    with monkeypatch.context() as hurried:
+        hurried.setattr(json_check, "MAX_CHECK_S", 1e-3)
+        assert "takes more than" in str(find_misfit(schema, values, "kept"))
+    monkeypatch.setattr(json_check, "MAX_CHECK_S", 60.0)
+    assert find_misfit(schema, values, "kept") is None
+
+
+def test_simple_checks_are_made_here_and_say_what_the_process_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    schema = json.dumps(
+        {"type": "object", "properties": {"x": {"type": "integer", "maximum": 3}}, "required": ["x"]}
+    )
+    tried: list[Any] = [{"x": 1}, {"x": 4}, {"x": "1"}, {}, {"x": 1, "y": [[1]]}, {"x": None}]
+    here = [find_misfit(schema.encode(), one, "here") for one in tried]
+    monkeypatch.setattr(json_check, "_SMALL", 0)
+    assert [find_misfit(schema.encode(), one, "there") for one in tried] == here
+    monkeypatch.undo()
+    assert [one is None for one in here] == [True, False, False, False, True, False]
+    for more in ({"pattern": "x"}, {"$ref": "#"}, {"anyOf": [{}]}, {"items": {"uniqueItems": True}}, True):
+        assert not json_check._is_simple(json.dumps(more))

@@ -16,6 +16,7 @@ from agentsys.models.chat import ChatReply, ChatRequest, ToolSpec, assistant, sy
 from agentsys.models.serving import Server
 from agentsys.models.serving.wire_format import RequestRefused
 from agentsys.serve_agent import load_defense
+from agentsys.serve_agent.answer_form import list_untrusted_fields
 from baselines.none import NoDefense
 
 WAIT_S = 120.0
@@ -188,6 +189,13 @@ def test_fields_that_may_be_a_tools_are_named_where_the_client_asks(asked: bool)
     assert json.loads(message.content or "") == said
     told = getattr(message, "agentsys_untrusted", None)
     assert told == (["/told", "/told/0", "/a~1b"] if asked else None)
+
+
+def test_a_piece_of_a_word_is_not_the_users_and_neither_is_another_case() -> None:
+    said = {"place": ["art", "Start", "start", "on", "a.b@c.org", "10", "0"]}
+    believed = "start on 10 and write to A.B@c.org"
+    places = list_untrusted_fields(said, believed, {"properties": {"place": {}}})
+    assert places == ("/place/0", "/place/1", "/place/3", "/place/6")
 
 
 def test_an_answer_that_does_not_fit_is_asked_for_once_more_and_then_said() -> None:

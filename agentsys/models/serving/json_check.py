@@ -20,6 +20,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 
+from agentsys.base.json_values import is_deeper_than
 from agentsys.models.serving import json_worker
 
 MAX_CHECK_S = 0.1
@@ -54,7 +55,7 @@ class _Worker:
             told: str | None = json.loads(_read(process.stdout.fileno(), size, end))
         except (OSError, EOFError):
             self.close()
-            return f"this takes more than {seconds:g} s, or too much memory, to check"
+            return f"{json_worker.TOO_LONG} {seconds:g} s, or too much memory, to check"
         return told
 
     def close(self) -> None:
@@ -89,13 +90,20 @@ def _get_turn(owner: str) -> threading.Lock:
     return threading.Lock()
 
 
+class _Ended(Exception):
+    """Work that was ended before it came to a verdict, which no cache may keep."""
+
+
 def _ask(owner: str, kind: bytes, seconds: float, raw: bytes) -> str | None:
     with _get_turn(owner):
         worker = _FREE.get()
         try:
-            return worker.ask(kind, seconds, raw)
+            told = worker.ask(kind, seconds, raw)
         finally:
             _FREE.put(worker)
+    if told is not None and told.startswith(json_worker.TOO_LONG):
+        raise _Ended(told)
+    return told
 
 
 def find_bad_schema(tools: Sequence[tuple[str | None, object]], owner: str = "") -> str | None:
@@ -107,9 +115,11 @@ def find_bad_schema(tools: Sequence[tuple[str | None, object]], owner: str = "")
     """
     try:
         raw = json.dumps(tools).encode()
+        return _find_bad_schema(raw, owner)
     except (ValueError, TypeError, RecursionError) as error:
         return f"a tool's schema is no JSON: {error}"
-    return _find_bad_schema(raw, owner)
+    except _Ended as ended:
+        return str(ended)
 
 
 @lru_cache(maxsize=256)
@@ -121,17 +131,46 @@ def find_misfit(raw: bytes, values: object, owner: str = "") -> str | None:
     """What is wrong with arguments by a schema, as JSON; None if nothing is."""
     try:
         asked = json.dumps({"schema": raw.decode(), "values": values}, allow_nan=False, default=str)
+        return _find_misfit(asked, owner)
     except (ValueError, TypeError, RecursionError) as error:
         return f"these arguments cannot be written as JSON: {error}"
-    return _find_misfit(asked, owner)
+    except _Ended as ended:
+        return str(ended)
 
 
 @lru_cache(maxsize=64)
 def _find_misfit(asked: str, owner: str) -> str | None:
     # Asked by a defense that judges a call, and again by the runtime that makes it.
+    if len(asked) <= _SMALL:
+        whole = json.loads(asked)
+        if _is_simple(whole["schema"]) and not is_deeper_than(whole["values"], _FLAT):
+            return json_worker.check_values(whole)
     return _ask(owner, b"v", MAX_CHECK_S, asked.encode())
+
+
+_SMALL = 2048
+"""Characters of a simple schema with its values that are checked here: to ask a process takes longer than that."""
+_FLAT = 10
+_SIMPLE = frozenset(
+    ["type", "properties", "required", "items", "additionalProperties", "enum", "const", "title", "description", "default", "examples", "minimum", "maximum", "minLength", "maxLength", "minItems", "maxItems"]
+)
+"""Keywords that look at each value once: no patterns, references, or choices between schemas."""
+
+
+@lru_cache(maxsize=1024)
+def _is_simple(raw: str) -> bool:
+    waiting = [json.loads(raw)]
+    for schema in waiting:  # which grows
+        if not isinstance(schema, dict) or not schema.keys() <= _SIMPLE:
+            return False
+        below = [schema.get("items", {}), *dict(schema.get("properties", {})).values()]
+        waiting += [*below, *([more] if isinstance(more := schema.get("additionalProperties"), dict) else [])]
+    return True
 
 
 def find_excess(raw: bytes, owner: str) -> str | None:
     """Why the JSON of a request's body is too much to be read here; None if it is not."""
-    return _ask(owner, b"c", MAX_SCHEMAS_S, raw)
+    try:
+        return _ask(owner, b"c", MAX_SCHEMAS_S, raw)
+    except _Ended as ended:
+        return str(ended)

@@ -30,6 +30,8 @@ MAX_LEVELS = 100
 """Levels of nesting that a schema, or what it is applied to, may have."""
 MAX_VALUES = 100_000
 """JSON values that a request's body may hold."""
+TOO_LONG = "this takes more than"
+"""Beginning of what is said of work that was ended: next time it may come to its end."""
 _MAX_MEMORY = 2 * 2**30
 _MAX_TOLD = 400
 
@@ -120,7 +122,7 @@ def answer(kind: bytes, seconds: float, raw: bytes) -> str | None:
         finally:
             signal.setitimer(signal.ITIMER_VIRTUAL, 0)
     except _TimeUp:
-        return f"this takes more than {seconds:g} s to check"
+        return f"{TOO_LONG} {seconds:g} s to check"
     except (ValueError, RecursionError, MemoryError) as error:
         return f"this cannot be read as JSON: {error}"[:_MAX_TOLD]
     return told if told is None or len(told) <= _MAX_TOLD else f"{told[:_MAX_TOLD]}..."

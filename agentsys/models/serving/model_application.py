@@ -8,6 +8,7 @@ import hmac
 import logging
 import re
 import threading
+import time
 from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import Future
@@ -53,6 +54,8 @@ BODY_S = 60.0
 _LARGE_BODY = 2**18
 """Bytes of a body that is read in a thread, as it would hold up everybody else."""
 
+USED_UP = "this key has used its share of this server's time"
+
 _MODEL_STATUS = {
     ErrorKind.RATE_LIMITED: 429,
     ErrorKind.OVERLOADED: 529,
@@ -89,6 +92,10 @@ class PlainEndpoint:
 
     def __init__(self, model: ChatModel) -> None:
         self.name, self._model = model.name, model
+
+    def book(self, owner: str, cpu_s: float) -> bool:
+        """Nothing is booked: its keys have no shares."""
+        return True
 
     async def answer(self, request: WireRequest) -> ChatReply:
         """Ask the model."""
@@ -149,14 +156,27 @@ class ModelApplication:
         # The mark of the key that it came with; keys cannot be told from it.
         owner = hashlib.sha256(b"agentsys caller\n" + read_caller_key(request.headers).encode()).hexdigest()
         raw = await self._read_body(request, owner)
-        is_large = len(raw) > _LARGE_BODY
-        asked = (
-            await asyncio.to_thread(_read_large, wire, raw, owner) if is_large else read_request(wire, raw)
-        )
+        if len(raw) <= _LARGE_BODY:
+            asked = self._read_booked(wire, raw, owner)
+        elif self._endpoint.book(owner, 0.0):
+            asked = await asyncio.to_thread(self._read_booked, wire, raw, owner)
+        else:
+            raise RequestRefused(429, USED_UP, retry_after_s=1.0)
         role = request.headers.get(ROLE_HEADER) or "agent"
         trace = request.headers.get(TRACE_HEADER) or asked.trace
         asked = replace(asked, role=role, owner=owner, trace=trace, size=len(raw))
         return WireQuestion(wire, number, request, raw, asked)
+
+    def _read_booked(self, wire: WireFormat, raw: bytes, owner: str) -> WireRequest:
+        """Read a body, in whichever thread this is, at the expense of its key."""
+        began = time.thread_time()
+        try:
+            # Values are counted elsewhere first: whoever reads JSON stops all threads until it is done.
+            if len(raw) > _LARGE_BODY and (wrong := find_excess(raw, owner)):
+                raise RequestRefused(400, f"malformed request: {wrong}")
+            return read_request(wire, raw)
+        finally:
+            self._endpoint.book(owner, time.thread_time() - began)
 
     async def _read_body(self, request: Request, owner: str) -> bytes:
         """The request's body, unless it is too large, comes too late, or others of its key take all the room."""
@@ -260,13 +280,6 @@ def read_request(wire: WireFormat, raw: bytes) -> WireRequest:
     except (ValueError, RecursionError) as slip:
         why = f"malformed request: {slip}"
     raise RequestRefused(400, why[:500])
-
-
-def _read_large(wire: WireFormat, raw: bytes, owner: str) -> WireRequest:
-    # Values are counted elsewhere first: whoever reads JSON stops all threads until it is done.
-    if wrong := find_excess(raw, owner):
-        raise RequestRefused(400, f"malformed request: {wrong}")
-    return read_request(wire, raw)
 
 
 def complete_reply(question: WireQuestion, name: str, reply: ChatReply) -> ChatReply:

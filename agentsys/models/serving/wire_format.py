@@ -73,6 +73,9 @@ class ServedEndpoint(Protocol):
     def name(self) -> str:
         """Its name, whatever clients call it."""
 
+    def book(self, owner: str, cpu_s: float) -> bool:
+        """Note CPU seconds that were spent on a key's requests; whether it has any left for large ones."""
+
     async def answer(self, request: WireRequest) -> ChatReply:
         """Answer a request, or raise `RequestRefused` or `ModelError`. Cancelled if the client leaves before."""
 
