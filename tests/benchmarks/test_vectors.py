@@ -21,8 +21,8 @@ from agentsys.benchmarks.vectors.vectors_benchmark import (
     SHARED_TASK_NUMBER,
     VECTOR,
     Vectors,
-    undisguise_text,
     make_document_name,
+    undisguise_text,
 )
 from agentsys.errors import ConfigError
 from baselines.detectors.defense import PhraseDetector

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from scripted_for_defense import LABELS, QUERY, RepeatingModel, ScriptedModel, Tools, call, read_result, run
 
-from agentsys.defense.agent_session import CallMeter, CommandLog, CallBudgetExceeded, _MeteredModel
+from agentsys.defense.agent_session import CallBudgetExceeded, CallMeter, CommandLog, _MeteredModel
 from agentsys.defense.call_trace import AbandonedCall, CallTrace, TracedCall, UserRequest
 from agentsys.defense.prompts import VALIDATOR_SECTIONS, WORKER_SECTIONS, read_sections
 from agentsys.defense.tool_turn import ToolOutput

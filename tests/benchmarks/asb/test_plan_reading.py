@@ -22,10 +22,10 @@ from agentsys.benchmarks.asb.asb_plan import (
     PlanningOutcome,
     find_instruction_tools,
     find_planning,
+    format_plan_instruction,
     parse_asb_plan,
     patch_plan,
     plan_to_json,
-    format_plan_instruction,
 )
 from agentsys.models.chat import ToolSpec, assistant, text_of, user
 from agentsys.models.trace import Tracer

@@ -23,8 +23,8 @@ from agentsys.benchmarks.asb.asb_plan import (
     THINKING,
     AsbStep,
     PlanningOutcome,
-    patch_plan,
     format_followed_plan,
+    patch_plan,
 )
 from agentsys.benchmarks.asb.asb_scores import AttackCause
 from agentsys.benchmarks.asb.planned_model import AsbMode
