@@ -127,9 +127,8 @@ def _find_orders(model: ChatModel) -> tuple[bool, str]:
 def _sort_tools(model: ChatModel) -> tuple[bool, str]:
     sorted_tools = ask_privileges(model, tool_specs(_TOOLS))
     right = sorted_tools.labels == {"find_phone": Privilege.QUERY, "delete_person": Privilege.COMMAND}
-    return right and not sorted_tools.unclear, str(
-        {name: label.value for name, label in sorted_tools.labels.items()}
-    )
+    answer = {name: label.value for name, label in sorted_tools.labels.items()}
+    return right and not sorted_tools.unclear, str(answer)
 
 
 def _shorten(text: str) -> str:

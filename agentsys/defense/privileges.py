@@ -177,11 +177,9 @@ class PrivilegeStore:
             return SortedTools(own, (), dict.fromkeys(_QUESTION_KEYS), tuple(own))
         from_model = self._sort_uncorrected(model, tools)
         unclear = tuple(name for name in from_model.unclear if name not in own)
-        return (
-            SortedTools({**from_model.labels, **own}, unclear, from_model.question, tuple(own))
-            if own
-            else from_model
-        )
+        if not own:
+            return from_model
+        return SortedTools({**from_model.labels, **own}, unclear, from_model.question, tuple(own))
 
     def _sort_uncorrected(self, model: ChatModel, tools: Sequence[ToolSpec]) -> SortedTools:
         key = (model.name, compute_toolset_hash(tools))

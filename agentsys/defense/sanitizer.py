@@ -336,12 +336,11 @@ SANITIZER_CONTRACT = ReplyContract(
 def _check_passages(items: Sequence[object]) -> list[str] | None:
     passages = []
     for item in items:
-        strings = (
-            [part for part in item.values() if isinstance(part, str)] if isinstance(item, dict) else [item]
-        )
-        if not strings or not isinstance(strings[0], str):
+        values = item.values() if isinstance(item, dict) else [item]
+        strings = [value for value in values if isinstance(value, str)]
+        if not strings:
             return None
-        passages.append(max((part for part in strings if isinstance(part, str)), key=len))
+        passages.append(max(strings, key=len))
     return passages
 
 

@@ -69,9 +69,7 @@ def _find_contents(config: Any) -> Mapping[str, str]:
         config = dict(enumerate(config))
     if not isinstance(config, dict):
         return {}
-    inner = {
-        f"{key}.{name}": digest for key, of in config.items() for name, digest in _find_contents(of).items()
-    }
+    inner = {f"{key}.{name}": d for key, of in config.items() for name, d in _find_contents(of).items()}
     defense_class = load_class("defense", config) if "_target_" in config else None
     own = {key: value for key, value in config.items() if key != READ_TOOLS}
     return {**inner, **defense_class.contents(own)} if isinstance(defense_class, HasContents) else inner
@@ -126,11 +124,8 @@ def make_label(
     # An attack that reads a file: `cached-mine` for `mine.json`.
     if not values.get("name") and isinstance(file, str) and file:
         attack_class = load_class("attack", values)
-        own = (
-            attack_class.name_of_file(Path(file))
-            if isinstance(attack_class, NamesFromFile)
-            else Path(file).stem
-        )
+        path = Path(file)
+        own = attack_class.name_of_file(path) if isinstance(attack_class, NamesFromFile) else path.stem
         name = f"{choice}-{own}"
     replayed = find_recorded_folder(values)
     of_pipeline = "" if replayed is None else f":{replayed.name}"

@@ -128,12 +128,10 @@ class _ScriptWalk:
 
     def _take_result(self, function: str) -> ChatToolResultMessage | None:
         """Take the next result if it is of this function."""
-        if (
-            self.position < len(self.results)
-            and self.results[self.position]["tool_call"].function == function
-        ):
+        result = self.results[self.position] if self.position < len(self.results) else None
+        if result is not None and result["tool_call"].function == function:
             self.position += 1
-            return self.results[self.position - 1]
+            return result
         return None
 
     def _insert_name(self, leaf: Any) -> Any:
