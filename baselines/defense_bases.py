@@ -30,14 +30,14 @@ PackageWording = Literal["own", "package"]
 
 
 def load_package_tool_filter_question() -> str:
-    """The question that `tool_filter` asks the model before it begins."""
+    """Load the question that `tool_filter` asks the model before it begins."""
     from agentdojo.agent_pipeline.agent_pipeline import TOOL_FILTER_PROMPT  # 4 s of imports
 
     return str(TOOL_FILTER_PROMPT)
 
 
 def load_package_withheld_notice() -> str:
-    """The text in place of a tool result that a detector flagged."""
+    """Load the text that replaces a tool result flagged by a detector."""
     from agentdojo.agent_pipeline.pi_detector import PromptInjectionDetector
     from agentdojo.types import text_content_block_from_string
 
@@ -63,7 +63,7 @@ class RoleDefense:
 
 
 class AgentDefense(RoleDefense):
-    """One that is an agent of its own, whose texts no option changes."""
+    """A defense that is an agent of its own, and whose texts no option changes."""
 
     texts: ClassVar[Mapping[str, str]]
     """Name -> text of every prompt."""
@@ -74,13 +74,13 @@ class AgentDefense(RoleDefense):
 
 
 class CompositeDefense:
-    """One that holds other defenses, and answers for them."""
+    """A defense that holds other defenses, and answers for them."""
 
     members: tuple[Defense, ...]
 
     @property
     def reads_tools(self) -> bool:
-        """Whether a member reads tools."""
+        """True if a member reads tools."""
         return any(isinstance(member, ReadsTools) and member.reads_tools for member in self.members)
 
     @reads_tools.setter
@@ -90,7 +90,7 @@ class CompositeDefense:
                 member.reads_tools = reads
 
     def read_tools(self, tools: Sequence[Function], suite: Suite, model: ChatModel) -> Sequence[Function]:
-        """Give the tools as one member after the other leaves them."""
+        """Return the tools after each member has read them in turn."""
         for member in self.members:
             if isinstance(member, ReadsTools) and member.reads_tools:
                 tools = member.read_tools(tools, suite, model)
@@ -98,11 +98,11 @@ class CompositeDefense:
 
     @property
     def whole_program(self) -> bool:
-        """Whether a member runs a program of its own."""
+        """True if a member runs a program of its own."""
         return any(isinstance(member, WholeProgram) and member.whole_program for member in self.members)
 
     def ready(self) -> None:
-        """Look whether all that the members need is here.
+        """Check that all that the members need is installed.
 
         Raises:
             Unavailable: Naming what is missing.
@@ -125,7 +125,7 @@ class CompositeDefense:
         return next(owners).unfit(role, model)
 
     def simulated_roles(self) -> Mapping[str, SimulatedRole]:
-        """The roles of all members; no two share one."""
+        """Return the roles of all members; no two share one."""
         roles: dict[str, SimulatedRole] = {}
         for member in self.members:
             if isinstance(member, PlaysRoles):

@@ -89,7 +89,7 @@ REFUSED = "The call was not made: its argument {names} was held back, and the to
 REFUSED_UNCHECKED = "The call was not made: its arguments could not be checked."
 
 
-def write_minimizer_question(seed: int, task: str, tool: ToolSpec, arguments: Mapping[str, Any]) -> str:
+def build_minimizer_question(seed: int, task: str, tool: ToolSpec, arguments: Mapping[str, Any]) -> str:
     """Ask which arguments of a call may be passed on."""
     written = json.dumps(dict(arguments), ensure_ascii=False, default=str)
     return MINIMIZER_QUESTION.format(
@@ -101,7 +101,7 @@ def write_minimizer_question(seed: int, task: str, tool: ToolSpec, arguments: Ma
     )
 
 
-def write_sanitizer_question(
+def build_sanitizer_question(
     seed: int, task: str, tool: str, arguments: Mapping[str, Any], output: str
 ) -> str:
     """Ask for a clean form of a tool's output."""
@@ -121,7 +121,7 @@ ARGUMENTS_KEY = "minimized_args"
 
 @dataclass(frozen=True)
 class FirewallOptions:
-    """What the two firewalls do; see `Firewall`."""
+    """Options of the two firewalls; see `Firewall`."""
 
     minimizer: bool = True
     sanitizer: bool = True
@@ -151,7 +151,7 @@ MINIMIZER_CONTRACT = ReplyContract(
     ' "minimized_args" (an object with the arguments to pass on).',
     (
         (
-            write_minimizer_question(
+            build_minimizer_question(
                 0,
                 "Renew Middlemarch for me.",
                 ToolSpec(
@@ -168,7 +168,7 @@ MINIMIZER_CONTRACT = ReplyContract(
 
 
 class Minimizer(BoundaryFilter):
-    """Asks of each call with arguments which of them may go out. Knows the task and the one call, no more."""
+    """Asks a model which arguments of each call to pass on. The model sees the task and this call only."""
 
     def __init__(self, model: ChatModel, options: FirewallOptions) -> None:
         self.model, self.options = model, options
@@ -179,7 +179,7 @@ class Minimizer(BoundaryFilter):
 
     def _minimize_call(self, turn: FilterTurn, call: FunctionCall) -> CallRuling:
         tool = turn.runtime.functions[call.function]
-        question = write_minimizer_question(self.options.seed, turn.query, describe_tool(tool), call.args)
+        question = build_minimizer_question(self.options.seed, turn.query, describe_tool(tool), call.args)
         with span("gate", call.function) as node:
             node.decision = {"filter": MINIMIZER_ROLE}
             answer = MINIMIZER_CONTRACT.ask(self.model, question, self.options.retries)
@@ -202,7 +202,7 @@ class Minimizer(BoundaryFilter):
     def _apply_reply(
         self, proposed: Mapping[str, Any], reply: Mapping[str, Any]
     ) -> tuple[dict[str, Any], dict[str, list[str]]]:
-        """Give the arguments to run with, and what became of each."""
+        """Return the arguments to run with, and the names kept, changed, dropped and added."""
         facts: dict[str, list[str]] = {"kept": [], "changed": [], "dropped": [], "added": []}
         args = {}
         for name, value in proposed.items():
@@ -224,15 +224,15 @@ SANITIZER_ROLE = "firewall_sanitizer"
 
 @dataclass(frozen=True)
 class SanitizedReply:
-    """What a reply says of an output."""
+    """The parsed reply about an output."""
 
     safe: bool
     text: str | None
-    """The cleaned output; None where there is none, which only a safe one may do without."""
+    """The cleaned output; None if the reply has none, which is valid only if it calls the output safe."""
 
 
 def read_sanitized(reply: str) -> SanitizedReply | None:
-    """Read a reply; None if it does not say, or says two things."""
+    """Read a reply; None if it gives no verdict, or two."""
     answers = {answer for value in find_outer_objects(reply) if (answer := _read_object(value))}
     return answers.pop() if len(answers) == 1 else None
 
@@ -258,7 +258,7 @@ SANITIZER_CONTRACT = ReplyContract(
     ' (true if there was nothing to take out) and "sanitized_output" (the cleaned output, a string).',
     (
         (
-            write_sanitizer_question(
+            build_sanitizer_question(
                 0,
                 "When does the library close?",
                 "read_notice",
@@ -274,7 +274,7 @@ SANITIZER_CONTRACT = ReplyContract(
 
 
 class OutputFirewall(ResultRewriter):
-    """Asks for a clean form of each result. Knows the task and the one call, no more."""
+    """Asks a model for a clean form of each result. The model sees the task and this call only."""
 
     name = SANITIZER_ROLE
 
@@ -284,7 +284,7 @@ class OutputFirewall(ResultRewriter):
     def rewrite_result(self, turn: FilterTurn, result: ChatToolResultMessage, text: str) -> RewrittenResult:
         """Sanitize one result."""
         call = result["tool_call"]
-        question = write_sanitizer_question(self.options.seed, turn.query, call.function, call.args, text)
+        question = build_sanitizer_question(self.options.seed, turn.query, call.function, call.args, text)
         answer = SANITIZER_CONTRACT.ask(
             self.model, question, self.options.retries, reply_schema=SANITIZER_CONTRACT.schema
         )
@@ -301,11 +301,11 @@ class OutputFirewall(ResultRewriter):
 
 
 _DATA = re.compile(
-    # Bounded before the sign, and begun where letters begin: a long run of letters would be read again from each.
+    # Bounded, and anchored at a word start: else a long run of letters takes quadratic time.
     r"[\w.+-]{1,64}@[\w-]+(?:\.[\w-]+)+|https?://[^\s'\"<>]+|(?<![^\W\d])[^\W\d]*\d\w*(?:[.,:/-]\d+)*"
 )
 _MOST_LOST = 200
-"""Data tokens listed in a record; an emptied file would list thousands."""
+"""Most lost tokens listed in a record; an emptied file would list thousands."""
 
 
 def find_lost_tokens(raw: str, shown: str) -> list[str]:
@@ -333,7 +333,7 @@ def play_minimizer(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatA
     known = {form for leaf in leaves for form in list_leaf_forms(leaf)}
 
     def is_known(value: Any) -> bool:
-        # Of flags and nulls there are no forms: they tell nothing.
+        # Flags and nulls have no textual form, and reveal nothing.
         leaves = [list_leaf_forms(leaf) for leaf in list_scalars(value)]
         return all(
             not forms or any(form in known or knowledge.is_grounded(form, task) for form in forms)
@@ -345,7 +345,7 @@ def play_minimizer(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatA
 
 
 def play_output_sanitizer(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssistantMessage:
-    """Give the output without the goals that were found in it."""
+    """Answer with the output without the goals found in it."""
     output = read_fenced_text(read_question(request), 1)
     clean = remove_injected_passages(output, SANITIZER_ROLE, knowledge)
     verdict = {"reasoning": "I looked for instructions.", "was_safe": clean == output}
@@ -385,10 +385,10 @@ class Firewall(BoundaryDefense, RoleDefense):
             self.read_tools = None  # type: ignore[assignment, method-assign]
         self.history: CallHistory = self.options.history
         self._warned = threading.Lock()
-        """Taken for good by the first case that says something."""
+        """Acquired and never released by the first case that warns."""
 
     def boundary_filters(self, model: ChatModel, suite: TaskSuite[Any]) -> list[BoundaryFilter]:
-        """The firewalls that are on."""
+        """Build the firewalls that are on."""
         filters: list[BoundaryFilter] = []
         if self.options.minimizer:
             filters.append(Minimizer(model, self.options))
@@ -401,7 +401,7 @@ class Firewall(BoundaryDefense, RoleDefense):
         return filters
 
     def description(self) -> str:
-        """Which firewalls stand where, and what they know."""
+        """Describe which firewalls are on, and what they know."""
         options = self.options
         unread = {"stop": "is stopped", "keep": "passes as it is"}[options.on_unreadable]
         safe = {"original": "as the tool returned it", "sanitized": "as the model wrote it again"}

@@ -19,7 +19,7 @@ class NoDefense:
     name = "none"
 
     def description(self) -> str:
-        """Say that there is nothing between tools and model."""
+        """Describe that nothing is between tools and model."""
         return (
             "There is no defense. One agent reads the user's request and every tool result in the same"
             " conversation. Results are shown to it as the tools return them, unmarked and unread by anyone"
@@ -45,7 +45,7 @@ class ToolPin(NoDefense):
     def read_tools(
         self, tools: Sequence[Function], suite: TaskSuite[Any], model: ChatModel
     ) -> list[Function]:
-        """Give the suite's tools, under the suite's descriptions."""
+        """Return the suite's tools under the suite's descriptions."""
         own = {tool.name: tool.description for tool in suite.tools}
         pinned = [tool for tool in tools if tool.name in own]
         return [tool.model_copy(update={"description": own[tool.name]}) for tool in pinned]

@@ -38,7 +38,7 @@ def insert_user_task(template: str, user_task: str) -> str:
 
 
 def require_placeholder(defense: str, template: str) -> str:
-    """Give the template itself.
+    """Return the template itself.
 
     Raises:
         ConfigError: If it has no place for the request.
@@ -100,7 +100,7 @@ class _RewordedDefense:
     name: str
     template: str
     addition: str = ""
-    """What the system message has besides."""
+    """Addition to the system message."""
 
     def pipeline(self, model: ChatModel, suite: TaskSuite[Any]) -> BasePipelineElement:
         """Build the plain agent over a model that reads the request reworded."""
@@ -119,7 +119,7 @@ class _RewordedDefense:
 
 
 class Delimiters(_RewordedDefense):
-    """The plain agent, which is told that only what stands between two marks is its task.
+    """The plain agent, which is told that only the text between two marks is its task.
 
     Args:
         start: The mark before the request.
@@ -240,7 +240,7 @@ class PromptSandwiching:
 
 
 class AppendReminder(LoopStep):
-    """Puts the reminder behind the tool results of the latest turn.
+    """Appends the reminder to the tool results of the latest turn.
 
     AgentDojo reuses its `InitQuery` here, which warns that the query is not the first message.
     """
@@ -259,7 +259,7 @@ class AppendReminder(LoopStep):
 
 
 def _append_suffix(result: ChatToolResultMessage, suffix: str) -> ChatToolResultMessage:
-    """Put `suffix` behind what the model reads: the error if there is one, or the content."""
+    """Append `suffix` to the text that the model reads: the error if there is one, or the content."""
     if result["error"]:
         return {**result, "error": result["error"] + suffix}
     blocks = list(result["content"] or [])

@@ -56,7 +56,7 @@ class LoopParts:
     """The first turn."""
     before_tools: tuple[BasePipelineElement, ...]
     tools: BasePipelineElement
-    """What runs the calls."""
+    """The element that runs the calls."""
     after_results: tuple[BasePipelineElement, ...]
     turn: BasePipelineElement
     """The turns after results."""
@@ -70,11 +70,11 @@ class LoopParts:
 
     @property
     def plain_tools(self) -> bool:
-        """Whether AgentDojo's own executor runs the calls."""
+        """True if AgentDojo's own executor runs the calls."""
         return is_plain_executor(self.tools)
 
     def pipeline(self, name: str) -> ElementSequence:
-        """The loop put together."""
+        """Build the loop."""
         elements = [*self.before_tools, self.tools, *self.after_results, self.turn]
         loop = ToolsExecutionLoop(elements, self.rounds)
         system_message = SystemMessage(self.system_message)
@@ -84,7 +84,7 @@ class LoopParts:
 
 
 def split_loop(owner: str, pipeline: BasePipelineElement) -> LoopParts | None:
-    """The parts of a pipeline; None if it is no plain tool loop, but an agent of another kind."""
+    """Split a pipeline into its parts; None if it is no plain tool loop, but an agent of another kind."""
     elements = list(pipeline.elements) if is_element_sequence(type(pipeline)) else []
     loops = [at for at, element in enumerate(elements) if type(element) is ToolsExecutionLoop]
     if len(loops) != 1 or loops[0] < 3:
@@ -114,33 +114,33 @@ def split_loop(owner: str, pipeline: BasePipelineElement) -> LoopParts | None:
     )
 
 
-def _join_loops(one: LoopParts, other: LoopParts, base_message: str) -> LoopParts:
+def _join_loops(first: LoopParts, other: LoopParts, base_message: str) -> LoopParts:
     """Both loops as one: additions one after the other.
 
     Raises:
         ConfigError: If they act at the same place in a way that only one can.
     """
-    if not one.plain_tools and not other.plain_tools:
-        raise ConfigError(_write_clash(one, other, "run the agent's calls themselves"))
-    if type(one.turn) is not ModelElement and type(other.turn) is not ModelElement:
-        raise ConfigError(_write_clash(one, other, "take the agent's turn after a tool result"))
+    if not first.plain_tools and not other.plain_tools:
+        raise ConfigError(_format_clash(first, other, "run the agent's calls themselves"))
+    if type(first.turn) is not ModelElement and type(other.turn) is not ModelElement:
+        raise ConfigError(_format_clash(first, other, "take the agent's turn after a tool result"))
     addition = other.system_message.removeprefix(base_message)
     return LoopParts(
-        f"{one.owner}+{other.owner}",
-        f"{one.system_message}{addition}",
-        (*one.before, *other.before),
+        f"{first.owner}+{other.owner}",
+        f"{first.system_message}{addition}",
+        (*first.before, *other.before),
         other.first,
-        (*one.before_tools, *other.before_tools),
-        other.tools if one.plain_tools else one.tools,
-        (*one.after_results, *other.after_results),
-        one.turn if type(one.turn) is not ModelElement else other.turn,
-        (*one.after, *other.after),
-        min(one.rounds, other.rounds),
+        (*first.before_tools, *other.before_tools),
+        other.tools if first.plain_tools else first.tools,
+        (*first.after_results, *other.after_results),
+        first.turn if type(first.turn) is not ModelElement else other.turn,
+        (*first.after, *other.after),
+        min(first.rounds, other.rounds),
     )
 
 
-def _write_clash(one: LoopParts, other: LoopParts, doing: str) -> str:
-    return f"'{one.owner}' and '{other.owner}' cannot be stacked: both {doing}. Take one of them out."
+def _format_clash(first: LoopParts, other: LoopParts, doing: str) -> str:
+    return f"'{first.owner}' and '{other.owner}' cannot be stacked: both {doing}. Take one of them out."
 
 
 class Stack(CompositeDefense):
@@ -178,11 +178,11 @@ class Stack(CompositeDefense):
 
     @property
     def _agents(self) -> list[Defense]:
-        return [one for one in self.members if not isinstance(one, BoundaryDefense)] or [NoDefense()]
+        return [member for member in self.members if not isinstance(member, BoundaryDefense)] or [NoDefense()]
 
     def pipeline(self, model: ChatModel, suite: TaskSuite[Any]) -> BasePipelineElement:
-        """The agent for one case, behind all filters."""
-        filters = [one for member in self._filters for one in member.boundary_filters(model, suite)]
+        """Build the agent for one case, behind all filters."""
+        filters = [part for member in self._filters for part in member.boundary_filters(model, suite)]
         return self._build_pipeline(model, suite, filters)
 
     def _build_pipeline(
@@ -210,24 +210,24 @@ class Stack(CompositeDefense):
         return make_named_pipeline(name, FilteredAgent(agent, filters))
 
     def _merge_agents(self, model: ChatModel, suite: TaskSuite[Any], first: LoopParts | None) -> LoopParts:
-        """One loop of all agents. Each is built over the model as the one before it has wrapped it."""
-        found: list[LoopParts] = []
+        """Merge all agents into one loop. Each is built over the model as wrapped by the one before it."""
+        loops: list[LoopParts] = []
         wrapped = model
-        for place, agent in enumerate(self._agents):
-            parts = first if place == 0 else split_loop(agent.name, agent.pipeline(wrapped, suite))
+        for index, agent in enumerate(self._agents):
+            parts = first if index == 0 else split_loop(agent.name, agent.pipeline(wrapped, suite))
             if parts is None:
-                others = ", ".join(f"'{one.name}'" for one in self._agents if one is not agent)
+                others = ", ".join(f"'{member.name}'" for member in self._agents if member is not agent)
                 raise ConfigError(
                     f"'{agent.name}' and {others} cannot be stacked: {agent.name} is an agent of its own, and"
                     " there can be one. Filters of calls and results can be put around it."
                 )
             wrapped = parts.model or wrapped
-            found.append(parts)
+            loops.append(parts)
         base_message = default_system_message(suite)
-        return reduce(lambda one, other: _join_loops(one, other, base_message), found)
+        return reduce(lambda joined, loop: _join_loops(joined, loop, base_message), loops)
 
     def ready(self) -> None:
-        """Look whether all that the members need is here, and whether they fit together.
+        """Check that the members' needs are installed, and that the members fit together.
 
         Raises:
             ConfigError: If they do not fit together.
@@ -236,12 +236,12 @@ class Stack(CompositeDefense):
         self._build_pipeline(_ProbeModel(), TaskSuite("probe", TaskEnvironment, []), [])
 
     def rehearsed(self) -> Stack:
-        """With the offline stand-ins of its members."""
-        members = [one.rehearsed() if isinstance(one, Rehearsable) else one for one in self.members]
+        """Return the stack with the offline stand-ins of its members."""
+        members = [m.rehearsed() if isinstance(m, Rehearsable) else m for m in self.members]
         return Stack(self.name, members=members)
 
     def description(self) -> str:
-        """Which defenses act in which order, each in a few sentences of its own."""
+        """Describe which defenses act in which order, each in its own words."""
         names = ", ".join(member.name for member in self.members)
         filters = ", ".join(member.name for member in self._filters) or "none"
         most = max(1, 8 // len(self.members))
@@ -253,7 +253,7 @@ class Stack(CompositeDefense):
         return " ".join([*sentences, f"Filters of calls and results act in this order: {filters}."])
 
     def prompts(self) -> dict[str, str]:
-        """Every text of every member, by its name and the text's."""
+        """Return every text of every member, by the member's name and the text's."""
         return {
             f"{member.name}.{name}": text
             for member in self.members
@@ -263,7 +263,7 @@ class Stack(CompositeDefense):
 
 
 class _ProbeModel:
-    """Stands for a model where a pipeline is only looked at."""
+    """Replaces the model while a pipeline is only inspected."""
 
     name = "probe"
 

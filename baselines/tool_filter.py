@@ -40,7 +40,7 @@ _NO_TOOLS = re.compile(r"\W*(?:none|no tools?)\b", re.IGNORECASE)
 _SEPARATORS = re.compile(r"[,;\n]")
 _NUMBERING = re.compile(r"^\s*(?:[-*•]|\d+[.)])\s+")
 _DECORATION = " \t\r`'\"*[](){}<>.:"
-"""What models put around a name in a list: quotes, brackets, Markdown, a full stop."""
+"""Characters that models put around a name in a list: quotes, brackets, Markdown, a full stop."""
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -67,12 +67,12 @@ FILTER_CONTRACT: ReplyContract[list[str]] = ReplyContract(
     (),
     lambda reply: read_picked_tools(reply, (), "exact"),
 )
-"""What the model answers; the tools to pick from differ, and it is asked once, as published."""
+"""The model's answer; the tools to pick from differ, and it is asked once, as published."""
 
 
 @dataclass(frozen=True)
 class ToolFilterOptions:
-    """What is asked and what is kept; see `ToolFilter`."""
+    """Options of the question and of which tools are kept; see `ToolFilter`."""
 
     match: ToolMatch = "exact"
     keep_exchange: bool = False
@@ -115,7 +115,7 @@ class ToolFilter:
         )
 
     def description(self) -> str:
-        """Say when tools are chosen, and what is left to an attacker."""
+        """Describe when tools are chosen, and what is left to an attacker."""
         names = {
             "exact": "A tool is kept if its whole name is in the reply.",
             "substring": "A tool is kept if its name stands anywhere in the reply, inside a longer name too.",

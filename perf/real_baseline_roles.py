@@ -45,8 +45,8 @@ from agentsys.models.chat import (
 from agentsys.models.pipeline_elements import LoopState, default_system_message, has_reading_name, tool_specs
 from agentsys.models.prompted_tools import wrap_in_tag
 from agentsys.models.trace import ReplyFlaw, Tracer, span, use_tracer
-from baselines.attriguard.attribution_audit import JUDGE_CONTRACT, write_judge_question
-from baselines.camel.camel_agent import PROGRAM_CONTRACT, write_planner_prompt
+from baselines.attriguard.attribution_audit import JUDGE_CONTRACT, build_judge_question
+from baselines.camel.camel_agent import PROGRAM_CONTRACT, build_planner_prompt
 from baselines.camel.suite_world import QUERY_CONTRACT as CAMEL_QUERY
 from baselines.camel.suite_world import add_answer_flag
 from baselines.drift.defense import Drift
@@ -54,8 +54,8 @@ from baselines.drift.drift_plan import (
     FUNCTION_TAG,
     PERMISSION_CONTRACT,
     ToolPermission,
+    format_tool_line,
     make_drift_plan,
-    write_tool_line,
 )
 from baselines.drift.drift_validator import CURRENT, FIRST, PROPOSED, QUERY
 from baselines.drift.drift_validator import JUDGE_CONTRACT as DRIFT_JUDGE
@@ -166,7 +166,7 @@ def of_commands(ask: Callable[[AskedTask, int, FunctionCall, bool, ChatModel], J
 
 def ask_permission(tool: ToolSpec, model: ChatModel) -> Judged:
     """Right: what reads by its name is A."""
-    messages = [system(PERMISSION_CONTRACT.prompt), user(wrap_in_tag(FUNCTION_TAG, write_tool_line(tool)))]
+    messages = [system(PERMISSION_CONTRACT.prompt), user(wrap_in_tag(FUNCTION_TAG, format_tool_line(tool)))]
     found = PERMISSION_CONTRACT.ask(model, messages).value
     return (found is ToolPermission.READ) is has_reading_name(tool.name)
 
@@ -286,7 +286,7 @@ def ask_attribution(task: AskedTask, place: int, call: FunctionCall, right: bool
     """Right: legitimate is the task's own command beside itself in other words."""
     own = task.calls[place]
     others = [FunctionCall(function=call.function, args={**own.args, **dict(list(call.args.items())[:1])})]
-    question = write_judge_question(task.prompt, call, others)
+    question = build_judge_question(task.prompt, call, others)
     answer = JUDGE_CONTRACT.ask(model, [system(JUDGE_CONTRACT.prompt), user(question)]).value
     return None if answer is None else answer[0] is right
 
@@ -302,7 +302,7 @@ def ask_program(task: AskedTask, model: ChatModel) -> Judged:
     environment = default_system_message(suite)
     offered = {tool.name for tool in task.tools}
     runtime = FunctionsRuntime([tool for tool in suite.tools if tool.name in offered])
-    prompt = write_planner_prompt(runtime, environment, task.suite)
+    prompt = build_planner_prompt(runtime, environment, task.suite)
     source = PROGRAM_CONTRACT.ask(model, [system(prompt), user(task.prompt)], retries=0).value
     if source is None:
         return False

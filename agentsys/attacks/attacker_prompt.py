@@ -124,9 +124,8 @@ class Attacker:
         last = [attempt for attempt in path if attempt.proposal.text][-LAST_TURNS:]
         messages: list[ChatMessage] = [system(self._build_system_message(position.stream))]
         outcome = "" if start is None else f"\n\nIt was tried. {start.judgement.feedback}"
-        ask = self._fill_question(
-            ASK_FIRST, position if not last else last[0].place, 1 if last else variation
-        )
+        at = last[0].place if last else position
+        ask = self._fill_question(ASK_FIRST, at, 1 if last else variation)
         begins = f"The text to start from:\n{delimit(START, self.quest.start_text)}{outcome}"
         messages.append(user("\n\n".join([*self.describe_case(), begins, ask])))
         for attempt, following in zip(last, [*last[1:], None][: len(last)], strict=True):

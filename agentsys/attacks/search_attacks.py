@@ -42,9 +42,8 @@ class PairAttack(AttackerSearch):
             path: list[Attempt] = []
             for depth in range(1, self.depth + 1):
                 position = AttemptPosition(stream, depth, path[-1].number if path else None)
-                path.append(
-                    target.attempt(position, self.make_proposer(quest, position, path, start=made[0]))
-                )
+                proposer = self.make_proposer(quest, position, path, start=made[0])
+                path.append(target.attempt(position, proposer))
                 made.append(path[-1])
                 if made[-1].success:
                     return made

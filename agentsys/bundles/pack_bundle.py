@@ -131,27 +131,20 @@ def pack_bundle(logdir: Path, file: Path) -> PackedBundle:
         ConfigError: If there is nothing to pack, something cannot be packed, or the file cannot be written.
     """
     stored = _list_stored(logdir)
-    recipes = {
-        config_hash: _load_recipe(logdir, config_hash, stored) for config_hash in sorted(set(stored.values()))
-    }
-    cells = {config_hash: make_portable(recipe) for config_hash, recipe in recipes.items()}
+    recipes = {key: _load_recipe(logdir, key, stored) for key in sorted(set(stored.values()))}
+    cells = {key: make_portable(recipe) for key, recipe in recipes.items()}
     members = {f"{RECORDS}/{path.relative_to(logdir).as_posix()}": path for path in stored}
     for cell in cells.values():
         members |= cell.members | _collect_kept(logdir, cell)
     members |= _collect_replies(logdir, recipes.values())
-    missing = sum(
-        lacking for config_hash in find_unfinished([logdir]) for lacking, _ in config_hash.missing.values()
-    )
+    missing = sum(count for run in find_unfinished([logdir]) for count, _ in run.missing.values())
     leaks = LeakSearch(logdir, recipes.values())
     with BundleWriter(file) as bundle:
         for name in sorted(members):
             bundle.add(name, leaks.read_content(name, members[name]))
         manifest = Manifest(
             versions=list_package_versions(),
-            cells={
-                config_hash: _build_bundled_cell(logdir, config_hash, cell)
-                for config_hash, cell in cells.items()
-            },
+            cells={key: _build_bundled_cell(logdir, key, cell) for key, cell in cells.items()},
             code=load_code_states(logdir),
             unfinished=missing,
             members=bundle.members,

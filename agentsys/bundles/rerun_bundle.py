@@ -386,6 +386,4 @@ def compare_machines(manifest: Manifest, rerun: RerunPlan) -> Iterator[str]:
                 kinds[kind].append(difference)
         if rerun.cells[config_hash].settings.benchmark.get("clock") == "real":
             kinds["settings"].append("tools read the machine's clock (benchmark.clock=real)")
-    return (
-        f"{kind}: {join_names(differences, _MAX_NAMES)}" for kind, differences in kinds.items() if differences
-    )
+    return (f"{kind}: {join_names(names, _MAX_NAMES)}" for kind, names in kinds.items() if names)

@@ -319,9 +319,7 @@ def _has_missing_reply(stored: Mapping[str, Any]) -> bool:
 def _is_reply_missing_then(then: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
     """True if a case ended in a model error when recorded, and now fails for want of that reply."""
     kind = str(_get_own_block(then).get("error_kind"))
-    asked = (
-        kind in {kind_of_error.value for kind_of_error in ErrorKind} and kind != ErrorKind.CACHE_MISS.value
-    )
+    asked = kind in {error.value for error in ErrorKind} and kind != ErrorKind.CACHE_MISS.value
     return _get_own_block(then).get("status") == "error" and asked and _has_missing_reply(now)
 
 

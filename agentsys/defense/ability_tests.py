@@ -15,7 +15,7 @@ from agentsys.defense.call_trace import CallTrace, TracedCall, UserRequest
 from agentsys.defense.gate import AcceptedValue, GateRule, check_reply
 from agentsys.defense.intent import INTENT_PARAMETER, NoIntent, add_intent_to_tools, parse_intent
 from agentsys.defense.privileges import Privilege, ask_privileges
-from agentsys.defense.prompts import MAIN, WORKER_SECTIONS, write_sections
+from agentsys.defense.prompts import MAIN, WORKER_SECTIONS, format_sections
 from agentsys.defense.sanitizer import sanitize
 from agentsys.defense.validator import validate
 from agentsys.defense.worker import WORKER_CONTRACT
@@ -101,7 +101,7 @@ def _declare_intent(model: ChatModel) -> tuple[bool, str]:
 
 def _extract_fields(model: ChatModel) -> tuple[bool, str]:
     intent = {"phone": "string", "town": "string"}
-    task = write_sections(WORKER_SECTIONS, ['{"phone": "string", "town": "string"}', "[]", _ENTRY])
+    task = format_sections(WORKER_SECTIONS, ['{"phone": "string", "town": "string"}', "[]", _ENTRY])
     request = WORKER_CONTRACT.request([system(WORKER_CONTRACT.prompt), user(task)])
     text = text_of(model.complete(request).message)
     outcome = check_reply(text, intent, GateRule.SCHEMA)
@@ -127,9 +127,8 @@ def _find_orders(model: ChatModel) -> tuple[bool, str]:
 def _sort_tools(model: ChatModel) -> tuple[bool, str]:
     sorted_tools = ask_privileges(model, tool_specs(_TOOLS))
     right = sorted_tools.labels == {"find_phone": Privilege.QUERY, "delete_person": Privilege.COMMAND}
-    return right and not sorted_tools.unclear, str(
-        {name: label.value for name, label in sorted_tools.labels.items()}
-    )
+    answer = {name: label.value for name, label in sorted_tools.labels.items()}
+    return right and not sorted_tools.unclear, str(answer)
 
 
 def _shorten(text: str) -> str:

@@ -186,13 +186,13 @@ class CallTrace:
 
     def as_json(self) -> str:
         """The trace as one line of JSON, for a worker."""
-        return write_json_line([call.as_data() for call in self.calls])
+        return format_json_line([call.as_data() for call in self.calls])
 
     def as_masked_json(self, request: UserRequest) -> str:
         """The trace as one line of JSON, for a validator."""
-        return write_json_line([call.mask(request) for call in self.calls])
+        return format_json_line([call.mask(request) for call in self.calls])
 
 
-def write_json_line(data: object) -> str:
+def format_json_line(data: object) -> str:
     """Format data as a single line of JSON; values that JSON does not know become strings."""
     return json.dumps(data, ensure_ascii=False, default=str)

@@ -170,7 +170,7 @@ def check_reply(reply: str, intent: Intent, rule: GateRule) -> AcceptedValue | F
             return Failure.ECHOED_INTENT if isinstance(mismatch, _Echo) else Failure.SCHEMA_MISMATCH
     elif RESERVED_FIELD in value:
         return Failure.SCHEMA_MISMATCH
-    text = _write_json(value)
+    text = _encode_json(value)
     if text is None:
         return Failure.INVALID_JSON
     if len(text.encode()) > MAX_VALUE_BYTES or not _has_few_nodes(value):
@@ -237,7 +237,7 @@ _SURROUNDING_LISTS = 8
 
 
 def _parse_object_at(text: str, start: int) -> tuple[dict[str, Any] | None, int]:
-    # strict=False: models write raw line breaks inside strings; `_write_json` escapes them.
+    # strict=False: models write raw line breaks inside strings; `_encode_json` escapes them.
     decoder = json.JSONDecoder(parse_constant=_refuse_constant, strict=False)
     try:
         value, end = decoder.raw_decode(text, start)
@@ -268,7 +268,7 @@ def _refuse_constant(name: str) -> float:
     raise ValueError(f"{name} is not JSON")
 
 
-def _write_json(value: dict[str, Any]) -> str | None:
+def _encode_json(value: dict[str, Any]) -> str | None:
     # 1e999 decodes to infinity and "\ud800" to half a character: valid JSON that cannot be sent or stored.
     try:
         text = json.dumps(value, ensure_ascii=False, allow_nan=False)

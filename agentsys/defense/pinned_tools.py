@@ -69,9 +69,7 @@ class ToolPins:
                 added = [spec for spec in offered if spec.name not in self._own]
                 first_looks = [look for look in (tool_specs(self._own.values()), added) if look]
             first = {spec.name: spec for spec in chain(*first_looks)}
-            pinned |= {
-                function.name: self._pin_tool(function, first[function.name]) for function in functions
-            }
+            pinned |= {tool.name: self._pin_tool(tool, first[tool.name]) for tool in functions}
             looks += first_looks
         offered = tool_specs(runtime.functions.values())
         pinned_runtime = copy(runtime)

@@ -24,7 +24,7 @@ from typing import Any
 import yaml
 
 from agentsys.base.atomic_file import make_folder, write_atomically
-from agentsys.defense.prompts import PRIVILEGES, PRIVILEGES_SECTIONS, write_sections
+from agentsys.defense.prompts import PRIVILEGES, PRIVILEGES_SECTIONS, format_sections
 from agentsys.errors import ConfigError
 from agentsys.models.chat import ChatModel, ToolSpec, Usage, system, text_of, user
 from agentsys.models.loose_json import find_json_values
@@ -177,11 +177,9 @@ class PrivilegeStore:
             return SortedTools(own, (), dict.fromkeys(_QUESTION_KEYS), tuple(own))
         from_model = self._sort_uncorrected(model, tools)
         unclear = tuple(name for name in from_model.unclear if name not in own)
-        return (
-            SortedTools({**from_model.labels, **own}, unclear, from_model.question, tuple(own))
-            if own
-            else from_model
-        )
+        if not own:
+            return from_model
+        return SortedTools({**from_model.labels, **own}, unclear, from_model.question, tuple(own))
 
     def _sort_uncorrected(self, model: ChatModel, tools: Sequence[ToolSpec]) -> SortedTools:
         key = (model.name, compute_toolset_hash(tools))
@@ -292,7 +290,7 @@ def ask_privileges(model: ChatModel, tools: Sequence[ToolSpec]) -> SortedTools:
     lines = [json.dumps(_describe_tool(tool), ensure_ascii=False) for tool in tools]
     messages = [
         system(PRIVILEGES_CONTRACT.prompt),
-        user(write_sections(PRIVILEGES_SECTIONS, ["\n".join(lines)])),
+        user(format_sections(PRIVILEGES_SECTIONS, ["\n".join(lines)])),
     ]
     fields = {tool.name: {"enum": [each.value for each in Privilege]} for tool in tools}
     schema = {"type": "object", "properties": fields, "required": list(fields), "additionalProperties": False}

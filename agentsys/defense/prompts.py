@@ -1,6 +1,6 @@
 """Every text that AgentSys sends to a model, in our own words.
 
-`write_sections` joins several texts to one message; `read_sections` is its exact inverse.
+`format_sections` joins several texts to one message; `read_sections` is its exact inverse.
 
 All sections but the last are single lines; the last runs to the end of the message. The untrusted text is always
 last, so nothing in it can imitate a heading.
@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 
-def write_sections(titles: Sequence[str], bodies: Sequence[str]) -> str:
+def format_sections(titles: Sequence[str], bodies: Sequence[str]) -> str:
     """Join titles and bodies to one message.
 
     Raises:
@@ -24,7 +24,7 @@ def write_sections(titles: Sequence[str], bodies: Sequence[str]) -> str:
 
 
 def read_sections(text: str, titles: Sequence[str]) -> list[str] | None:
-    """Return the bodies of a message that `write_sections` made with these titles; None for any other text."""
+    """Return the bodies of a message that `format_sections` made with these titles; None for any other text."""
     lines = text.split("\n", len(titles))
     if len(lines) != len(titles) + 1 or lines[-2] != f"{titles[-1]}:":
         return None

@@ -24,7 +24,7 @@ from itertools import pairwise
 from agentdojo.types import ChatMessage
 
 from agentsys.defense.gate import ends_subtask
-from agentsys.defense.prompts import SANITIZER, SANITIZER_SECTIONS, write_sections
+from agentsys.defense.prompts import SANITIZER, SANITIZER_SECTIONS, format_sections
 from agentsys.models.chat import ChatModel, ModelError, system, text_of, user
 from agentsys.models.loose_json import find_json_values
 from agentsys.models.reply_contract import ReplyContract
@@ -251,7 +251,7 @@ def sanitize(model: ChatModel, output: Untrusted[str], tool: str | None = None) 
 def _ask_sanitizer(model: ChatModel, output: str, opened: Span) -> CleanedOutput:
     context: list[ChatMessage] = [
         system(SANITIZER_CONTRACT.prompt),
-        user(write_sections(SANITIZER_SECTIONS, [output])),
+        user(format_sections(SANITIZER_SECTIONS, [output])),
     ]
     opened.messages = context  # The same list: the span holds the context however this ends.
     named: list[str] = []
@@ -336,12 +336,11 @@ SANITIZER_CONTRACT = ReplyContract(
 def _check_passages(items: Sequence[object]) -> list[str] | None:
     passages = []
     for item in items:
-        strings = (
-            [part for part in item.values() if isinstance(part, str)] if isinstance(item, dict) else [item]
-        )
-        if not strings or not isinstance(strings[0], str):
+        values = item.values() if isinstance(item, dict) else [item]
+        strings = [value for value in values if isinstance(value, str)]
+        if not strings:
             return None
-        passages.append(max((part for part in strings if isinstance(part, str)), key=len))
+        passages.append(max(strings, key=len))
     return passages
 
 

@@ -7,9 +7,9 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from agentsys.defense.call_trace import CallTrace, TracedCall, UserRequest, write_json_line
+from agentsys.defense.call_trace import CallTrace, TracedCall, UserRequest, format_json_line
 from agentsys.defense.gate import ends_subtask
-from agentsys.defense.prompts import VALIDATOR, VALIDATOR_SECTIONS, write_sections
+from agentsys.defense.prompts import VALIDATOR, VALIDATOR_SECTIONS, format_sections
 from agentsys.errors import ConfigError
 from agentsys.models.chat import ChatModel, ModelError, system, text_of, user
 from agentsys.models.reply_contract import ReplyContract
@@ -54,8 +54,8 @@ def validate(
         ConfigError: If a threshold is set and the model's server returns no log-probabilities.
     """
     proposed = call.mask(request) | ({"tool_does": " ".join(described.split())} if described else {})
-    question = write_sections(
-        VALIDATOR_SECTIONS, [trace.as_masked_json(request), write_json_line(proposed), request.text]
+    question = format_sections(
+        VALIDATOR_SECTIONS, [trace.as_masked_json(request), format_json_line(proposed), request.text]
     )
     messages = [system(VALIDATOR_CONTRACT.prompt), user(question)]
     with span(VALIDATOR_ROLE, call.tool) as opened:

@@ -12,7 +12,7 @@ from agentdojo.types import ChatMessage, ChatToolResultMessage
 
 from agentsys.defense.agent_session import AgentSession, CallBudgetExceeded
 from agentsys.defense.agentsys_settings import GateRetry, TraceView, WorkerTools
-from agentsys.defense.call_trace import CallTrace, TracedCall, write_json_line
+from agentsys.defense.call_trace import CallTrace, TracedCall, format_json_line
 from agentsys.defense.gate import NOT_AVAILABLE, AcceptedValue, Failure, check_reply, find_first_object
 from agentsys.defense.intent import Intent
 from agentsys.defense.prompts import (
@@ -21,7 +21,7 @@ from agentsys.defense.prompts import (
     WORKER_MISSING,
     WORKER_SECTIONS,
     WORKER_TOOLS,
-    write_sections,
+    format_sections,
 )
 from agentsys.defense.tool_turn import ask_next_message
 from agentsys.models.chat import JsonSchema, ModelError, ToolSpec, system, text_of, user
@@ -69,7 +69,7 @@ class CallingAgent:
 
     def refuse(self, tool: str, args: Mapping[str, Any], text: str) -> str:
         """Count a refused call and return `text`, its answer."""
-        self.refusals[write_json_line([tool, args, text])] += 1
+        self.refusals[format_json_line([tool, args, text])] += 1
         return text
 
 
@@ -131,10 +131,10 @@ def _build_context(
     session: AgentSession, task: WorkerTask, trace: CallTrace, *, may_call: bool
 ) -> list[ChatMessage]:
     shown = CallTrace(task.path) if session.settings.trace is TraceView.PATH else trace
-    bodies = [write_json_line(dict(task.intent)), shown.as_json(), task.raw.open_for(Reader.QUARANTINE)]
+    bodies = [format_json_line(dict(task.intent)), shown.as_json(), task.raw.open_for(Reader.QUARANTINE)]
     more = [*([WORKER_TOOLS] if may_call else []), *([task.advice] if task.advice else [])]
     rules = "\n\n".join([WORKER_CONTRACT.prompt, *more])
-    return [system(rules), user(write_sections(WORKER_SECTIONS, bodies))]
+    return [system(rules), user(format_sections(WORKER_SECTIONS, bodies))]
 
 
 def _converse(

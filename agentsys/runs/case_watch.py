@@ -137,10 +137,8 @@ class ExposureWatch:
         )
 
     def _check_text(self, text: str, role: str, round_: int, way: str) -> None:
-        for original_text in (
-            text,
-            *(original for shown, original in self._originals.items() if shown in text),
-        ):
+        originals = (original for shown, original in self._originals.items() if shown in text)
+        for original_text in (text, *originals):
             met = self._find_payload(original_text)
             if met is not None:
                 self._read_by.setdefault(role)

@@ -86,7 +86,7 @@ class Cell:
 
     @property
     def injection_mode(self) -> str:
-        """How text is put into the environment: `exact`, or `folded` as AgentDojo's YAML does."""
+        """The way text is put into the environment: `exact`, or `folded` as AgentDojo's YAML does."""
         return self.benchmark.injection if isinstance(self.benchmark, HasInjectionMode) else "folded"
 
     def warm_up(self) -> None:

@@ -278,9 +278,7 @@ class _NodeWatch:
         pinned = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
         # num_cpus=0: the work mostly waits for models. max_calls=1: a fresh process, not changed by an earlier run.
         remote = self._ray.remote(num_cpus=0, max_retries=0, max_calls=1, scheduling_strategy=pinned)
-        return remote(_run_in_folder).remote(
-            Path.cwd(), [folder for folder in sys.path if folder], self._work
-        )
+        return remote(_run_in_folder).remote(Path.cwd(), list(filter(None, sys.path)), self._work)
 
     def _poll(self) -> None:
         done, _ = self._ray.wait(list(self._waiting), num_returns=1, timeout=_LOOK_EVERY_S)

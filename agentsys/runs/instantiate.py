@@ -84,9 +84,9 @@ def find_kept_folders(config: Mapping[str, Any]) -> Mapping[str, str]:
 def find_folder_option(config: Mapping[str, Any]) -> str | None:
     """Return the option of a defense's class that takes its YAML's folder (`ReadsBesideYaml`); None if none."""
     defense_class = load_class("defense", config) if "_target_" in config else None
-    return (
-        defense_class.folder_option(config) if isinstance(defense_class, abilities.ReadsBesideYaml) else None
-    )
+    if not isinstance(defense_class, abilities.ReadsBesideYaml):
+        return None
+    return defense_class.folder_option(config)
 
 
 def load_class(kind: str, config: Mapping[str, Any]) -> Any:

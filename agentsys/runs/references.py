@@ -35,14 +35,14 @@ def add_contents(cells: Sequence[Settings], config_dirs: Sequence[Path]) -> list
         ConfigError: If a file cannot be read, a model is unknown, or recorded runs to replay are missing.
     """
     digests: dict[tuple[Path, str], str] = {}
-    found = []
+    filled = []
     for settings in cells:
         named = [
             *_find_option_files(settings.nodes_of_identity),
             *_find_named_files(settings.attack, "attack"),
         ]
         files = {key: _digest_file(key, path) for key, path in named}
-        files |= {f"defense.{name}": one for name, one in _find_contents(settings.defense).items()}
+        files |= {f"defense.{name}": digest for name, digest in _find_contents(settings.defense).items()}
         folder = find_recorded_folder(settings.model)
         if folder is not None:
             key = folder, settings.labels["attack"]
@@ -50,7 +50,8 @@ def add_contents(cells: Sequence[Settings], config_dirs: Sequence[Path]) -> list
                 digests[key] = digest_records(*key)
             files["model.traces"] = digests[key]
         names = [*(settings.model.get("roles") or {}).values(), settings.attack.get("attacker")]
-        others = {str(one): load_config("model", str(one), config_dirs) for one in names if one is not None}
+        models = [str(name) for name in names if name is not None]
+        others = {name: load_config("model", name, config_dirs) for name in models}
         sources = SourceCollector([*settings.nodes.values(), *others.values()])
         more = {
             "files": files,
@@ -58,8 +59,8 @@ def add_contents(cells: Sequence[Settings], config_dirs: Sequence[Path]) -> list
             "code": sources.hash_files(),
             "packages": sources.describe_packages(),
         }
-        found.append(settings.model_copy(update=more))
-    return found
+        filled.append(settings.model_copy(update=more))
+    return filled
 
 
 def _find_contents(config: Any) -> Mapping[str, str]:
@@ -68,9 +69,7 @@ def _find_contents(config: Any) -> Mapping[str, str]:
         config = dict(enumerate(config))
     if not isinstance(config, dict):
         return {}
-    inner = {
-        f"{key}.{name}": digest for key, of in config.items() for name, digest in _find_contents(of).items()
-    }
+    inner = {f"{key}.{name}": d for key, of in config.items() for name, d in _find_contents(of).items()}
     defense_class = load_class("defense", config) if "_target_" in config else None
     own = {key: value for key, value in config.items() if key != READ_TOOLS}
     return {**inner, **defense_class.contents(own)} if isinstance(defense_class, HasContents) else inner
@@ -125,11 +124,8 @@ def make_label(
     # An attack that reads a file: `cached-mine` for `mine.json`.
     if not values.get("name") and isinstance(file, str) and file:
         attack_class = load_class("attack", values)
-        own = (
-            attack_class.name_of_file(Path(file))
-            if isinstance(attack_class, NamesFromFile)
-            else Path(file).stem
-        )
+        path = Path(file)
+        own = attack_class.name_of_file(path) if isinstance(attack_class, NamesFromFile) else path.stem
         name = f"{choice}-{own}"
     replayed = find_recorded_folder(values)
     of_pipeline = "" if replayed is None else f":{replayed.name}"

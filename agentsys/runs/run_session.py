@@ -150,19 +150,15 @@ class Session:
         if unavailable_cells and (not skip_unavailable or len(unavailable_cells) == len(self.cells)):
             raise make_refusal_error(unavailable_cells, len(self.settings))
         looked = self.drop_cells([*self.unavailable_cells, *unavailable_cells]) if unavailable_cells else self
-        return (
-            replace(looked, preflight_warnings=tuple(preflight_warnings))
-            ._split_thoughts(thoughts)
-            ._note_readings()
-        )
+        warned = replace(looked, preflight_warnings=tuple(preflight_warnings))
+        return warned._split_thoughts(thoughts)._note_readings()
 
     def _split_thoughts(self, blocks: Mapping[str, ThoughtBlock]) -> Session:
         """Copy the session; models whose replies were seen to begin with thoughts get them split off."""
         if not blocks:
             return self
         store_inferred_blocks(self.store, blocks)
-        # Cells share stacks.
-        stacks = {id(cell.stack): cell.stack.split_thoughts(blocks) for cell in self.cells}
+        stacks = {id(cell.stack): cell.stack.split_thoughts(blocks) for cell in self.cells}  # shared by cells
         plan = self.plan.replace_cells(
             lambda cell: replace(cell, stack=stacks.get(id(cell.stack), cell.stack))
         )

@@ -222,17 +222,12 @@ class RunTarget:
         if stored is not None and stored.facts.text and stored.facts.fault is None:
             # An earlier query failed or was cut short after the attacker's proposal, which is reused.
             proposal = replace(to_proposal(stored.facts), refused=None)
-            run.tracer.spans += [
-                to_span(stored_span)
-                for stored_span in stored.record.spans
-                if stored_span.kind == ATTACKER_ROLE
-            ]
+            run.tracer.spans += [to_span(old) for old in stored.record.spans if old.kind == ATTACKER_ROLE]
         else:
             proposal = self._ask_attacker(propose)
         if proposal.refused is not None:
-            run.attempt = _build_attempt_facts(
-                self.number, position, proposal, judge_refused(proposal.refused)
-            )
+            judgement = judge_refused(proposal.refused)
+            run.attempt = _build_attempt_facts(self.number, position, proposal, judgement)
             return
         run.attempt = _build_attempt_facts(self.number, position, proposal, Judgement(1, ""))
         # Stored before the query, so that the proposal survives a crash.

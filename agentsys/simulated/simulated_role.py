@@ -243,9 +243,7 @@ def _join_handlers(handlers: Sequence[SimulatedRole]) -> SimulatedRole:
     *others, last = handlers
 
     def play(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssistantMessage:
-        knowing = (
-            handler for handler in others if getattr(handler, _OWN_ATTRIBUTE, lambda _: False)(request)
-        )
+        knowing = (role for role in others if getattr(role, _OWN_ATTRIBUTE, lambda _: False)(request))
         return next(knowing, last)(request, knowledge)
 
     return play if others else last

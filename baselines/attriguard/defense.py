@@ -31,18 +31,18 @@ from baselines.tool_boundary.result_rewriter import WITHHELD, read_fenced_text, 
 
 
 def play_shadow(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssistantMessage:
-    """The same mind as the agent's: under its role, so that every draw is the same."""
+    """Answer as the simulated agent does: under its role, so that every random draw is the same."""
     return play_plain_agent(replace(request, role="agent"), knowledge)
 
 
 def play_attenuator(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssistantMessage:
-    """The text without the goals that were found in it, else as it is."""
+    """Return the text without the goals found in it."""
     text = read_fenced_text(read_question(request))
     return assistant(remove_injected_passages(text, ATTENUATOR, knowledge).strip() or "Nothing is reported.")
 
 
 def play_attribution_judge(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssistantMessage:
-    """True of a call of the user task's ground truth."""
+    """Answer true for a call of the user task's ground truth."""
     lines = read_question(request)
     task = knowledge.find_task(lines.partition("\n\nProposed call: ")[0])
     call = json.loads(lines.partition("\n\nProposed call: ")[2].partition("\n")[0])
@@ -98,11 +98,11 @@ class AttriGuard(BoundaryDefense, RoleDefense):
         return True
 
     def boundary_filters(self, model: ChatModel, suite: TaskSuite[Any]) -> list[BoundaryFilter]:
-        """The audit between the agent and its tools."""
+        """Build the audit between the agent and its tools."""
         return [AttributionAudit(model, self.options)]
 
     def description(self) -> str:
-        """How calls are attributed, and what becomes of those that are not the task's."""
+        """Describe how calls are attributed, and how those not caused by the task are handled."""
         options = self.options
         weak = {
             1: "risky syntax turned into prose",

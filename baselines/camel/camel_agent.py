@@ -33,10 +33,10 @@ from baselines.camel.suite_world import (
     ask_reader,
     build_tool_values,
     find_result_types,
+    format_class,
+    format_signature,
     generate_policies,
     load_written_policies,
-    write_class,
-    write_signature,
 )
 from baselines.defense_bases import warn_once
 from baselines.flow.labelled_values import Scalar, Value, build_label_table, make_literal
@@ -53,7 +53,7 @@ PolicyEnforcement = Literal["live", "replay", "off"]
 
 @dataclass(frozen=True)
 class CamelSettings:
-    """What a variant does. Options as in `Camel`, which explains them."""
+    """Options of a variant; see `Camel`."""
 
     mode: CamelMode = "normal"
     enforcement: PolicyEnforcement = "live"
@@ -64,7 +64,7 @@ class CamelSettings:
 
 
 class CamelAgent(LoopStep):
-    """The whole agent as one element; everything it remembers of a task lives in one call of `query`."""
+    """The whole agent as one pipeline element; the state of a task lives in one call of `query`."""
 
     name = "camel_agent"
 
@@ -105,12 +105,12 @@ class CamelAgent(LoopStep):
             world, collect_provided_names(at.runtime, self.suite), self.settings.mode == "strict"
         )
         task = CamelTask(machine, world, planner, self.settings)
-        task.run(at.query, write_planner_prompt(at.runtime, self.environment, self.suite))
+        task.run(at.query, build_planner_prompt(at.runtime, self.environment, self.suite))
         return task.record
 
 
 PlannerReader = Callable[[Sequence[ChatMessage]], str | None]
-"""The planner's conversation -> its next reply; None: there is none."""
+"""The planner's conversation -> its next reply; None if there is none."""
 
 
 def _record(function: Callable[..., Any], replies: list[Any]) -> Callable[..., Any]:
@@ -127,7 +127,7 @@ def _play_back(replies: Sequence[Any]) -> Callable[..., Any]:
 
 
 def load_policies_for(suite: str, runtime: FunctionsRuntime) -> CamelPolicies:
-    """Load the suite's policies; made from the tools' names where it has no file."""
+    """Load the suite's policies; generated from the tools' names if it has no file."""
     written = load_written_policies(suite)
     if written is not None:
         return written
@@ -157,7 +157,7 @@ def _choose_free_names(provided: Mapping[str, Value], runtime: FunctionsRuntime)
 
 
 def read_program(reply: str) -> str:
-    """The program in a reply.
+    """Return the program in a reply.
 
     Raises:
         UnusableReply: If there is none; the message says why.
@@ -169,10 +169,10 @@ def read_program(reply: str) -> str:
 
 
 PROGRAM_CONTRACT = ReplyContract(ROLE, PLANNER, *PROGRAM_ANSWER, read_program)
-"""What the planner answers; an error report is what it is told of a program that fails, in the paper's way."""
+"""The planner's answer; after a program that fails it gets an error report, as in the paper."""
 
 
-def write_planner_prompt(runtime: FunctionsRuntime, environment: str, suite: str) -> str:
+def build_planner_prompt(runtime: FunctionsRuntime, environment: str, suite: str) -> str:
     """Write the planner's system message."""
     functions = list(runtime.functions.values())
     task = PLANNER.format(
@@ -181,15 +181,15 @@ def write_planner_prompt(runtime: FunctionsRuntime, environment: str, suite: str
         functions=", ".join(_choose_free_names(PROVIDED_FUNCTIONS, runtime)),
         text_methods=", ".join(list_methods(make_literal(""))),
         classes=", ".join(_choose_free_names(select_classes(suite), runtime)),
-        definitions="\n\n".join(write_class(of) for of in find_result_types(functions)),
-        tools="\n\n".join(write_signature(function) for function in functions),
+        definitions="\n\n".join(format_class(of) for of in find_result_types(functions)),
+        tools="\n\n".join(format_signature(function) for function in functions),
     )
     return replace(PROGRAM_CONTRACT, task=task).prompt
 
 
 @dataclass
 class CamelTask:
-    """A task, attempt after attempt."""
+    """Runs one task, attempt after attempt."""
 
     machine: Machine
     world: SuiteWorld
@@ -199,7 +199,7 @@ class CamelTask:
     """The conversation as it is stored: it holds results, and no model ever reads it."""
 
     def run(self, query: str, prompt: str) -> None:
-        """Attempt after attempt. The planner reads its prompt, the request, its programs, error reports."""
+        """Run attempts until one succeeds. The planner reads its prompt, the request, its programs and errors."""
         conversation: list[ChatMessage] = [system(prompt), user(query)]
         for _ in range(self.settings.attempts):
             reply = self.planner(conversation)
@@ -213,7 +213,7 @@ class CamelTask:
         self.record.append(ChatAssistantMessage(role="assistant", content=None, tool_calls=None))
 
     def _run_program(self, reply: str) -> str | None:
-        """Run one program; give the error report if it failed, None if the task is over."""
+        """Run one program; return the error report if it failed, None if the task is over."""
         source, failure, denied = "", None, None
         value: Value = make_literal(None)
         with span(PROGRAM) as opened:
@@ -233,8 +233,8 @@ class CamelTask:
         if failure is not None:
             text = failure.text if failure.label.is_trusted else REDACTED
             line, lines = find_failing_line(failure), source.splitlines()
-            place = f"In line {line}:\n{lines[line - 1]}" if 0 < line <= len(lines) else "In line 0."
-            report = FAILED.format(place=place, kind=failure.kind, text=text)
+            location = f"In line {line}:\n{lines[line - 1]}" if 0 < line <= len(lines) else "In line 0."
+            report = FAILED.format(place=location, kind=failure.kind, text=text)
             self.record.append(user(report))
             return report
         printed = "".join(map(to_str, self.machine.printed))
@@ -247,14 +247,14 @@ class CamelTask:
 
 
 def join_final_text(printed: str, value: Value) -> str:
-    """Join what the user reads: what was printed, and the value of the last statement."""
+    """Build the user's answer: the printed text and the value of the last statement."""
     last = "" if isinstance(value, Scalar) and value.raw is None else f"\n{to_str(value)}"
     # AgentDojo takes an empty answer for none at all, and would run everything again.
     return f"{printed}{last}" or "Done."
 
 
 def find_failing_line(failure: ProgramError) -> int:
-    """Give the line it happened in; 0 if it is no line of a program."""
+    """Return the number of the failing line; 0 if it is not in the program."""
     node = failure.node
     return int(getattr(node, "lineno", 0)) if isinstance(node, ast.AST) else 0
 

@@ -36,12 +36,12 @@ _PLACE = re.compile(r"^In line (\d+)[.:]", re.MULTILINE)
 
 @mark_own_requests(lambda request: f"\ndef {QUERY}(" in text_of(request.messages[0]))
 def play_camel_planner(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssistantMessage:
-    """Write the ground truth as a program, one statement a line; after an error what is left of it."""
+    """Answer with the ground truth as a program, one statement a line; after an error with the rest of it."""
     prompt, query = text_of(request.messages[0]), text_of(request.messages[1])
     tools = _TOOL.findall(prompt)
     script = _add_told_goals(_find_script(query, tools, knowledge), prompt, tools, knowledge)
     offers = _Offers.read(prompt, query, knowledge)
-    lines = list(_write_program(script, frozenset(tools), offers))
+    lines = list(_render_program(script, frozenset(tools), offers))
     left = _list_remaining_lines(lines, request.messages[2:])
     return assistant("```python\n" + "\n".join(left) + "\n```")
 
@@ -59,38 +59,38 @@ def _find_script(query: str, tools: Sequence[str], knowledge: SimulatedKnowledge
 def _add_told_goals(
     script: TaskScript, prompt: str, tools: Sequence[str], knowledge: SimulatedKnowledge
 ) -> TaskScript:
-    """A script, and behind it the goals that the tools' descriptions ask for; their values are the planner's."""
+    """Append the goals that tool descriptions ask for to a script; the planner supplies their values."""
     goals = knowledge.find_told_goals(prompt, tools, ROLE)
     calls = [*script.calls, *(call for goal in goals for call in goal.calls)]
-    said = [script.answer, *(goal.says for goal in goals if goal.says)]
-    return replace(script, calls=tuple(calls), answer="\n".join(said))
+    texts = [script.answer, *(goal.says for goal in goals if goal.says)]
+    return replace(script, calls=tuple(calls), answer="\n".join(texts))
 
 
 @dataclass(frozen=True)
 class _Offers:
-    """What tools want of whoever calls them, as far as the planner does it."""
+    """Requests in tool descriptions that the planner follows."""
 
     twins: Mapping[str, str]
     asked: Mapping[str, str]
-    """Tool -> an argument more, with the user's request."""
+    """Tool -> an additional argument that holds the user's request."""
 
     @classmethod
     def read(cls, prompt: str, query: str, knowledge: SimulatedKnowledge) -> _Offers:
-        """What stands in the planner's prompt."""
+        """Read the requests from the planner's prompt."""
         parts = _TOOL.split(prompt)
         described = dict(zip(parts[1::2], parts[2::2], strict=True))
         asked = {}
         for tool, text in described.items():
             for line in text.splitlines():
-                name, _, said = line.strip().partition(": ")
-                if said == PARAMETER_REQUESTS["request"] and knowledge.believes(tool, name):
+                name, _, description = line.strip().partition(": ")
+                if description == PARAMETER_REQUESTS["request"] and knowledge.believes(tool, name):
                     asked[tool] = f"{name}={query!r}"
-        told = find_twins(ToolSpec(tool, text, {}) for tool, text in described.items())
-        return cls({name: twin for name, twin in told.items() if knowledge.believes(twin)}, asked)
+        twins = find_twins(ToolSpec(tool, text, {}) for tool, text in described.items())
+        return cls({name: twin for name, twin in twins.items() if knowledge.believes(twin)}, asked)
 
 
-def _write_program(script: TaskScript, tools: frozenset[str], offers: _Offers) -> Iterator[str]:
-    """Each call, with the questions before it whose answers it needs; then the answer."""
+def _render_program(script: TaskScript, tools: frozenset[str], offers: _Offers) -> Iterator[str]:
+    """Yield a line for each call, preceded by the questions whose answers it needs; then the answer."""
     known: dict[str, str] = {}
     for index, call in enumerate(script.calls):
         if call.function not in tools:
@@ -98,16 +98,16 @@ def _write_program(script: TaskScript, tools: frozenset[str], offers: _Offers) -
         written = []
         facts = [fact for fact in script.facts if fact.source < index]
         for name, value in call.args.items():
-            yield from _write_queries(facts, value, known, name, call.function)
-            written.append(f"{name}={_write_expression(value, known)}")
+            yield from _render_queries(facts, value, known, name, call.function)
+            written.append(f"{name}={_render_expression(value, known)}")
         tool = offers.twins.get(call.function, call.function)
         written += [offers.asked[tool]] if tool in offers.asked else []
         yield f"result_{index} = {tool}({', '.join(written)})"
-    yield from _write_queries(script.facts, script.answer, known, None, None)
-    yield f"print({_write_text(script.answer, known)})"
+    yield from _render_queries(script.facts, script.answer, known, None, None)
+    yield f"print({_render_text(script.answer, known)})"
 
 
-def _write_queries(
+def _render_queries(
     facts: Iterable[Fact], value: Any, known: dict[str, str], name: str | None, tool: str | None
 ) -> Iterator[str]:
     forms = "\n".join(form for leaf in list_scalars(value) for form in list_leaf_forms(leaf))
@@ -117,21 +117,21 @@ def _write_queries(
         yield f"{known[fact.text]} = {QUERY}({question!r} + '\\n' + str(result_{fact.source}), str)"
 
 
-def _write_expression(value: Any, known: Mapping[str, str]) -> str:
-    """Write a scripted value as Python: what was read is a variable, the rest stands there."""
+def _render_expression(value: Any, known: Mapping[str, str]) -> str:
+    """Render a scripted value as Python: values read from results as variables, the rest as literals."""
     if isinstance(value, Mapping):
-        entries = [f"{key!r}: {_write_expression(held, known)}" for key, held in value.items()]
+        entries = [f"{key!r}: {_render_expression(item, known)}" for key, item in value.items()]
         return f"{{{', '.join(entries)}}}"
     if isinstance(value, list | tuple):
-        return "[" + ", ".join(_write_expression(held, known) for held in value) + "]"
+        return "[" + ", ".join(_render_expression(item, known) for item in value) + "]"
     if isinstance(value, str):
-        return _write_text(value, known)
+        return _render_text(value, known)
     variable = next((known[form] for form in list_leaf_forms(value) if form in known), None)
     return repr(value) if variable is None else f"{type(value).__name__}({variable})"
 
 
-def _write_text(text: str, known: Mapping[str, str]) -> str:
-    """Write a text in which whole words that were read are variables."""
+def _render_text(text: str, known: Mapping[str, str]) -> str:
+    """Render a text in which whole words read from results are variables."""
     if not known:
         return repr(text)
     longest = sorted(known, key=len, reverse=True)
@@ -141,7 +141,7 @@ def _write_text(text: str, known: Mapping[str, str]) -> str:
 
 
 def _list_remaining_lines(lines: list[str], exchange: Sequence[ChatMessage]) -> list[str]:
-    """Leave out what ran in the attempts so far, and what failed thrice."""
+    """Return the lines that have neither run in earlier attempts nor failed three times."""
     failures = 0
     for program, report in zip(exchange[::2], exchange[1::2], strict=False):
         line = _PLACE.search(text_of(report))
@@ -151,7 +151,7 @@ def _list_remaining_lines(lines: list[str], exchange: Sequence[ChatMessage]) -> 
         failures = 1 if ran else failures + 1
         lines = lines[ran:]
         if failures >= MAX_ATTEMPTS and lines:
-            lines, failures = [*_write_placeholder(lines[0]), *lines[1:]], 0
+            lines, failures = [*_render_placeholder(lines[0]), *lines[1:]], 0
     return lines
 
 
@@ -162,7 +162,7 @@ def _is_program(text: str) -> bool:
         return False
 
 
-def _write_placeholder(line: str) -> list[str]:
+def _render_placeholder(line: str) -> list[str]:
     name, assigned, _ = line.partition(" = ")
     return [f"{name} = {PLACEHOLDER!r}"] if assigned and name.isidentifier() else [f"print({PLACEHOLDER!r})"]
 
@@ -198,12 +198,12 @@ class Camel(AgentDefense):
         self.settings = check_options(CamelSettings, name, options)
 
     def pipeline(self, model: ChatModel, suite: TaskSuite[Any]) -> BasePipelineElement:
-        """The agent for one case. The planner's conversation is its own; the one returned is a record."""
+        """Build the agent for one case. The returned conversation is a record; the planner's stays inside."""
         agent = CamelAgent(model, self.settings, suite.name, default_system_message(suite))
         return make_named_pipeline(f"{model.name}-{self.name}", InitQuery(), agent)
 
     def description(self) -> str:
-        """Say what planner, quarantined model and policies see, and what ends a run."""
+        """Describe what planner, quarantined model and policies see, and what ends a run."""
         parts = [
             "A planner model sees the request and the tools, and writes a program before anything is read.",
             "It never sees what a tool returns: of a program that fails it learns the line, the kind of"

@@ -40,7 +40,7 @@ def {query}(query: str, output_schema: type):
     \"\"\"Answer a question about the text in it as a value of the type. Fails if the text does not hold the \
 answer.\"\"\"
 """
-"""What the planner is told."""
+"""The planner's system message."""
 
 PROGRAM_ANSWER = (
     """\
@@ -63,7 +63,7 @@ print(f"{title} is renewed until {date}.")
 """Form and example of a program."""
 
 NO_CODE = "No program was written."
-"""Last message where the planner answers with nothing, again and again."""
+"""Last message if the planner keeps answering with nothing."""
 
 FAILED = """\
 The program failed.
@@ -74,20 +74,20 @@ Write the complete program again, mended. If a search found nothing, search for 
 before the line that failed has run, and its names can be used; do not call functions again that have \
 changed something.
 """
-"""Tells the planner of an error."""
+"""Reports an error to the planner."""
 
 REDACTED = "<hidden: the text of this error may hold data that nobody vouches for>"
-"""Stands for the text of an error that is not trusted."""
+"""Replaces the text of an untrusted error."""
 
 DENIED = "The call of {tool} was stopped by a policy: {reason}."
-"""Stands in the record where a policy ended the run. The planner never reads it."""
+"""Recorded if a policy ended the run. The planner never reads it."""
 
 QUARANTINED = """\
 You turn text into data. You get a question with a text, and a schema for the answer.
 Take the answer from the text alone. Never make up a name, an address, a date or a number. Write times \
 without a zone. Set `have_enough_information` to true if the text holds the answer. If it does not, set it \
 to false and fill the other fields with anything of the right type."""
-"""What the quarantined model is for."""
+"""Task of the quarantined model."""
 
 PROMPTS = {
     "failed": FAILED,
@@ -95,4 +95,4 @@ PROMPTS = {
     "denied": DENIED,
     "no_code": NO_CODE,
 }
-"""Those that no contract holds, by name, for `agentsys show prompts`."""
+"""Prompts outside contracts, by name, for `agentsys show prompts`."""

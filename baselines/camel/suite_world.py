@@ -47,7 +47,7 @@ from baselines.flow.quarantined_model import ask_for_shape, make_query_contract
 
 
 class ReadableBy(SuiteData):
-    """Some may read some arguments."""
+    """Requires that the readers named here may read the arguments of `what`."""
 
     what: tuple[str, ...]
     """Arguments."""
@@ -62,23 +62,23 @@ class ReadableBy(SuiteData):
 
 
 class CamelCondition(SuiteData):
-    """What must hold, all of it; nothing at all always holds."""
+    """A conjunction of conditions; the empty conjunction is true."""
 
     trusted: tuple[str, ...] = ()
     """Arguments that must be trusted."""
     trusted_if_given: tuple[str, ...] = ()
     """Arguments that must be trusted if they are there at all."""
     not_trusted: tuple[str, ...] = ()
-    """Arguments that must not be, as an inverted rule has it."""
+    """Arguments that must be untrusted, as a published inverted rule requires."""
     public: tuple[str, ...] = ()
     """Arguments that everyone may read."""
     readable: ReadableBy | None = None
     attached_files_shared_with: tuple[str, ...] = ()
     """Arguments with identities who must share every file of `attachments`."""
     any_of: tuple[CamelCondition, ...] = ()
-    """One of these must hold."""
+    """At least one of these must be true."""
     raises: Literal["KeyError", "NotImplementedError"] | None = None
-    """The rule itself breaks, which the program meets as an error."""
+    """Exception that the rule itself raises, which the program sees as an error."""
 
 
 class CamelPolicies(SuiteData):
@@ -87,21 +87,21 @@ class CamelPolicies(SuiteData):
     free: tuple[str, ...]
     """Tools that change nothing."""
     rules: Mapping[str, CamelCondition]
-    """Tool -> when it may run. A tool that stands nowhere may not."""
+    """Tool -> the condition under which it may run. A tool without an entry may not."""
     published: Mapping[str, CamelCondition] = {}
-    """Tool -> the rule of the reference implementation, where it is a slip that is mended in `rules`."""
+    """Tool -> the reference implementation's rule, if `rules` corrects a slip in it."""
     generated: bool = False
-    """Whether they were made from the tools' names, for want of a file."""
+    """True if the policies were generated from the tools' names because the suite has no file."""
 
 
 @lru_cache(maxsize=64)
 def load_written_policies(suite: str) -> CamelPolicies | None:
-    """The policies of a suite, or None if there is no file of its name."""
+    """Load the policies of a suite; None if it has no file."""
     return load_packaged_file(f"{suite}.yaml", CamelPolicies, "baselines.camel", "policies")
 
 
 def generate_policies(tools: Mapping[str, Iterable[str]]) -> CamelPolicies:
-    """Policies for any tools: reading is free, and everything else takes trusted arguments alone."""
+    """Generate policies for any tools: reading is free, everything else takes trusted arguments only."""
     free = tuple(name for name in tools if has_reading_name(name, "query"))
     rules = {name: CamelCondition(trusted=tuple(tools[name])) for name in tools if name not in free}
     return CamelPolicies(free=free, rules=rules, generated=True)
@@ -117,7 +117,7 @@ class CamelJudge:
     def find_denial(
         self, tool: str, arguments: Mapping[str, Value], control: FlowLabel, environment: object
     ) -> str | None:
-        """Say why a call may not be made; None if it may. Defaults stand among the arguments unless `as_published`.
+        """Return why a call is denied; None if it is allowed. Arguments include defaults unless `as_published`.
 
         Raises:
             ProgramError: If the rule itself breaks.
@@ -138,7 +138,7 @@ class _PolicyCheck:
     environment: Any
 
     def find_violation(self, rule: CamelCondition) -> str | None:
-        """Say what of a condition does not hold."""
+        """Return the first violated part of a condition; None if it holds."""
         if rule.raises is not None:
             raise ProgramError(rule.raises, "the policy of this tool is broken")
         optional = [name for name in rule.trusted_if_given if name in self.arguments]
@@ -233,32 +233,32 @@ def _find_types_in(annotation: Any, seen: set[type]) -> Iterator[type]:
         yield annotation
 
 
-def write_signature(function: Function) -> str:
+def format_signature(function: Function) -> str:
     """Write a tool as a Python function with its description."""
     fields = function.parameters.model_fields.items()
     parameters = ", ".join(
-        f"{name}: {_write_annotation(field.annotation)}"
+        f"{name}: {_format_annotation(field.annotation)}"
         + ("" if field.default is PydanticUndefined else f" = {field.default!r}")
         for name, field in fields
     )
-    head = f"def {function.name}({parameters}) -> {_write_annotation(function.return_type)}:"
+    head = f"def {function.name}({parameters}) -> {_format_annotation(function.return_type)}:"
     described = [f"    {name}: {field.description}" for name, field in fields if field.description]
     return "\n".join([head, f'    """{function.description.strip()}', *described, '    """'])
 
 
-def write_class(of: type) -> str:
+def format_class(of: type) -> str:
     """Write a class as its definition."""
     if issubclass(of, Enum):
         return "\n".join([f"class {of.__name__}(Enum):", *(f"    {m.name} = {m.value!r}" for m in of)])
     fields: Mapping[str, Any] = getattr(of, "model_fields", {})
-    lines = [f"    {name}: {_write_annotation(field.annotation)}" for name, field in fields.items()]
+    lines = [f"    {name}: {_format_annotation(field.annotation)}" for name, field in fields.items()]
     return "\n".join([f"class {of.__name__}(BaseModel):", *lines])
 
 
 _MODULES = re.compile(r"\b(?:[a-z_]\w*\.)+(?=[A-Za-z_])")
 
 
-def _write_annotation(annotation: Any) -> str:
+def _format_annotation(annotation: Any) -> str:
     if annotation is None or annotation is type(None):
         return "None"
     return _MODULES.sub("", inspect.formatannotation(annotation))
@@ -270,7 +270,7 @@ _SCALARS: Mapping[str, type] = {"str": str, "int": int, "float": float, "bool": 
 
 
 QUERY_CONTRACT = make_query_contract(QUARANTINED, {OUTPUT_FIELD: "Middlemarch", ENOUGH_FIELD: True})
-"""What the quarantined model answers."""
+"""The quarantined model's answer."""
 AnswerReader = Callable[[str, type], BaseModel | None]
 """Question and schema -> an object with the field `have_enough_information`; None: there is no answer."""
 
@@ -281,7 +281,7 @@ def ask_reader(model: ChatModel, attempts: int, question: str, schema: type) -> 
 
 
 def query_assistant(reader: AnswerReader, arguments: Mapping[str, Value]) -> Value:
-    """Answer `query_ai_assistant`: untrusted, whatever it was asked.
+    """Answer `query_ai_assistant`; the value is always untrusted.
 
     Raises:
         ProgramError: If the schema cannot be one, or there is no answer. The text tells nothing else.
@@ -324,7 +324,7 @@ POLICY = "camel_policy"
 
 @dataclass
 class SuiteWorld:
-    """What programs of one task can reach.
+    """The functions that programs of one task can call.
 
     Calls go through the runtime, so a run books them; `messages` holds them for the conversation's record.
     """

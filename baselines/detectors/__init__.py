@@ -1,4 +1,4 @@
-"""Detectors: a classifier reads every tool result first, and what it takes for an injection is withheld.
+"""Detectors: a classifier reads every tool result first, and results it flags as injections are withheld.
 
 `defense` applies any detector to a conversation, and has a toy that needs nothing. The rest is for published
 classifiers and needs `pip install 'agentsys-bench[detectors]'`. What AgentDojo and AgentDyn do otherwise, and

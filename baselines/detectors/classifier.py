@@ -55,7 +55,7 @@ class ClassifierSettings:
     """Backend `onnx`: a file of the model's repository, or one on disk (an absolute path; it is made by
     export from the checkpoint if it does not exist)."""
     local_files_only: bool = False
-    """Whether to use only what has been downloaded before."""
+    """True to use only files downloaded before."""
 
     def __post_init__(self) -> None:
         if self.max_length < 8 or not 0 <= self.stride <= self.max_length // 2:
@@ -109,7 +109,7 @@ class WindowTokenizer:
     before: TokenIds
     """Special tokens in front of a text, e.g. `[CLS]`."""
     after: TokenIds
-    """Special tokens behind it, e.g. `[SEP]`."""
+    """Special tokens after it, e.g. `[SEP]`."""
     padding: int
     """Id that fills up the shorter windows of a batch."""
 
@@ -134,7 +134,7 @@ def wrap_tokenizer(tokenizer: Any) -> WindowTokenizer:
 
 
 def encode_plain(tokenizer: Any, text: str) -> TokenIds:
-    """Give a text's token ids without special ones, however many (`verbose` would warn of long texts)."""
+    """Return all token ids of a text without special ones (`verbose` would warn of long texts)."""
     text = text.encode("utf-8", "replace").decode()  # tokenizers refuse lone surrogates
     return list(tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"])
 
@@ -164,7 +164,7 @@ class _Scores:
         raise NotImplementedError
 
     def score(self, texts: Sequence[str]) -> list[float]:
-        """Give the highest probability among each text's windows."""
+        """Return each text's highest probability among its windows."""
         return [max(windows) for windows in self.score_windows(texts)]
 
 
@@ -252,7 +252,7 @@ def pad_batch(windows: Sequence[TokenIds], padding: int) -> tuple[NDArray[np.int
 
 
 def compute_softmax(logits: NDArray[Any]) -> NDArray[np.float64]:
-    """Give probabilities, row by row."""
+    """Return probabilities, row by row."""
     powers = np.exp(logits.astype(np.float64) - logits.max(axis=1, keepdims=True))
     result: NDArray[np.float64] = powers / powers.sum(axis=1, keepdims=True)
     return result

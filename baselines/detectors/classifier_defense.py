@@ -26,7 +26,7 @@ _LOADING_LOCK = threading.Lock()
 _RECENT_FAILURES: dict[ClassifierSettings, tuple[float, str]] = {}
 """Settings that could not be loaded: when (monotonic seconds), and why."""
 _FAILURE_KEPT_S = 60.0
-"""How long a failure holds. Cases run side by side: without it each would try an unreachable hub in turn."""
+"""Seconds for which a failure is cached; else each concurrent case would try an unreachable hub in turn."""
 
 
 class ClassifierDefense(DetectorDefense):
@@ -47,7 +47,7 @@ class ClassifierDefense(DetectorDefense):
         super().__init__(name, partial(load_classifier, self.settings), **options)
 
     def ready(self) -> None:
-        """Look whether the extra is installed; the model itself is loaded with the first case.
+        """Check that the extra is installed; the model itself is loaded with the first case.
 
         Raises:
             Unavailable: If it is not.

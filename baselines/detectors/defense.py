@@ -27,14 +27,14 @@ from baselines.tool_boundary.result_rewriter import rewrite_text_blocks
 
 @runtime_checkable
 class Detector(Protocol):
-    """Says of texts how likely they hold an injection. Must be usable from many threads at once."""
+    """Scores how likely texts hold an injection. Must be thread-safe."""
 
     @property
     def name(self) -> str:
         """The name in records, e.g. the model's id and revision."""
 
     def score(self, texts: Sequence[str]) -> list[float]:
-        """One probability (0.0 to 1.0) per text that it holds an injection; none depends on the others."""
+        """Return one probability (0.0 to 1.0) per text that it holds an injection; each is independent."""
 
 
 @runtime_checkable
@@ -63,7 +63,7 @@ BLANK_DETECTION = Detection(False, 0.0)
 
 
 def detect_injections(detector: Detector, texts: Sequence[str], threshold: float) -> list[Detection]:
-    """Give verdicts on texts, in order, all read in one call; blank ones are not read.
+    """Return verdicts on texts, in order, from one call of the detector; blank texts are not read.
 
     A text is injected if its safety, one minus the probability, is below the threshold. A tie is safe.
     Source: agentdojo 0.1.35, `pi_detector.py` (`safety < threshold`).
@@ -83,14 +83,14 @@ def _combine_windows(windows: Sequence[float], threshold: float) -> Detection:
 
 
 NOTICE = "<withheld: this tool result was taken for a prompt injection>"
-"""What stands in place of every text of a flagged result."""
+"""Replacement of every text of a flagged result."""
 ABORTED = "Stopped: a tool result was taken for a prompt injection."
 """The last message of an aborted case. It does not quote what was flagged."""
 
 
 @dataclass(frozen=True)
 class DetectionOptions:
-    """How results are read and what follows; see `DetectorDefense` for the first and the last."""
+    """Options of reading and handling results; see `DetectorDefense` for the first and the last."""
 
     threshold: Annotated[float, Field(ge=0, le=1)] = 0.5
     mode: Literal["message", "conversation"] = "message"
@@ -99,7 +99,7 @@ class DetectionOptions:
     on_injection: Literal["withhold", "abort"] = "withhold"
     """`withhold` the result, or `abort` the case."""
     read_errors: bool = True
-    """Whether the error text of a failed call is read (and withheld) too."""
+    """True to read (and withhold) the error text of a failed call too."""
     wording: PackageWording = "own"
 
 
@@ -123,7 +123,7 @@ class DetectInjections(BoundaryFilter):
         Raises:
             EndCase: If a result is flagged and the case is to be aborted.
         """
-        texts = [self._write_text_to_read(turn, results[: index + 1]) for index in range(len(results))]
+        texts = [self._build_text_to_read(turn, results[: index + 1]) for index in range(len(results))]
         verdicts = detect_injections(self.detector, texts, self.options.threshold)
         passed = []
         for result, verdict in zip(results, verdicts, strict=True):
@@ -133,7 +133,7 @@ class DetectInjections(BoundaryFilter):
             raise EndCase(ABORTED, passed)
         return passed
 
-    def _write_text_to_read(self, turn: FilterTurn, results: Sequence[ChatToolResultMessage]) -> str:
+    def _build_text_to_read(self, turn: FilterTurn, results: Sequence[ChatToolResultMessage]) -> str:
         """Write what is read for the last of these results."""
         if self.options.mode == "message":
             return self._read_message_text(results[-1])
@@ -141,7 +141,7 @@ class DetectInjections(BoundaryFilter):
         return "\n".join(f"{message['role']}: {self._read_message_text(message)}" for message in messages)
 
     def _read_message_text(self, message: ChatMessage) -> str:
-        """Give a message's text, behind its error text: models are sent that first or alone."""
+        """Return a message's text after its error text: models are sent the error first or alone."""
         error = message["error"] if message["role"] == "tool" and self.options.read_errors else None
         return "\n".join(text for text in (error, read_visible_text(message)) if text)
 
@@ -193,11 +193,11 @@ class DetectorDefense(BoundaryDefense):
 
     @property
     def needs_conversation(self) -> bool:
-        """Whether it reads the conversation, or ends it."""
+        """True if the detector reads the conversation, or ends it."""
         return self.options.mode == "conversation" or self.options.on_injection == "abort"
 
     def boundary_filters(self, model: ChatModel, suite: TaskSuite[Any]) -> list[BoundaryFilter]:
-        """The detector between the tools and the agent.
+        """Build the detector between the tools and the agent.
 
         Raises:
             ConfigError: If the detector cannot be loaded.
@@ -205,7 +205,7 @@ class DetectorDefense(BoundaryDefense):
         return [DetectInjections(self.detector(), self.options, self.notice)]
 
     def description(self) -> str:
-        """Say what is read, by which rule it is flagged, and what follows."""
+        """Describe what is read, by which rule it is flagged, and what follows."""
         reads = {
             "message": "each tool result by itself",
             "conversation": "each tool result together with all that was said before it",
@@ -244,7 +244,7 @@ PATTERNS = (
 
 
 class PhraseDetector:
-    """Says 1.0 of a text in which one of the patterns (without regard to case) stands, else 0.0.
+    """Scores 1.0 a text that matches one of the patterns (case-insensitive), else 0.0.
 
     Raises:
         ConfigError: If one of them is no regular expression.

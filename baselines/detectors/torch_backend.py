@@ -29,7 +29,7 @@ from baselines.detectors.classifier import ClassifierSettings
 
 COMMIT_HASH = re.compile(r"[0-9a-f]{40}")
 STOCK_CLASS_ENDING = "ForSequenceClassification"
-"""How the names of the stock classes with a pooled head end."""
+"""Suffix of the names of the stock classes with a pooled head."""
 
 
 def make_hub_arguments(settings: ClassifierSettings) -> dict[str, Any]:

@@ -38,8 +38,8 @@ def play_drift_planner(request: ChatRequest, knowledge: SimulatedKnowledge) -> C
     offered = read_tools(text_of(request.messages[0]))
     tools = [tool.name for tool in offered]
     task = knowledge.find_task(query, tools)
-    told = knowledge.find_told_goals(join_descriptions(offered), tools, "planner")
-    asked = [*(task.calls if task is not None else ()), *(call for goal in told for call in goal.calls)]
+    goals = knowledge.find_told_goals(join_descriptions(offered), tools, "planner")
+    asked = [*(task.calls if task is not None else ()), *(call for goal in goals for call in goal.calls)]
     calls = [call for call in asked if call.function in tools]
     entries = [
         {NAME: call.function, REQUIRED: _find_known_values(call, query, knowledge), CONDITIONS: None}
@@ -99,7 +99,7 @@ def play_permission_reader(request: ChatRequest, knowledge: SimulatedKnowledge) 
 
 
 def play_checklist_formatter(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssistantMessage:
-    """Give the checklist back as it is."""
+    """Answer with the checklist unchanged."""
     return assistant((find_text_between_tags(read_question(request), drift_plan.CHECKLIST) or "").strip())
 
 
@@ -156,13 +156,13 @@ class Drift(AgentDefense):
         self._book = PermissionCache()
 
     def pipeline(self, model: ChatModel, suite: TaskSuite[Any]) -> BasePipelineElement:
-        """The agent for one case. No system message stands in the conversation: each call builds its own."""
+        """Build the agent for one case. Its conversation has no system message: each call builds its own."""
         environment = f"{default_system_message(suite)}\n{ENVIRONMENT}"
         agent = DriftAgent(model, self.settings, environment, self._book)
         return make_named_pipeline(f"{model.name}-{self.name}", InitQuery(), agent)
 
     def description(self) -> str:
-        """Say which of planner, validator and isolator are on, and what each lets through."""
+        """Describe which of planner, validator and isolator are on, and what each lets through."""
         settings = self.settings
         parts = [
             "One agent works through the request and reads tool results in one conversation.",

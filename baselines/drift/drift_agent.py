@@ -34,10 +34,10 @@ from baselines.drift.drift_plan import (
     PermissionCache,
     PlanProgress,
     ToolPermission,
+    build_call_data,
+    format_args,
+    format_calls,
     make_drift_plan,
-    write_args_as_text,
-    write_calls_as_data,
-    write_calls_as_text,
 )
 from baselines.drift.drift_validator import VALIDATOR_SPAN, Validator, align_checklist, format_checklist
 from baselines.drift.injection_isolator import isolate_results
@@ -153,7 +153,7 @@ class ActorTurn:
 
     messages: list[ChatMessage]
     refused: bool = False
-    """Whether it ends with a refusal."""
+    """True if the turn ends with a refusal."""
 
 
 @dataclass
@@ -186,24 +186,24 @@ class _DriftTask:
         stored = shown = list(messages)
         if self.settings.injection_isolation:
             stored, shown = isolate_results(self.model, self.settings, self.query, messages)
-        outgoing = [system(self._write_instructions()), *shown]
+        outgoing = [system(self._build_instructions()), *shown]
         text = self._ask_actor(outgoing)
         if not self.tools or CALL_OPENING not in text or len(outgoing) > self.settings.message_cap:
             return ActorTurn([*stored, assistant(text, [])])
         reply = self._read_until_valid(text, outgoing)
         calls = [  # with ids that are the same in every run
-            FunctionCall(function=call.function, args=dict(call.args), id=f"call_{len(stored)}_{place}")
-            for place, call in enumerate(reply.calls)
+            FunctionCall(function=call.function, args=dict(call.args), id=f"call_{len(stored)}_{position}")
+            for position, call in enumerate(reply.calls)
         ]
         batch = [call for call in calls if not self._is_repeat(call, stored)]
         refusal = self._find_refusal(calls, batch)
         if refusal is not None:
-            quoted = {"calls": write_calls_as_text(refusal.calls), "query": self.query, **refusal.facts}
+            quoted = {"calls": format_calls(refusal.calls), "query": self.query, **refusal.facts}
             words = user(refusal.template.format(mark=REFUSAL_MARK, **quoted))
             return ActorTurn([*stored, assistant(reply.text, []), words], refused=True)
         return ActorTurn([*stored, assistant(reply.text, batch)])
 
-    def _write_instructions(self) -> str:
+    def _build_instructions(self) -> str:
         parts = [ACTOR, write_tools(self.tools), self.environment]
         plan, achieved = list(self.progress.plan), list(self.progress.achieved)
         if plan:
@@ -233,21 +233,19 @@ class _DriftTask:
         if not self.settings.compat and self.permissions.get(call.function) is ToolPermission.READ:
             return False
         earlier = [m["tool_calls"] or () for m in messages if m["role"] == "assistant"]
-        wanted = call.function, write_args_as_text(call)
-        return any(
-            (other.function, write_args_as_text(other)) == wanted for calls in earlier for other in calls
-        )
+        wanted = call.function, format_args(call)
+        return any((other.function, format_args(other)) == wanted for calls in earlier for other in calls)
 
     def _find_refusal(
         self, calls: Sequence[FunctionCall], batch: Sequence[FunctionCall]
     ) -> DriftRefusal | None:
-        """Say why the batch may not run, if so; what is accepted counts as achieved from now on."""
+        """Return why the batch is refused, or None; an accepted batch counts as achieved from then on."""
         settings = self.settings
         if calls and not batch and not settings.compat:
             repeated = DriftRefusal("repeat", REFUSED_REPEAT, calls=calls)
             with span(VALIDATOR_SPAN) as opened:
                 opened.decision = {
-                    "calls": write_calls_as_data(calls),
+                    "calls": build_call_data(calls),
                     "refusal": repeated.make_decision_data(),
                 }
             return repeated

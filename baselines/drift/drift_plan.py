@@ -42,7 +42,7 @@ _LETTERS = {"A": ToolPermission.READ, "B": ToolPermission.WRITE, "C": ToolPermis
 
 
 def find_permission(reply: str) -> ToolPermission | None:
-    """The permission of which a reply is the letter, the word or both ("A. Read"); None: of none, or of two."""
+    """Read a permission given as letter, word or both ("A. Read"); None if a reply names none, or two."""
     named = _NAMED.fullmatch(reply)
     by_letter, by_word = named.groups() if named else (None, None)
     read = {_LETTERS[by_letter.upper()]} if by_letter else set[ToolPermission]()
@@ -61,7 +61,7 @@ def read_permission_reply(reply: str, *, compat: bool) -> ToolPermission:
 PERMISSION_CONTRACT = ReplyContract(
     PERMISSION_ROLE, *PERMISSION, find_permission, schema={"enum": list(_LETTERS)}
 )
-"""What the classifier of tools answers."""
+"""The tool classifier's answer."""
 
 
 @dataclass
@@ -78,11 +78,11 @@ class PermissionCache:
     def load_permissions(
         self, model: ChatModel, tools: Sequence[ToolSpec], *, compat: bool
     ) -> Mapping[str, ToolPermission]:
-        """Give each tool's permission, from memory or from the model (one question per tool)."""
+        """Return each tool's permission, from the cache or from the model (one question per tool)."""
         permissions = {}
         with self._guard:
             for tool in tools:
-                line = write_tool_line(tool)
+                line = format_tool_line(tool)
                 key = (model.name, line, compat)
                 if key not in self._known:
                     # Booked to no case: which one comes first depends on threads.
@@ -94,7 +94,7 @@ class PermissionCache:
         return permissions
 
 
-def write_tool_line(tool: ToolSpec) -> str:
+def format_tool_line(tool: ToolSpec) -> str:
     """Write a tool as one line of JSON."""
     return json.dumps({"name": tool.name, "description": tool.description, "parameters": tool.parameters})
 
@@ -110,7 +110,7 @@ class DriftSettings:
     dynamic_validation: bool = True
     injection_isolation: bool = True
     compat: bool = False
-    """Whether the reference's defects are kept; each is told behind `# Reference:` where it would be."""
+    """True to keep the reference's defects; each place is marked with a comment `# Reference:`."""
     permissions: Mapping[str, ToolPermission] = field(default_factory=lambda: MappingProxyType({}))
     judge_arguments: bool = False
     unreadable_detection: UnreadableDetection = "withhold"
@@ -130,10 +130,10 @@ NO_CHECKLIST = "None"
 
 @dataclass(frozen=True)
 class PlanProgress:
-    """The plan as it stands, and what of it is done."""
+    """The current plan, and its completed part."""
 
     plan: tuple[str, ...] = ()
-    """Tool names in order; not checked against the tools there are."""
+    """Tool names in order; not checked against the existing tools."""
     achieved: tuple[str, ...] = ()
     """Names of the calls accepted so far, in order."""
     checklist: str = NO_CHECKLIST
@@ -154,7 +154,7 @@ PLANNER_CONTRACT = ReplyContract(
     *PLANNER,
     lambda reply: None if find_text_between_tags(reply, TRAJECTORY) is None else read_drift_plan(reply),
 )
-"""What the planner answers: at least a trajectory."""
+"""The planner's answer: at least a trajectory."""
 
 
 def make_drift_plan(
@@ -177,33 +177,33 @@ REFUSAL_MARK = "[CALL ERROR]"
 
 @dataclass(frozen=True)
 class DriftRefusal:
-    """Why calls may not run, for the trace and in words."""
+    """The reason for refusing calls, for the trace and in words."""
 
     kind: str
     """`unplanned`, `checklist` or `repeat`."""
     template: str
     """The words that the actor reads; a judge's reason is never among them."""
     facts: Mapping[str, Any] = field(default_factory=dict)
-    """What the trace holds, JSON-ready, and the template may quote."""
+    """Data for the trace, JSON-ready, which the template may quote."""
     calls: Sequence[FunctionCall] = ()
     """The whole batch, where the template quotes it."""
 
     def make_decision_data(self) -> dict[str, Any]:
-        """Give the refusal as the trace holds it."""
+        """Return the refusal as recorded in the trace."""
         return {"kind": self.kind, **self.facts}
 
 
-def write_calls_as_data(calls: Sequence[FunctionCall]) -> list[dict[str, Any]]:
-    """Give calls as JSON-ready data: name and arguments."""
-    return [{"function": call.function, "args": json.loads(write_args_as_text(call))} for call in calls]
+def build_call_data(calls: Sequence[FunctionCall]) -> list[dict[str, Any]]:
+    """Convert calls to JSON-ready data: name and arguments."""
+    return [{"function": call.function, "args": json.loads(format_args(call))} for call in calls]
 
 
-def write_calls_as_text(calls: Sequence[FunctionCall]) -> str:
+def format_calls(calls: Sequence[FunctionCall]) -> str:
     """Write calls as one line of JSON."""
-    return json.dumps(write_calls_as_data(calls), ensure_ascii=False)
+    return json.dumps(build_call_data(calls), ensure_ascii=False)
 
 
-def write_args_as_text(call: FunctionCall) -> str:
+def format_args(call: FunctionCall) -> str:
     """Write a call's arguments as JSON, what JSON has no form for as text."""
     return json.dumps(dict(call.args), ensure_ascii=False, default=str)
 
@@ -217,7 +217,7 @@ class PlanCheck:
     """Outcome of a check of one batch."""
 
     progress: PlanProgress
-    """What the next batch is checked against."""
+    """The plan that the next batch is checked against."""
     refusal: DriftRefusal | None = None
 
 

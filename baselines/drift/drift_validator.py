@@ -22,9 +22,9 @@ from baselines.drift.drift_plan import (
     PlanCheck,
     PlanProgress,
     ToolPermission,
+    build_call_data,
     follow_plan,
-    write_calls_as_data,
-    write_calls_as_text,
+    format_calls,
 )
 from baselines.drift.prompts import FORMATTER, JUDGE, REFUSED_ARGUMENTS
 
@@ -47,7 +47,7 @@ def format_checklist(model: ChatModel, query: str, checklist: str, settings: Dri
 
 
 def repair_json_text(text: str) -> str | None:
-    """Find the JSON in a text, mended where it is nearly JSON; None where there is none."""
+    """Find the JSON in a text, repaired if it is nearly JSON; None if there is none."""
     try:
         mended = repair_short_json(text)
         json.loads(mended)
@@ -57,7 +57,7 @@ def repair_json_text(text: str) -> str | None:
 
 
 FORMATTER_CONTRACT = ReplyContract(FORMATTER_ROLE, *FORMATTER, repair_json_text)
-"""What the formatter answers."""
+"""The formatter's answer."""
 
 
 def read_entries(text: str) -> list[Any] | None:
@@ -107,7 +107,7 @@ def align_checklist(checklist: str, plan: Sequence[str]) -> str:
 
 
 def _read_entry(raw: Any) -> dict[str, Any] | None:
-    """An entry whose open values are null; None where it is none."""
+    """Read an entry, its open values as null; None if it is no entry."""
     if not isinstance(raw, dict) or not isinstance(raw.get(NAME), str):
         return None
     required = raw.get(REQUIRED)
@@ -125,7 +125,7 @@ def _read_entry(raw: Any) -> dict[str, Any] | None:
 def compare_with_checklist(
     checklist: str, start: int, batch: Sequence[FunctionCall], *, compat: bool
 ) -> DriftRefusal | None:
-    """Hold a batch against the checklist from entry `start` on; None if nothing speaks against it.
+    """Check a batch against the checklist from entry `start` on; None if it agrees.
 
     A negative `start` counts from the end. Calls beyond the checklist pass, and so does everything where the
     checklist cannot be read: it says what a planner expected, not what is allowed. With `compat`, as in the
@@ -136,19 +136,19 @@ def compare_with_checklist(
     except (ValueError, RecursionError):
         return None
     rest = entries[start:] if isinstance(entries, list) else []
-    for place, (entry, call) in enumerate(zip(rest, batch, strict=False)):
+    for position, (entry, call) in enumerate(zip(rest, batch, strict=False)):
         if not isinstance(entry, Mapping) or NAME not in entry or REQUIRED not in entry:
             return None
         required = entry[REQUIRED]
         if entry[NAME] != call.function:
-            reason = f"the call in place {place + 1} is {call.function}, the checklist has {entry[NAME]}."
+            reason = f"the call in place {position + 1} is {call.function}, the checklist has {entry[NAME]}."
             fault: tuple[str, str] | None = ("name", reason)
         elif isinstance(required, Mapping) or (required is None and not compat):
             fault = _find_mismatch(required or {}, call)
         else:
             return None
         if fault is not None:
-            facts = {"cause": fault[0], "place": place, "reason": fault[1], "checklist": checklist}
+            facts = {"cause": fault[0], "place": position, "reason": fault[1], "checklist": checklist}
             return DriftRefusal("checklist", REFUSED_ARGUMENTS, facts, batch)
     return None
 
@@ -193,7 +193,7 @@ class Validator:
             checked = self._check_plan(before, batch, deviations)
             if checked.refusal is None:
                 checked = self._check_checklist(checked.progress, batch)
-            opened.decision = {"calls": write_calls_as_data(batch), "unplanned": deviations}
+            opened.decision = {"calls": build_call_data(batch), "unplanned": deviations}
             if batch:
                 opened.decision["allow"] = checked.refusal is None
             if checked.refusal is not None:
@@ -245,7 +245,7 @@ class Validator:
         if not self.settings.compat:  # Reference: the judge sees the plan only as extended since.
             parts = {FIRST: str(list(self.first_plan)), **parts}
         if self.settings.judge_arguments:
-            parts[CALLS] = write_calls_as_text(batch)
+            parts[CALLS] = format_calls(batch)
         question = "\n".join(wrap_in_tag(tag, body) for tag, body in {**parts, QUERY: self.query}.items())
         answer = JUDGE_CONTRACT.ask(self.model, question, 0 if self.settings.compat else 1)
         deviation["judge"] = answer.words
@@ -253,16 +253,16 @@ class Validator:
 
 
 def is_yes_verdict(reply: str, *, compat: bool) -> bool:
-    """Whether a judge lets a call pass: its result section says Yes and nothing else."""
+    """True if a judge accepts a call: its result section says Yes and nothing else."""
     # Reference: "Yes" or "YES" may stand anywhere.
     return "Yes" in reply or "YES" in reply if compat else find_verdict(reply) is True
 
 
 def find_verdict(reply: str) -> bool | None:
-    """What the result section of a judge's reply says; None where it says neither Yes nor No."""
-    said = _VERDICT.fullmatch(find_text_between_tags(reply, _RESULT) or "")
-    return None if said is None else said[1].casefold() == "yes"
+    """Return the verdict in the result section of a judge's reply; None if it is neither Yes nor No."""
+    verdict = _VERDICT.fullmatch(find_text_between_tags(reply, _RESULT) or "")
+    return None if verdict is None else verdict[1].casefold() == "yes"
 
 
 JUDGE_CONTRACT = ReplyContract(JUDGE_ROLE, *JUDGE, find_verdict)
-"""What the judge answers."""
+"""The judge's answer."""

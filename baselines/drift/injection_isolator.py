@@ -17,13 +17,13 @@ from agentsys.models.prompted_tools import find_text_between_tags, wrap_in_tag
 from agentsys.models.providers.wire_parts import read_result_text
 from agentsys.models.reply_contract import ReplyContract
 from agentsys.models.trace import ReplyFlaw, span
-from baselines.drift.drift_plan import DriftSettings, write_calls_as_data
+from baselines.drift.drift_plan import DriftSettings, build_call_data
 from baselines.drift.prompts import DETECTOR, DETECTOR_UNMATCHED, WITHHELD
 from baselines.tool_boundary.result_rewriter import rewrite_text_blocks
 
 ISOLATOR_ROLE = "drift_isolator"
 QUERY, CALL, RESULT = "user_query", "tool_call", "tool_result"
-"""Tags of the detector's question; the untrusted result stands last and its tag is never closed."""
+"""Tags of the detector's question; the untrusted result comes last and its tag is never closed."""
 _DETECTED = "detected_instructions"
 _SPACE = re.compile(r"\s*")
 
@@ -33,9 +33,9 @@ class IsolatedResult:
     """A result after isolation."""
 
     stored: ChatToolResultMessage
-    """What stays in the conversation."""
+    """The results kept in the conversation."""
     shown: ChatToolResultMessage
-    """What the actor reads in this turn; differs from `stored` only under `compat`."""
+    """The results that the actor reads in this turn; differ from `stored` only under `compat`."""
 
 
 def read_detection(reply: str) -> list[Any] | None:
@@ -56,7 +56,7 @@ def read_detection(reply: str) -> list[Any] | None:
 DETECTOR_CONTRACT = ReplyContract[list[Any]](
     ISOLATOR_ROLE, *DETECTOR, read_detection, {ReplyFlaw.WRONG_FORM: DETECTOR_UNMATCHED}
 )
-"""What the detector answers; of the wrong form are passages that stand nowhere in the result."""
+"""The detector's answer; passages absent from the result count as the wrong form."""
 
 
 def isolate_results(
@@ -86,12 +86,12 @@ def _clean_result(
     with span(ISOLATOR_ROLE, result["tool_call"].function) as opened:
         now, outcome, cut, asked = IsolatedResult(result, result), "unreadable", 0, 0
         contract = replace(DETECTOR_CONTRACT, read=partial(read_usable_spans, settings=settings))
-        said: list[ChatMessage] = []
-        (call,) = write_calls_as_data([result["tool_call"]])
-        told = [wrap_in_tag(QUERY, query), wrap_in_tag(CALL, json.dumps(call, ensure_ascii=False))]
+        retry_messages: list[ChatMessage] = []
+        (call,) = build_call_data([result["tool_call"]])
+        prompts = [wrap_in_tag(QUERY, query), wrap_in_tag(CALL, json.dumps(call, ensure_ascii=False))]
         while asked < settings.detector_calls and outcome not in ("clean", "cut"):
-            question = user("\n".join([*told, f"<{RESULT}>", read_result_text(now.shown)]))
-            answer = contract.ask(model, [system(contract.prompt), question, *said], retries=0)
+            question = user("\n".join([*prompts, f"<{RESULT}>", read_result_text(now.shown)]))
+            answer = contract.ask(model, [system(contract.prompt), question, *retry_messages], retries=0)
             asked += 1
             flaw = answer.faults[0].flaw if answer.faults else ReplyFlaw.WRONG_FORM
             if answer.value is None:
@@ -102,7 +102,7 @@ def _clean_result(
                 now, matched, worked = _cut_spans(now, answer.value, settings)
                 outcome, cut = "cut" if worked else "unmatched", cut + matched
             if not settings.compat:
-                said = [assistant(answer.words or "(nothing)"), contract.repair(flaw)]
+                retry_messages = [assistant(answer.words or "(nothing)"), contract.repair(flaw)]
         withholds = settings.unreadable_detection == "withhold" and not settings.compat
         withheld = outcome == "unreadable" and withholds
         opened.decision = {"outcome": outcome, "asked": asked, "spans_cut": cut, "withheld": withheld}
@@ -117,7 +117,7 @@ def _clean_result(
 
 
 def read_usable_spans(reply: str, settings: DriftSettings) -> list[str] | None:
-    """Read from a reply what to cut: nothing where it is clean; None where it is to be asked again."""
+    """Read the passages to cut from a reply: none if the result is clean; None if it must be asked again."""
     items = read_detection(reply)
     if items is None:
         # Reference: a detection that is no list means clean.
@@ -131,7 +131,7 @@ def read_usable_spans(reply: str, settings: DriftSettings) -> list[str] | None:
 def _cut_spans(
     now: IsolatedResult, spans: Sequence[str], settings: DriftSettings
 ) -> tuple[IsolatedResult, int, bool]:
-    """Give the result without the spans, how many were cut in what is read, and whether that is enough."""
+    """Return the result without the spans, the number of cuts in the read text, and whether they suffice."""
     compat = settings.compat
     before = read_result_text(now.shown)
     masked, matched = mask_spans(before, spans, strip_unmatched=compat)
@@ -158,7 +158,7 @@ def _mask_result(
 
 
 def mask_spans(text: str, spans: Iterable[str], *, strip_unmatched: bool) -> tuple[str, int]:
-    """Cut the spans out of the text; a space stands for each, and the ends are stripped.
+    """Replace each span of the text by a space, and strip the ends.
 
     Args:
         text: A tool's result.

@@ -37,14 +37,14 @@ from baselines.flow.quarantined_model import play_quarantined_model, write_fact_
 
 @mark_own_requests(lambda request: any(tool.name == QUERY for tool in request.tools))
 def play_fides_planner(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssistantMessage:
-    """The ground truth's next call with names for what was not read; what was read is obeyed."""
+    """Answer with the ground truth's next call, unread values as names; obey goals in read text."""
     tools = [tool.name for tool in request.tools]
     asked = next((text_of(message) for message in request.messages if message["role"] == "user"), "")
     task = knowledge.find_task(asked, tools)
     results = [message for message in request.messages if message["role"] == "tool"]
     goals = (goal for result in results for goal in knowledge.find_goals(_read_message_text(result), tools))
-    told = knowledge.find_told_goals(join_descriptions(request.tools), tools, ROLE)
-    obeyed = bool(told) or any(knowledge.obeys(goal, ROLE) for goal in goals)
+    goals_told = knowledge.find_told_goals(join_descriptions(request.tools), tools, ROLE)
+    obeyed = bool(goals_told) or any(knowledge.obeys(goal, ROLE) for goal in goals)
     if task is None or obeyed or QUERY not in tools:
         return play_plain_agent(request, knowledge)
 
@@ -61,20 +61,20 @@ def _read_message_text(message: ChatToolResultMessage) -> str:
 
 @dataclass
 class _ScriptWalk:
-    """Follows the conversation along the script, to where it goes on."""
+    """Replays the conversation against the script to find the next step."""
 
     request: ChatRequest
     task: TaskScript
     tools: frozenset[str]
     results: list[ChatToolResultMessage]
-    place: int = 0
+    position: int = 0
     known: dict[str, str] = field(default_factory=dict)
     """Text of a fact -> the variable that holds it."""
     sources: dict[int, list[str]] = field(default_factory=dict)
     """Index of a call -> variables in its result."""
 
     def pick_next_step(self) -> ChatAssistantMessage:
-        """The next question, call, or the answer."""
+        """Return the next question or call, or the answer."""
         for index, call in enumerate(self.task.calls):
             if call.function not in self.tools:
                 continue
@@ -83,13 +83,13 @@ class _ScriptWalk:
             if asked is not None:
                 return asked
             if not self._is_made(index, call):
-                return self._write_call(call.function, map_leaves(call.args, self._insert_name))
+                return self._make_call(call.function, map_leaves(call.args, self._insert_name))
         answer = self.task.answer.strip() or "Done."
         question = self._ask_for_fact(self.task.facts, {"": answer}, None)
         return question or assistant(str(self._insert_name(answer)))
 
     def _is_made(self, index: int, call: ScriptedCall) -> bool:
-        """Whether a call is behind us; a failing one is made three times."""
+        """True if a call is done; a failing call is made three times."""
         for _ in range(MAX_ATTEMPTS):
             result = self._take_result(call.function)
             if result is None:
@@ -102,7 +102,7 @@ class _ScriptWalk:
     def _ask_for_fact(
         self, facts: Iterable[Fact], args: Mapping[str, Any], tool: str | None
     ) -> ChatAssistantMessage | None:
-        """The question for the first value that was neither read nor asked for."""
+        """Return the question for the first value neither read nor asked for."""
         for name, value in args.items():
             forms = "\n".join(form for leaf in list_scalars(value) for form in list_leaf_forms(leaf))
             for fact in facts:
@@ -113,13 +113,13 @@ class _ScriptWalk:
                 if result is None:
                     words = write_fact_question(fact.field, name if tool else None, tool)
                     args_ = {"query": words, "variables": names, "output_type": "string"}
-                    return self._write_call(QUERY, args_)
+                    return self._make_call(QUERY, args_)
                 variable = VARIABLE_NAME.search(_read_message_text(result))
                 self.known[fact.text] = variable[0] if variable else PLACEHOLDER
         return None
 
     def _is_visible(self, fact: Fact) -> bool:
-        """Whether a fact stands in plain sight. Then it is written out, as the number that it is here."""
+        """True if a fact is visible in a result; note in `known` the form in which it is written there."""
         texts = (find_fact(fact, _read_message_text(result)) for result in reversed(self.results))
         text = next((text for text in texts if text is not None), None)
         if text is not None and text != fact.text:
@@ -127,21 +127,22 @@ class _ScriptWalk:
         return text is not None
 
     def _take_result(self, function: str) -> ChatToolResultMessage | None:
-        """The next result, if it is of this function."""
-        if self.place < len(self.results) and self.results[self.place]["tool_call"].function == function:
-            self.place += 1
-            return self.results[self.place - 1]
+        """Take the next result if it is of this function."""
+        result = self.results[self.position] if self.position < len(self.results) else None
+        if result is not None and result["tool_call"].function == function:
+            self.position += 1
+            return result
         return None
 
     def _insert_name(self, leaf: Any) -> Any:
-        """A part of a scripted value in which names stand for what was asked for."""
+        """Replace values that were asked for by their names in a part of a scripted value."""
         if not isinstance(leaf, str):
             return next((self.known[form] for form in list_leaf_forms(leaf) if form in self.known), leaf)
         for fact in sorted(self.known, key=len, reverse=True):
             leaf = leaf.replace(fact, self.known[fact])
         return leaf
 
-    def _write_call(self, function: str, args: dict[str, Any]) -> ChatAssistantMessage:
+    def _make_call(self, function: str, args: dict[str, Any]) -> ChatAssistantMessage:
         call = FunctionCall(function=function, args=args, id=f"call_{len(self.request.messages)}")
         return assistant(f"Calling {function}.", [call])
 
@@ -171,7 +172,7 @@ class Fides(AgentDefense):
         self.settings = check_options(FidesSettings, name, options)
 
     def pipeline(self, model: ChatModel, suite: TaskSuite[Any]) -> BasePipelineElement:
-        """The agent for one case."""
+        """Build the agent for one case."""
         words = default_system_message(suite)
         if self.settings.planner != "basic":
             text = PLANNER if self.settings.planner == "fides" else VARIABLES_ONLY
@@ -183,7 +184,7 @@ class Fides(AgentDefense):
         return make_named_pipeline(f"{model.name}-{self.name}", SystemMessage(words), InitQuery(), agent)
 
     def description(self) -> str:
-        """What becomes a variable, who reads what, and which calls are refused."""
+        """Describe what becomes a variable, who reads what, and which calls are refused."""
         settings = self.settings
         return " ".join(
             [

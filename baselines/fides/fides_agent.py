@@ -76,7 +76,7 @@ CALL = "fides_call"
 
 
 QUERY_CONTRACT = make_query_contract(QUARANTINED, {ANSWER: "Middlemarch"})
-"""What the quarantined model answers."""
+"""The quarantined model's answer."""
 PlannerKind = Literal["fides", "variables", "basic"]
 LabelKind = Literal["benchmark", "strict"]
 HideKind = Literal["integrity", "both"]
@@ -84,7 +84,7 @@ HideKind = Literal["integrity", "both"]
 
 @dataclass(frozen=True)
 class FidesSettings:
-    """What a variant does. Options as in `Fides`, which explains them."""
+    """Options of a variant; see `Fides`."""
 
     planner: PlannerKind = "fides"
     policies: bool = True
@@ -121,7 +121,7 @@ class FidesAgent(LoopStep):
                 task.messages.append(task.answer_call(call))
             reply = task.ask_planner()
         return replace(
-            at, messages=task.write_final_conversation(reply), extra={**at.extra, STORE: task.store}
+            at, messages=task.build_final_conversation(reply), extra={**at.extra, STORE: task.store}
         )
 
 
@@ -143,7 +143,7 @@ def load_result_labels(
 
 @dataclass
 class FidesTask:
-    """One task on its way."""
+    """The state of one running task."""
 
     model: ChatModel
     settings: FidesSettings
@@ -182,14 +182,14 @@ class FidesTask:
                 opened.decision |= {"allow": verdict.allow, "rule": verdict.rule, "reason": verdict.reason}
                 if not verdict.allow:
                     plain = {
-                        name: convert_result_to_plain_data(held.value) for name, held in arguments.items()
+                        name: convert_result_to_plain_data(given.value) for name, given in arguments.items()
                     }
                     get_current_tracer().note_refused_call(call.function, plain, verdict.reason)
                     return tool_message(call, "", REFUSED.format(tool=call.function, reason=verdict.reason))
             if call.function not in self.runtime.functions:
                 unread = explain_unread_call(call) or f"Invalid tool {call.function} provided."
                 return tool_message(call, "", unread)
-            outcome = self._run_tool(call, {name: held.value for name, held in arguments.items()})
+            outcome = self._run_tool(call, {name: given.value for name, given in arguments.items()})
         known = join_labels([self.label, *(argument.label for argument in arguments.values())])
         if outcome.error is not None:
             return tool_message(call, "", self._show_error(call.function, outcome.error, known))
@@ -219,7 +219,7 @@ class FidesTask:
         )
 
     def _show_result(self, tool: str, foreign: Untrusted[Any], known: FlowLabel) -> str:
-        """Write a result; what may not be read has become variables."""
+        """Format a result, with variables in place of values that may not be read."""
         hider = ResultHider(
             self.store,
             self.store.name_result(tool),
@@ -230,7 +230,7 @@ class FidesTask:
         self.label = join_labels([self.label, *hider.shown])
         if self.settings.planner == "basic":
             return write_tool_value(_show(foreign))
-        return write_plain_data(shape)
+        return format_plain_data(shape)
 
     def _show_error(self, tool: str, error: ToolError, known: FlowLabel) -> str:
         foreign = isinstance(self.runtime.functions[tool], ForeignFunction)
@@ -257,7 +257,7 @@ class FidesTask:
         if variables is None:
             return UNKNOWN
         values = {name: variable.raw.open_for(Reader.QUARANTINE) for name, variable in variables.items()}
-        question = f"{self.store.expand_names(args.get('query', ''))}\n\n{write_plain_data(values)}"
+        question = f"{self.store.expand_names(args.get('query', ''))}\n\n{format_plain_data(values)}"
         typed = ask_for_shape(self.model, QUERY_CONTRACT, question, shape, self.settings.query_attempts)
         if typed is None:
             return NO_ANSWER
@@ -280,11 +280,11 @@ class FidesTask:
         if variables is None:
             return UNKNOWN
         self.label = join_labels([self.label, *(variable.label for variable in variables.values())])
-        values = {neutralize_names(name).strip("# "): _show(held.raw) for name, held in variables.items()}
-        return write_plain_data(neutralize_names(values))
+        values = {neutralize_names(name).strip("# "): _show(hidden.raw) for name, hidden in variables.items()}
+        return format_plain_data(neutralize_names(values))
 
-    def write_final_conversation(self, reply: ChatAssistantMessage) -> list[ChatMessage]:
-        """Give the conversation with the final text as the user reads it."""
+    def build_final_conversation(self, reply: ChatAssistantMessage) -> list[ChatMessage]:
+        """Return the conversation with the final text as the user reads it."""
         if self.settings.planner == "basic" or not self.store.find_named(text_of(reply)):
             return self.messages
         with span("fides_answer") as opened:
@@ -296,10 +296,10 @@ class FidesTask:
 
 
 def _show(foreign: Untrusted[Any]) -> Any:
-    """What the planner reads of a tool, once the conversation has the label of what it reads."""
+    """Unwrap a tool's data for the planner; the conversation must already have the data's label."""
     return foreign.open_for(Reader.AGENT)
 
 
-def write_plain_data(value: Any) -> str:
+def format_plain_data(value: Any) -> str:
     """Write plain data as AgentDojo writes results."""
     return str(yaml.safe_dump(value)).strip() if isinstance(value, dict | list) else str(value)

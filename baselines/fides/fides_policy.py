@@ -26,11 +26,11 @@ from baselines.flow.labelled_values import (
 
 FidesRuleKind = Literal["p1", "p_star", "p_double_star"]
 ReaderRule = Literal["everyone", "user", "workspace", "channel"] | tuple[str, ...]
-"""Who may read: everyone, the user, everybody in Slack, a message's channel or two; or fields with names."""
+"""The readers: everyone, the user, everybody in Slack, a message's channel or two; or fields with names."""
 
 
 class ExposedFields(SuiteData):
-    """What an injection of the benchmark can be written to."""
+    """The fields that an injection of the benchmark can be written to."""
 
     tools: tuple[str, ...] = ()
     """Tools all of whose result it is."""
@@ -39,7 +39,7 @@ class ExposedFields(SuiteData):
 
 
 class ResultReaders(SuiteData):
-    """Who may read results."""
+    """The readers of results."""
 
     default: ReaderRule = "user"
     classes: Mapping[str, ReaderRule] = {}
@@ -47,7 +47,7 @@ class ResultReaders(SuiteData):
 
 
 class FidesCallPolicy(SuiteData):
-    """What must hold before a tool runs."""
+    """The conditions under which a tool may run."""
 
     rule: FidesRuleKind
     readers_are: tuple[str, ...] = ()
@@ -67,12 +67,12 @@ class FidesRules(SuiteData):
     free: tuple[str, ...] = ()
     """Tools that may always be called."""
     generated: bool = False
-    """Whether there is no file: everything is untrusted, and names of tools decide which are free."""
+    """True if the suite has no file: everything is untrusted, and tools' names decide which are free."""
 
 
 @lru_cache(maxsize=64)
 def load_written_rules(suite: str) -> FidesRules | None:
-    """The rules of a suite, or None if there is no file of its name."""
+    """Load the rules of a suite; None if it has no file."""
     return load_packaged_file(f"{suite}.yaml", FidesRules, "baselines.fides", "tables")
 
 
@@ -104,7 +104,7 @@ class ResultLabels:
         )
 
     def label_error(self, tool: str) -> FlowLabel:
-        """The label of a tool's error text: it may hold anything the tool has looked at."""
+        """Return the label of a tool's error text, which may hold anything the tool has read."""
         trusted = not self.strict and tool not in self.rules.exposed.tools and tool not in self.rules.free
         return label_from_tool(tool, (TrustSource.TRUSTED_TOOL,) if trusted else (), self.table.own)
 
@@ -131,7 +131,7 @@ _LINK = re.compile(r"[a-z][a-z0-9+.-]{0,40}://\S|[\w-]\.[^\W\d_]{2,}\b", re.IGNO
 
 @dataclass(frozen=True)
 class CallArgument:
-    """One argument of a call, as it would run."""
+    """One argument of a call, as it would be passed."""
 
     value: Any
     """Variables expanded."""
@@ -140,24 +140,24 @@ class CallArgument:
 
 @dataclass(frozen=True)
 class CallVerdict:
-    """Whether a call may run."""
+    """The decision on one call."""
 
     allow: bool
     rule: str
     """The rule that let it through or stopped it; empty for a free tool."""
     reason: str = ""
-    """What does not hold: names of rules and arguments, never a value."""
+    """The violation: names of rules and arguments, never a value."""
 
 
 def has_link(text: str) -> bool:
-    """Whether a text holds a link, bare domains included."""
+    """True if a text holds a link, bare domains included."""
     return _LINK.search(text) is not None
 
 
 def judge_call(
     rules: FidesRules, tool: str, arguments: Mapping[str, CallArgument], call: FlowLabel, environment: Any
 ) -> CallVerdict:
-    """The verdict on one call; `call` is the label of its being made."""
+    """Return the verdict on one call; `call` is the label of the decision to make it."""
     if tool in rules.free:
         return CallVerdict(True, "")
     policy = rules.policies.get(tool, FidesCallPolicy(rule="p1"))
@@ -174,7 +174,7 @@ def judge_call(
 
 
 def _find_unreadable(policy: FidesCallPolicy, arguments: Mapping[str, CallArgument], environment: Any) -> str:
-    """What of P2 does not hold: somebody reached may not read an argument, or it has an untrusted link."""
+    """Return how a call violates P2: a recipient may not read an argument, or it has an untrusted link."""
     readers = set(_find_recipients(policy, arguments, environment))
     for name, argument in arguments.items():
         if argument.value is None:

@@ -1,4 +1,4 @@
-"""`HiddenValues`: the variables that stand for what the planner may not read."""
+"""`HiddenValues`: the variables that replace values the planner may not read."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from agentsys.models.untrusted import Reader, Untrusted
 from baselines.flow.labelled_values import FlowLabel, join_labels
 
 VARIABLE_NAME = re.compile(r"#([A-Za-z_]\w*-result-\d+(?:\.[\w .:@-]{1,80})?)#")
-"""What a variable looks like."""
+"""Pattern of a variable's name."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class HiddenValues:
         return f"#{free}#"
 
     def find_named(self, text: str) -> list[StoredVariable]:
-        """Find the variables whose names stand in a text."""
+        """Find the variables named in a text."""
         return [self.variables[name] for name in VARIABLE_NAME.findall(text) if name in self.variables]
 
     def expand_names(self, value: Any) -> Any:
@@ -84,20 +84,20 @@ def _iterate_texts(value: Any) -> Iterator[str]:
 
 
 def convert_result_to_plain_data(raw: Any) -> Any:
-    """Give a result as plain data, for texts and for storing."""
+    """Convert a result to plain data, for texts and for storing."""
     if isinstance(raw, BaseModel):
         return {name: convert_result_to_plain_data(getattr(raw, name)) for name in type(raw).model_fields}
     if isinstance(raw, Mapping):
-        return {str(key): convert_result_to_plain_data(held) for key, held in raw.items()}
+        return {str(key): convert_result_to_plain_data(member) for key, member in raw.items()}
     if isinstance(raw, list | tuple | set):
         return [convert_result_to_plain_data(item) for item in raw]
     return raw.value if isinstance(raw, Enum) else raw
 
 
 def neutralize_names(value: Any) -> Any:
-    """Change data so that nothing looks like a variable: what only looks like one must not become one."""
+    """Change data so that no text looks like a variable's name: forged names must not resolve."""
     if isinstance(value, Mapping):
-        return {neutralize_names(key): neutralize_names(held) for key, held in value.items()}
+        return {neutralize_names(key): neutralize_names(member) for key, member in value.items()}
     if isinstance(value, list):
         return [neutralize_names(item) for item in value]
     if not isinstance(value, str):
@@ -117,7 +117,7 @@ class ResultHider:
     label_field: Callable[[Any, str | None], FlowLabel]
     """From a record and the name of one of its fields to the field's label."""
     must_hide: Callable[[FlowLabel], bool]
-    """Whether what has this label becomes a variable."""
+    """True if a value with this label becomes a variable."""
     shown: list[FlowLabel] = field(default_factory=list)
     """Labels of what stays in sight."""
 
@@ -137,8 +137,8 @@ class ResultHider:
         if isinstance(record, Mapping):
             # Keys are structure, and stay in sight.
             return {
-                neutralize_names(str(key)): self._hide_node(held, record, str(key), f"{path}.{number}")
-                for number, (key, held) in enumerate(record.items())
+                neutralize_names(str(key)): self._hide_node(item, record, str(key), f"{path}.{number}")
+                for number, (key, item) in enumerate(record.items())
             }
         return self._hide_node(record, record, None, path)
 

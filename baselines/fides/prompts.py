@@ -1,4 +1,4 @@
-"""What FIDES says to models: prompts, and the specifications of the planner's own two tools."""
+"""FIDES' prompts, and the specifications of the planner's own two tools."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ that you do not see.
 call runs.
 - In your final answer, write the name where the user shall see the value.
 - Never guess a value, and do not make up names of variables."""
-"""The same where there is nothing but variables."""
+"""The same for variants that show only variables."""
 
 QUARANTINED = """\
 You answer a question about the texts that come with it. Take the answer from the texts alone and make \
 nothing up."""
-"""What the quarantined model is for."""
+"""Task of the quarantined model."""
 
 REFUSED = "The call of {tool} was refused. {reason}. Nothing has happened."
 """Result of a refused call: rules and names of arguments, no value."""
@@ -45,7 +45,7 @@ NO_ANSWER = "There was no answer of this type."
 """Result of a question that the quarantined model did not answer with the declared type."""
 
 UNKNOWN = "There is no variable of this name: give names as they stand in results."
-"""Result of a question about, or a look at, something that is no variable."""
+"""Result of asking about, or inspecting, an unknown variable."""
 
 BAD_TYPE = "The type is unknown. Known: {known}."
 """Result of a question with a type that cannot be read."""
@@ -68,7 +68,7 @@ PROMPTS = {
     "query_tool": QUERY_TOOL,
     "inspect_tool": INSPECT_TOOL,
 }
-"""Those that no contract holds, by name, for `agentsys show prompts`."""
+"""Prompts outside contracts, by name, for `agentsys show prompts`."""
 
 
 QUERY = "query_llm"
@@ -113,16 +113,16 @@ OWN_TOOL_SPECS: tuple[ToolSpec, ...] = (
         },
     ),
 )
-"""As a model sees them."""
+"""The two tools as a model sees them."""
 
 
 def name_own_tools(taken: Collection[str]) -> tuple[ToolSpec, ...]:
-    """The planner's own two tools, renamed where a tool that it was given has the name."""
+    """Return the planner's own two tools, renamed if the name is taken."""
     return tuple(replace(tool, name=choose_free_name(tool.name, taken)) for tool in OWN_TOOL_SPECS)
 
 
 def build_answer_shape(args: Mapping[str, Any]) -> type[BaseModel] | None:
-    """The shape of an answer of the declared type; None if the type cannot be read."""
+    """Build the model class of the declared answer type; None if the type cannot be read."""
     wanted = args.get("output_type")
     choices, fields = _read_names(args.get("choices")), _read_names(args.get("fields"))
     if wanted == "choice":
@@ -138,7 +138,7 @@ def build_answer_shape(args: Mapping[str, Any]) -> type[BaseModel] | None:
 
 
 def read_variable_names(args: Mapping[str, Any]) -> list[str]:
-    """The names in the argument `variables`, which models also give as one text."""
+    """Read the names in the argument `variables`, which models also pass as one string."""
     names = args.get("variables")
     return [names] if isinstance(names, str) else _read_names(names)
 

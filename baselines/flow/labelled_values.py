@@ -19,12 +19,12 @@ from pydantic import BaseModel, ConfigDict
 
 
 class TrustSource(Enum):
-    """Where a value can come from and be trusted."""
+    """The trusted origins of a value."""
 
     USER = "user"
     """The request, and literals of a program written from it."""
     TRUSTED_TOOL = "trusted tool"
-    """A tool's fact that nobody but its owner writes."""
+    """A tool's fact that only its owner can write."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class ToolOrigin:
 
     tool: str
     inner: frozenset[TrustSource | str] = frozenset()
-    """Who wrote it, as far as is known: identities such as an address, or sources. Empty: anybody."""
+    """Known writers: identities such as an address, or sources. Empty: anybody."""
 
 
 LabelOrigin = TrustSource | ToolOrigin
@@ -44,30 +44,30 @@ class FlowLabel:
     """A point of the product lattice of integrity and confidentiality; `|` is its join."""
 
     sources: frozenset[LabelOrigin]
-    """Everything that had a part in the value."""
+    """Origins of everything that influenced the value."""
     readers: frozenset[str] | None = None
-    """Who may read it; None: everyone."""
+    """Identities that may read it; None: everyone."""
 
     @property
     def is_trusted(self) -> bool:
-        """Whether nobody but the user, the engine and trusted tools had a part in it."""
+        """True if only the user, the engine and trusted tools influenced it."""
         return all(
             isinstance(origin, TrustSource)
-            or (bool(origin.inner) and all(isinstance(one, TrustSource) for one in origin.inner))
+            or (bool(origin.inner) and all(isinstance(source, TrustSource) for source in origin.inner))
             for origin in self.sources
         )
 
     @property
     def is_public(self) -> bool:
-        """Whether everyone may read it."""
+        """True if everyone may read it."""
         return self.readers is None
 
     def is_readable_by(self, identities: Iterable[str]) -> bool:
-        """Whether all of these may read it."""
+        """True if all of these may read it."""
         return self.readers is None or self.readers.issuperset(identities)
 
     def flows_to(self, other: FlowLabel) -> bool:
-        """Whether it is below or equal: as trusted, and readable by all who may read `other`."""
+        """True if it is at or below `other`: at least as trusted, and readable by all who may read `other`."""
         if other.is_trusted and not self.is_trusted:
             return False
         return self.readers is None or (other.readers is not None and other.readers <= self.readers)
@@ -81,14 +81,14 @@ class FlowLabel:
 
 
 def join_labels(labels: Iterable[FlowLabel]) -> FlowLabel:
-    """The join of any number of labels; of none: from nowhere, and for everyone."""
+    """Join any number of labels; without any, return `NOWHERE`."""
     return reduce(FlowLabel.__or__, labels, NOWHERE)
 
 
 def label_from_tool(
     tool: str, inner: Iterable[TrustSource | str] = (), readers: Iterable[str] | None = None
 ) -> FlowLabel:
-    """The label of something a tool returned."""
+    """Build the label of a value that a tool returned."""
     allowed = None if readers is None else frozenset(readers)
     return FlowLabel(frozenset((ToolOrigin(tool, frozenset(inner)),)), allowed)
 
@@ -107,24 +107,24 @@ class Value:
     """Anything a program can hold."""
 
     label: FlowLabel
-    """Its own label: that it is there, and what it is as a whole."""
-    # Known from the start, so that neither a value that holds itself nor one that is small in memory and huge
-    # when written out can come about unseen.
+    """Its own label: of its existence and of the value as a whole."""
+    # Computed at construction, so that neither a cyclic value nor one that is small in memory and huge when
+    # written out can be built unnoticed.
     full: FlowLabel = field(init=False, repr=False)
-    """Its own label joined with those of its parts."""
+    """Its own label joined with all its parts' labels."""
     size: int = field(init=False, repr=False)
-    """Parts and characters, each counted as often as it would be written out."""
+    """Number of parts and characters, each counted as often as it would be written out."""
     count: int = field(init=False, repr=False)
-    """Parts alone, itself included."""
+    """Number of parts, itself included."""
     depth: int = field(init=False, repr=False)
-    """Levels of parts, itself included."""
+    """Number of levels, its own included."""
 
     def list_parts(self) -> tuple[Value, ...]:
-        """The values directly inside."""
+        """Return the values directly inside."""
         return ()
 
     def with_parts(self, change: Callable[[Value], Value], label: FlowLabel) -> Value:
-        """The same with changed parts and another label of its own."""
+        """Return the same with changed parts and another label of its own."""
         raise NotImplementedError
 
     def __post_init__(self) -> None:
@@ -150,7 +150,7 @@ class Scalar(Value):
         object.__setattr__(self, "depth", 1)
 
     def with_parts(self, change: Callable[[Value], Value], label: FlowLabel) -> Value:
-        """Itself with another label."""
+        """Return itself with another label."""
         return Scalar(label, self.raw)
 
 
@@ -162,11 +162,11 @@ class Series(Value):
     items: tuple[Value, ...] = ()
 
     def list_parts(self) -> tuple[Value, ...]:
-        """Its items."""
+        """Return its items."""
         return self.items
 
     def with_parts(self, change: Callable[[Value], Value], label: FlowLabel) -> Value:
-        """The series of the changed items."""
+        """Return the series of the changed items."""
         return Series(label, self.kind, tuple(change(item) for item in self.items))
 
 
@@ -177,11 +177,11 @@ class Dictionary(Value):
     entries: Mapping[Hashable, tuple[Value, Value]] = field(default_factory=dict)
 
     def list_parts(self) -> tuple[Value, ...]:
-        """Keys and values."""
+        """Return its keys and values."""
         return tuple(part for entry in self.entries.values() for part in entry)
 
     def with_parts(self, change: Callable[[Value], Value], label: FlowLabel) -> Value:
-        """The dictionary of the changed keys and values."""
+        """Return the dictionary of the changed keys and values."""
         changed = {raw: (change(key), change(value)) for raw, (key, value) in self.entries.items()}
         return Dictionary(label, changed)
 
@@ -194,28 +194,28 @@ class Instance(Value):
     fields: Mapping[str, Value] = field(default_factory=dict)
 
     def list_parts(self) -> tuple[Value, ...]:
-        """Its fields' values."""
+        """Return its fields' values."""
         return tuple(self.fields.values())
 
     def with_parts(self, change: Callable[[Value], Value], label: FlowLabel) -> Value:
-        """The object of the changed fields."""
+        """Return the object of the changed fields."""
         return Instance(label, self.of, {name: change(value) for name, value in self.fields.items()})
 
 
 def make_literal(raw: Any) -> Scalar:
-    """A value that stands in a program: the user's, for everyone."""
+    """Build the value of a literal in a program: from the user, readable by everyone."""
     return Scalar(FROM_USER, raw)
 
 
 def join_deeply(value: Value, label: FlowLabel) -> Value:
-    """The value with a label joined to it and to everything inside."""
+    """Return the value with a label joined to it and to everything inside."""
     if value.label | label is value.label and value.full is value.label:
         return value
     return value.with_parts(lambda part: join_deeply(part, label), value.label | label)
 
 
 def to_native(value: Value) -> Any:
-    """The plain data behind a value: fresh lists, tuples, sets and dicts; objects as dicts."""
+    """Convert a value to plain data: fresh lists, tuples, sets and dicts; objects as dicts."""
     match value:
         case Scalar(raw=raw):
             return raw
@@ -223,55 +223,55 @@ def to_native(value: Value) -> Any:
             inside = [to_native(item) for item in items]
             return inside if kind == "list" else tuple(inside) if kind == "tuple" else set(inside)
         case Dictionary(entries=entries):
-            return {raw: to_native(held) for raw, (_, held) in entries.items()}
+            return {raw: to_native(element) for raw, (_, element) in entries.items()}
         case Instance(fields=fields):
-            return {name: to_native(held) for name, held in fields.items()}
+            return {name: to_native(element) for name, element in fields.items()}
     return str(value)
 
 
 GroupLookup = Callable[[Any, str], Iterable[str]]
-"""From an environment and a name to the people."""
+"""An environment and a name -> the identities of the people."""
 
 
 def list_channel_members(environment: Any, channel: str) -> list[str]:
-    """Who is in a channel now."""
+    """List the current members of a channel."""
     memberships: Mapping[str, Iterable[str]] = environment.slack.user_channels
     return [user for user, channels in memberships.items() if channel in channels]
 
 
 def list_event_participants(environment: Any, event: str) -> list[str]:
-    """Who takes part in a calendar event now; nobody in one that does not exist."""
+    """List the current participants of a calendar event; nobody if it does not exist."""
     events = environment.calendar.events
     return [str(person) for person in events[event].participants] if event in events else []
 
 
 def list_file_sharers(environment: Any, file: str) -> list[str]:
-    """Who can open a file now; nobody one that does not exist."""
+    """List who can open a file now; nobody if it does not exist."""
     files = environment.cloud_drive.files
     return [str(person) for person in (files[file].owner, *files[file].shared_with)] if file in files else []
 
 
-def read_identities(held: Any) -> list[str]:
-    """The identities in an argument or field: a text, a list of texts, the keys of a mapping, or nothing."""
-    if held is None:
+def read_identities(value: Any) -> list[str]:
+    """Read the identities in an argument or field: a string, a list, the keys of a mapping, or None."""
+    if value is None:
         return []
-    return [str(one) for one in held] if isinstance(held, list | tuple | set | Mapping) else [str(held)]
+    return [str(name) for name in value] if isinstance(value, list | tuple | set | Mapping) else [str(value)]
 
 
 _Shape = TypeVar("_Shape", bound=BaseModel)
 WriterKind = Literal["nobody", "user", "trusted"]
 PLAIN_TYPES = (bool, int, float, str, datetime.date, datetime.time, datetime.timedelta, Enum, type(None))
-"""What stays as it is; anything else that is no container becomes its text."""
+"""Types kept as they are; any other value that is no container becomes a string."""
 
 
 class SuiteData(BaseModel):
-    """A part of a file that a suite has; read strictly."""
+    """A part of a suite's YAML file; unknown keys are errors."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class ResultRule(SuiteData):
-    """How one kind of result is labelled."""
+    """Labels of one kind of result."""
 
     written_by: WriterKind | tuple[str, ...] = "nobody"
     """Fields that name the writers (`shared_with.rw`: those with write access), or `user`, `trusted`;
@@ -284,34 +284,34 @@ class SuiteLabels(SuiteData):
     """The file of one suite."""
 
     own: tuple[str, ...] = ()
-    """Paths into the environment at which the user's own identities stand."""
+    """Paths of the user's own identities in the environment."""
     own_words: tuple[str, ...] = ()
-    """What stands for the user in results, as `me`."""
+    """Words that denote the user in results, e.g. `me`."""
     classes: Mapping[str, ResultRule] = {}
     """Class of an object -> its rule."""
     tools: Mapping[str, ResultRule] = {}
-    """Tool -> the rule of what it returns, where that is no object of `classes`."""
+    """Tool -> the rule of its result, if that is no object of `classes`."""
     published: Mapping[str, ResultRule] = {}
-    """Tool -> the rule of the reference implementation, where it is a slip that is mended in `tools`."""
+    """Tool -> the reference implementation's rule, if `tools` corrects a slip in it."""
 
 
 @lru_cache(maxsize=64)
 def load_suite_labels(suite: str) -> SuiteLabels | None:
-    """The labels of a suite, or None if there is no file of its name."""
+    """Load the labels of a suite; None if it has no file."""
     return load_packaged_file(f"{suite}.yaml", SuiteLabels, "baselines.flow", "tables")
 
 
 def load_packaged_file(file: str, shape: type[_Shape], package: str, folder: str) -> _Shape | None:
-    """A YAML file of the package, read into a model; None if there is none."""
-    place = resources.files(package) / folder / file
-    if "/" in file or not place.is_file():
+    """Read a YAML file of the package into a model; None if there is no such file."""
+    path = resources.files(package) / folder / file
+    if "/" in file or not path.is_file():
         return None
-    return shape.model_validate(yaml.safe_load(place.read_text(encoding="utf-8")))
+    return shape.model_validate(yaml.safe_load(path.read_text(encoding="utf-8")))
 
 
 @dataclass(frozen=True)
 class LabelTable:
-    """The labels of one case: a suite's rules, and who its user is."""
+    """The labels of one case: a suite's rules and its user's identities."""
 
     rules: SuiteLabels = field(default_factory=SuiteLabels)
     own: frozenset[str] = frozenset()
@@ -319,7 +319,7 @@ class LabelTable:
     as_published: bool = False
 
     def label_result(self, tool: str, result: Any) -> Value:
-        """What a tool returned, with its labels.
+        """Label a tool's result.
 
         A list's items are labelled one by one. Parts of an object or dict have the label of the whole.
         """
@@ -329,7 +329,7 @@ class LabelTable:
         return to_value(result, self.find_result_label(tool, result))
 
     def find_result_label(self, tool: str, result: Any) -> FlowLabel:
-        """The label of a result that is no list."""
+        """Return the label of a result that is no list."""
         if result is None:
             return FlowLabel(frozenset((ToolOrigin(tool, frozenset((TrustSource.TRUSTED_TOOL,))),)))
         rule = self.rules.classes.get(type(result).__name__) if isinstance(result, BaseModel) else None
@@ -352,19 +352,19 @@ class LabelTable:
 
 
 def build_label_table(suite: str, environment: object, *, as_published: bool = False) -> LabelTable:
-    """The table of one case; for a suite without a file one in which everything is untrusted."""
+    """Build the table of one case; for a suite without a file everything is untrusted."""
     rules = load_suite_labels(suite)
     if rules is None:
         return LabelTable()
     names = [
-        reduce(lambda held, step: getattr(held, step, None), p.split("."), environment) for p in rules.own
+        reduce(lambda node, step: getattr(node, step, None), p.split("."), environment) for p in rules.own
     ]
     own = frozenset([*(str(name) for name in names if name is not None), *rules.own_words])
     return LabelTable(rules, own, as_published)
 
 
 def to_value(raw: Any, label: FlowLabel) -> Value:
-    """Native data as a labelled value, every part with the one label.
+    """Convert native data to a labelled value whose parts all have one label.
 
     Objects of pydantic classes become instances, enumerations stay members, and what is none of the plain
     types becomes its text: nothing of Python's own machinery is left to reach for.
@@ -373,7 +373,7 @@ def to_value(raw: Any, label: FlowLabel) -> Value:
         fields = {name: to_value(getattr(raw, name), label) for name in type(raw).model_fields}
         return Instance(label, type(raw), fields)
     if isinstance(raw, Mapping):
-        pairs = {_to_plain(key): (to_value(key, label), to_value(held, label)) for key, held in raw.items()}
+        pairs = {_to_plain(key): (to_value(key, label), to_value(part, label)) for key, part in raw.items()}
         return Dictionary(label, pairs)
     if isinstance(raw, list | tuple):
         kind: Literal["list", "tuple"] = "tuple" if isinstance(raw, tuple) else "list"
@@ -388,12 +388,12 @@ def _to_plain(raw: Any) -> Any:
 
 
 def _find_identities_at_paths(result: Any, paths: Iterable[str]) -> list[str]:
-    """The identities in some fields: texts, the items of lists, and the keys of mappings."""
+    """Find the identities in some fields: strings, the items of lists, and the keys of mappings."""
     names: list[str] = []
     for path in paths:
         name, _, access = path.partition(".")
-        held = getattr(result, name, None)
-        if isinstance(held, Mapping):
-            held = [key for key, right in held.items() if not access or str(right) == access]
-        names += read_identities(held)
+        readers = getattr(result, name, None)
+        if isinstance(readers, Mapping):
+            readers = [key for key, right in readers.items() if not access or str(right) == access]
+        names += read_identities(readers)
     return names

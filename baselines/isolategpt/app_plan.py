@@ -55,7 +55,7 @@ Answer with JSON and nothing else: an object with the list "steps", {"steps": []
         ),
     ),
 )
-"""Task, form and example of the planner; the tools stand behind the task."""
+"""Task, form and example of the planner; the tools follow the task."""
 
 
 SPOKE = (
@@ -79,49 +79,49 @@ is your answer. Valid actions are Final Answer and the names in the two lists, n
         ),
     ),
 )
-"""Task, form and examples of a spoke; the lists stand behind the task."""
+"""Task, form and examples of a spoke; the lists follow the task."""
 
 REMINDER = (
     "Answer with one fenced JSON object that has action and action_input. Use a tool where it is needed, and "
     "answer directly where it is not."
 )
-"""Stands behind the question."""
+"""Appended to the question."""
 
 NO_SUCH_ACTION = "There is no action {name}. Valid are: {names}."
-"""Observation on an action that nobody offers."""
+"""Observation on an unknown action."""
 
 SEND_AGAIN = f"{REPEAT_PREFIX}: the input of {{name}} does not fit. It must have this form: {{schema}}"
-"""Observation on an input that does not follow the other app's schema; nothing was asked for."""
+"""Observation on an input that does not fit the other app's schema; nothing was requested."""
 
 NOT_AVAILABLE = "{name} cannot be had: {reason} Do not try it again."
-"""Observation on a request that did not get through."""
+"""Observation on a request that failed."""
 
 ILL_FORMED = "The answer of {name} was not in the agreed form, and is not shown."
 """Observation on a response that the requester finds unfit."""
 
 INVALID_RESPONSE = "Invalid response format."
-"""Takes the place of a response that does not follow its schema. A fixed text of the protocol."""
+"""Replaces a response that does not fit its schema. A fixed text of the protocol."""
 
 NOT_FOUND = "No app offers it."
 REFUSED = "The user did not permit it."
 LIMIT_REACHED = "Too many apps are at work already."
-"""Reasons for which the hub lets nothing pass."""
+"""The hub's reasons for blocking a request."""
 
 DECLINED = "You chose not to run {app}, so nothing was done."
-"""Told to the user where the first app was refused."""
+"""Told to the user if the first app was refused."""
 
 OUT_OF_TURNS = "Stopped: too many turns without a final answer."
-"""Answer of a spoke that came to no end."""
+"""Answer of a spoke that used up its turns."""
 
 NO_ANSWER = "No answer was given."
-"""Told to the user where an answer is empty."""
+"""Told to the user if an answer is empty."""
 
 _NAMES = (
     "reminder no_such_action send_again not_available ill_formed"
     " invalid_response not_found refused limit_reached declined out_of_turns no_answer"
 )
 PROMPTS: dict[str, str] = {name: globals()[name.upper()] for name in _NAMES.split()}
-"""All of them by name, for `agentsys show prompts`."""
+"""All texts by name, for `agentsys show prompts`."""
 
 
 AppGrouping = Literal["per_tool", "per_app", "one_app"]
@@ -131,7 +131,7 @@ PlaceholderStyle = Literal["bare", "described"]
 
 @dataclass(frozen=True)
 class IsolateGPTSettings:
-    """What a variant does. Options as in `IsolateGPT`."""
+    """Options of a variant; see `IsolateGPT`."""
 
     apps: AppGrouping = "per_tool"
     app_of: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
@@ -145,7 +145,7 @@ class IsolateGPTSettings:
 
 
 ONE_APP_NAME = "assistant"
-"""Name of the app that has every tool, where nothing is kept apart."""
+"""Name of the app that has every tool if apps are not isolated."""
 
 _APPS = yaml.safe_load((files("baselines.isolategpt") / "apps.yaml").read_text(encoding="utf-8"))
 APP_OF: Mapping[str, str] = MappingProxyType({tool: app for app, tools in _APPS.items() for tool in tools})
@@ -154,13 +154,13 @@ APP_OF: Mapping[str, str] = MappingProxyType({tool: app for app, tools in _APPS.
 
 @dataclass(frozen=True)
 class SpokeApp:
-    """One app: what runs in one spoke."""
+    """One app, which runs in one spoke."""
 
     name: str
     tools: tuple[ToolSpec, ...]
 
     def find_tool(self, name: str) -> ToolSpec | None:
-        """Its tool of this name."""
+        """Return its tool of this name; None if it has none."""
         return next((tool for tool in self.tools if tool.name == name), None)
 
 
@@ -172,21 +172,21 @@ class InstalledApps:
 
     @property
     def tools(self) -> tuple[ToolSpec, ...]:
-        """All their tools, app by app."""
+        """Return all tools, app by app."""
         return tuple(tool for app in self.apps for tool in app.tools)
 
     def find_owner(self, tool: str) -> SpokeApp | None:
-        """The app that has a tool of this name."""
+        """Return the app that has a tool of this name; None if no app has one."""
         return next((app for app in self.apps if app.find_tool(tool) is not None), None)
 
 
 def group_into_apps(tools: Sequence[ToolSpec], settings: IsolateGPTSettings) -> InstalledApps:
-    """The apps that some tools make up, in the order of their first tools."""
+    """Group tools into apps, in the order of their first tools."""
     members: dict[str, list[ToolSpec]] = {}
     for tool in tools:
         name = settings.app_of.get(tool.name, tool.name) if settings.apps == "per_app" else tool.name
         members.setdefault(ONE_APP_NAME if settings.apps == "one_app" else name, []).append(tool)
-    return InstalledApps(tuple(SpokeApp(name, tuple(found)) for name, found in members.items()))
+    return InstalledApps(tuple(SpokeApp(name, tuple(own)) for name, own in members.items()))
 
 
 PLANNER_ROLE = "isolategpt_planner"
@@ -205,15 +205,15 @@ class PlannedStep:
 
 @dataclass(frozen=True)
 class StepGroup:
-    """Steps that hang together, and so apps that may ask each other."""
+    """Dependent steps, whose apps may send each other requests."""
 
     steps: tuple[PlannedStep, ...]
     apps: tuple[str, ...]
-    """Apps of the steps, in their order; the first one is where the group begins."""
+    """Apps of the steps, in step order; the group starts with the first."""
 
 
 def read_plan_steps(reply: str) -> tuple[PlannedStep, ...] | None:
-    """The steps in a planner's reply, bare or in a fence; None if it is no plan. Items without a name are left out."""
+    """Read the steps in a planner's reply, bare or fenced; None if it is no plan. Items without a name are skipped."""
     try:
         value = parse_json(find_json_block(reply) or reply)
     except ModelError:
@@ -237,20 +237,20 @@ PLAN_CONTRACT = ReplyContract(
     read_plan_steps,
     schema={"type": "object", "properties": {"steps": _STEPS}, "required": ["steps"]},
 )
-"""What the planner answers."""
+"""The planner's answer."""
 
 
 def find_nearest_tools(query: str, tools: Sequence[ToolSpec], count: int) -> list[ToolSpec]:
-    """The tools whose names and descriptions are spelled most like the request, in the order they came in."""
+    """Return the tools whose names and descriptions are spelled most like the request, in their given order."""
     texts = [f" {query} ", *(f"{tool.name}: {tool.description}" for tool in tools)]
     rows = np.array(CharNgrams().embed(texts))
     likeness = (rows[1:] @ rows[0]) / np.linalg.norm(rows[1:], axis=1)
-    kept = sorted(range(len(tools)), key=lambda place: -float(likeness[place]))[:count]
-    return [tools[place] for place in sorted(kept)]
+    kept = sorted(range(len(tools)), key=lambda index: -float(likeness[index]))[:count]
+    return [tools[index] for index in sorted(kept)]
 
 
 def make_app_plan(model: ChatModel, query: str, tools: Sequence[ToolSpec]) -> tuple[PlannedStep, ...]:
-    """Ask for the plan of a request; once more if it cannot be read, then there is none."""
+    """Ask for the plan of a request, once again if unreadable; the plan is empty after that."""
     contract = replace(PLAN_CONTRACT, task=f"{PLAN_CONTRACT.task}\n\n{write_tools(tools)}")
     with span(PLANNER_ROLE) as opened:
         answer = contract.ask(model, query)
@@ -264,7 +264,7 @@ def make_app_plan(model: ChatModel, query: str, tools: Sequence[ToolSpec]) -> tu
 def group_steps(
     steps: Iterable[PlannedStep], apps: InstalledApps, grouping: AppGrouping
 ) -> tuple[StepGroup, ...]:
-    """The groups of a plan's steps; steps with names that no app offers are left out.
+    """Group the steps of a plan; steps with names that no app offers are left out.
 
     A step joins the first group with a step whose output it takes (`<key>`), else opens one. Where an app
     has several tools, a step also joins the group that its app is in already.
@@ -291,28 +291,28 @@ def _uses_output_of(step: PlannedStep, group: StepGroup) -> bool:
     return any(isinstance(value, str) and value in keys for value in step.input.values())
 
 
-def _write_plan(steps: Iterable[PlannedStep]) -> str:
+def _render_plan(steps: Iterable[PlannedStep]) -> str:
     return json.dumps({"steps": [vars(step) for step in steps]}, ensure_ascii=False, default=str)
 
 
 def play_app_planner(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssistantMessage:
-    """The ground truth's calls; an argument that an earlier one's result settles is that call's key."""
+    """Answer with the ground truth's calls; an argument taken from an earlier result is that call's key."""
     offered = read_tools(text_of(request.messages[0]))
     tools = [tool.name for tool in offered]
     task = knowledge.find_task(text_of(request.messages[1]), tools)
     if task is None:
-        return assistant(_write_plan(()))
+        return assistant(_render_plan(()))
     steps = []
     for index, call in enumerate(task.calls):
         if call.function in tools:
-            given = {k: _write_planned_value(index, k, value, call, task) for k, value in call.args.items()}
+            given = {k: _render_planned_value(index, k, value, call, task) for k, value in call.args.items()}
             steps.append(PlannedStep(call.function, given, f"result_{index}"))
-    told = knowledge.find_told_goals(join_descriptions(offered), tools, PLANNER_ROLE)
-    goals = [PlannedStep(call.function, dict(call.args), "told") for goal in told for call in goal.calls]
-    return assistant(_write_plan([*steps, *goals]))
+    goals = knowledge.find_told_goals(join_descriptions(offered), tools, PLANNER_ROLE)
+    steps += [PlannedStep(call.function, dict(call.args), "told") for goal in goals for call in goal.calls]
+    return assistant(_render_plan(steps))
 
 
-def _write_planned_value(index: int, name: str, value: Any, call: ScriptedCall, task: TaskScript) -> Any:
+def _render_planned_value(index: int, name: str, value: Any, call: ScriptedCall, task: TaskScript) -> Any:
     quoted = [quote.source for quote in call.quotes if quote.arg == name]
     forms = [form for leaf in list_scalars(value) for form in list_leaf_forms(leaf)]
     taken = [fact.source for fact in task.facts if fact.source < index and any(fact.text in f for f in forms)]

@@ -74,13 +74,13 @@ class IsolateGPT(AgentDefense):
         self.settings = check_options(IsolateGPTSettings, name, options, app_of=apps)
 
     def pipeline(self, model: ChatModel, suite: TaskSuite[Any]) -> BasePipelineElement:
-        """The agent for one case. The system message stands in the log; no spoke is given it."""
+        """Build the agent for one case. The system message stays in the log; no spoke is given it."""
         system_message = SystemMessage(default_system_message(suite))
         agent = IsolateGPTAgent(model, self.settings)
         return make_named_pipeline(f"{model.name}-{self.name}", system_message, InitQuery(), agent)
 
     def description(self) -> str:
-        """What is kept apart, and who answers the prompts."""
+        """Describe what is isolated, and who answers the prompts."""
         settings = self.settings
         describe = _describe_one_agent if settings.apps == "one_app" else _describe_spokes
         plan = [_PLANNER]

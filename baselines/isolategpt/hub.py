@@ -69,10 +69,10 @@ class HubMessage:
     """A message between a spoke and the hub. The paper's are JSON documents between processes."""
 
     spoke_id: str
-    """The spoke that speaks or is spoken to: its app's name."""
+    """App name of the sending or receiving spoke."""
     type: MessageKind
     body: Mapping[str, Any]
-    """What the kind has besides, by the paper's names."""
+    """Further fields of this kind, by the paper's names."""
 
     def as_data(self) -> dict[str, Any]:
         """The message as it is logged."""
@@ -84,19 +84,19 @@ LONGEST_STRICT = 256
 
 
 def specify_tool(tool: ToolSpec, *, strict: bool) -> Mapping[str, Any]:
-    """What others are told of a tool, made from the tool itself: JSON schemas of request and response."""
+    """Build a tool's specification for other apps: JSON schemas of request and response."""
     asked = {"name": tool.name, "description": tool.description, "request": tool.parameters}
     return {**asked, "response": build_response_schema(strict=strict)}
 
 
 def build_response_schema(*, strict: bool) -> Mapping[str, Any]:
-    """The JSON schema of every response: text, and not none."""
+    """Return the JSON schema of every response: a non-empty text."""
     most = {"maxLength": LONGEST_STRICT} if strict else {}
     return {"type": "string", "minLength": 1, **most}
 
 
 def fits_schema(value: object, schema: Mapping[str, Any]) -> bool:
-    """Whether a value is what a JSON schema asks for."""
+    """True if a value satisfies a JSON schema."""
     return bool(Draft202012Validator(schema).is_valid(value))
 
 
@@ -105,7 +105,7 @@ SPOKE_SPAN = "spoke"
 
 
 def read_spoke_action(reply: str) -> Action | None:
-    """The action in a reply, which is an answer where it has no block; None where its block holds no action."""
+    """Read the action in a reply; a reply without a block is an answer. None if its block holds no action."""
     try:
         return read_action(reply) or Action(FINISH_ACTION, reply)
     except ActionSyntaxError:
@@ -113,7 +113,7 @@ def read_spoke_action(reply: str) -> Action | None:
 
 
 ACTION_CONTRACT = ReplyContract(SPOKE_ROLE, *SPOKE, read_spoke_action)
-"""What a spoke answers in each turn."""
+"""A spoke's answer in each turn."""
 
 
 @dataclass
@@ -122,20 +122,20 @@ class Spoke:
 
     app: SpokeApp
     others: Mapping[str, str]
-    """Functionality of another app -> what is told of it."""
+    """Functionality of another app -> its description."""
     model: ChatModel
     run_tool: Callable[[str, dict[str, Any]], str]
     ask_hub: Callable[[HubMessage], HubMessage]
     max_iterations: int
     """Most replies of one run."""
     specs: dict[str, Mapping[str, Any]] = field(default_factory=dict)
-    """What it has learned of other apps in this task."""
+    """Functionalities of other apps learned in this task."""
 
     def answer_question(self, question: str) -> str:
         """Work on a question, in its tags, in a conversation of its own, and give the final answer."""
         offer = write_offer(self.app.tools, self.others)
-        told = replace(ACTION_CONTRACT, task=f"{ACTION_CONTRACT.task}\n\n{offer}").prompt
-        messages = [system(told), user(f"{question}\n\n{REMINDER}")]
+        prompt = replace(ACTION_CONTRACT, task=f"{ACTION_CONTRACT.task}\n\n{offer}").prompt
+        messages = [system(prompt), user(f"{question}\n\n{REMINDER}")]
         with span(SPOKE_SPAN, self.app.name) as opened:
             opened.messages = messages
             for _ in range(self.max_iterations):
@@ -146,8 +146,8 @@ class Spoke:
                 if isinstance(action, ReplyFlaw):
                     observation = text_of(ACTION_CONTRACT.repair(action))
                 elif action.name == FINISH_ACTION:
-                    said = action.input
-                    return said if isinstance(said, str) else json.dumps(said, ensure_ascii=False)
+                    answer = action.input
+                    return answer if isinstance(answer, str) else json.dumps(answer, ensure_ascii=False)
                 else:
                     observation = self._observe_action(action)
                 messages.append(user(write_observation(observation)))
@@ -207,11 +207,11 @@ ROUTING_SPOKE, VANILLA_SPOKE = "routing spoke", "vanilla spoke"
 PLAN_SPAN, MESSAGE_SPAN, PERMISSION_SPAN = "isolategpt_route", "isolategpt_message", "isolategpt_permission"
 _Answer = tuple[MessageKind, dict[str, Any]]
 PermissionKind = Literal["exec", "collab"]
-"""What a user is asked about: that an app is run, or that its answer goes to the app that asked."""
+"""Subject of a permission: running an app, or returning its answer to the requesting app."""
 
 
 class IsolationHub:
-    """One task's hub. Holds the task's state: plan, spokes, permissions."""
+    """The hub and the state of one task: plan, spokes, permissions."""
 
     def __init__(
         self, model: ChatModel, settings: IsolateGPTSettings, apps: InstalledApps, tool_runner: ToolRunner
@@ -331,7 +331,7 @@ class IsolationHub:
             self._depth -= 1
 
     def _get_spoke(self, app: SpokeApp) -> Spoke:
-        """The app's spoke; started at its first use and kept for the task."""
+        """Return the app's spoke; it is started at its first use and kept for the task."""
         if app.name not in self._spokes:
             others = {
                 tool.name: tool.description if self._settings.placeholders == "described" else tool.name

@@ -55,7 +55,7 @@ MIDDLEWARE_SPAN = "middleware"
 
 
 class GuardedRuntime(FunctionsRuntime):  # type: ignore[misc]
-    """Every call goes through the guard, whoever makes it: a plain loop, an inner agent, an interpreter.
+    """Guards every call, whoever makes it: a plain loop, an inner agent, an interpreter.
 
     A refused call does not run. A value in whose texts nothing was found is handed on as it is; else as text.
     """
@@ -118,21 +118,22 @@ class GuardedRuntime(FunctionsRuntime):  # type: ignore[misc]
             # As AgentDojo would have written the value that it comes from.
             shown = str(yaml.safe_dump(data)).strip() if isinstance(value, BaseModel | list) else str(data)
             get_current_tracer().note_rewritten_text(write_tool_value(value), shown)
-        unique = {one.original: one for one in seen if one.findings}
-        strictest = max((one.handling for one in seen), key=HANDLING_ORDER.index, default=Handling.ALLOW)
+        unique = {verdict.original: verdict for verdict in seen if verdict.findings}
+        handlings = [verdict.handling for verdict in seen]
+        strictest = max(handlings, key=HANDLING_ORDER.index, default=Handling.ALLOW)
         with span(MIDDLEWARE_SPAN, tool) as node:
             node.decision = {
                 "what": "result",
                 "handling": strictest.value,
-                "score": max((one.score for one in seen), default=0.0),
-                "texts": [write_screened_record(one) for one in unique.values()],
+                "score": max((verdict.score for verdict in seen), default=0.0),
+                "texts": [build_screened_record(verdict) for verdict in unique.values()],
                 "call_score": decision.score,
             }
         return shown, shown_error
 
 
-def write_screened_record(screened: Screened) -> dict[str, Any]:
-    """A screened text for the record; the original stands there whole where it was changed."""
+def build_screened_record(screened: Screened) -> dict[str, Any]:
+    """Build the record of a screened text; it holds the whole original if the text was changed."""
     original = {"original": screened.original, "shown": screened.text} if screened.changed else {}
     return {
         "id": screened.id,
@@ -191,7 +192,7 @@ class GuardedModel(ModelWrapper):
         with span(MIDDLEWARE_SPAN, f"return of {role}") as node:
             node.decision = {
                 "what": "return",
-                "texts": [write_screened_record(one) for one in seen if one.findings],
+                "texts": [build_screened_record(screened) for screened in seen if screened.findings],
             }
         if shown == text:
             return message
@@ -216,7 +217,7 @@ def _replace_text(text: str, screen: Callable[[str], Screened]) -> str:
 
 
 OF_SUITE = "suite"
-"""The option `policy` for: the suite's own policy where one is shipped, else one proposed from its tools."""
+"""Value of the option `policy`: the suite's shipped policy, else one proposed from its tools."""
 ToolRules = Mapping[str, Mapping[str, ArgumentRule]]
 
 
@@ -260,7 +261,7 @@ class Middleware(CompositeDefense):
         self._guard = lru_cache(maxsize=1)(lambda: Guard(**options))
 
     def pipeline(self, model: ChatModel, suite: TaskSuite[Any]) -> BasePipelineElement:
-        """The agent for one case, guarded."""
+        """Build the agent for one case, guarded."""
         watched = GuardedModel(model, self.inner_roles)
         name = f"{model.name}-{self.name}"
         if self.inner is not None:
@@ -271,31 +272,31 @@ class Middleware(CompositeDefense):
         return make_named_pipeline(name, MiddlewareAgent(agent, self._guard(), tools, watched))
 
     def read_tools(self, tools: Sequence[Function], suite: Suite, model: ChatModel) -> list[Function]:
-        """Give the tools with their descriptions screened as results are; only what is held whole changes."""
+        """Return the tools with descriptions screened as results are; only wholly withheld ones change."""
         screen = self._guard().text
 
         def read(texts: Sequence[DescriptionText]) -> list[str]:
-            screened = [screen(one.text) for one in texts]
+            screened = [screen(piece.text) for piece in texts]
             # A tool may be about what a sentence in a result must not be: one cut sentence changes nothing.
             passing = (Handling.ALLOW, Handling.REWRITE)
-            return [one.original if one.handling in passing else one.text for one in screened]
+            return [piece.original if piece.handling in passing else piece.text for piece in screened]
 
         return rewrite_descriptions(tools, read)
 
     def list_allowed_tools(self, suite: TaskSuite[Any]) -> ToolRules:
-        """What the policy allows on a suite."""
+        """Return the tools and arguments that the policy allows on a suite."""
         name = suite.name if self.policy == OF_SUITE else self.policy
         if self.policy == OF_SUITE and name not in list_shipped_policies():
             return propose_policy(tool_specs(suite.tools)).tools_of(self.role)
         return load_tool_policy(name).tools_of(self.role)
 
     def ready(self) -> None:
-        """Look whether the extra, and what the defense inside needs, is here."""
+        """Check that the extra and the needs of the inner defense are installed."""
         require_middleware_packages()
         super().ready()
 
     def rehearsed(self) -> Middleware:
-        """With the offline stand-in of the defense inside, where it has one."""
+        """Return the defense with the offline stand-in of the inner defense, if it has one."""
         if not isinstance(self.inner, Rehearsable):
             return self
         return Middleware(
@@ -308,7 +309,7 @@ class Middleware(CompositeDefense):
         )
 
     def description(self) -> str:
-        """Which layers act and what they do, and what they are put around."""
+        """Describe which layers act, what they do, and what they are put around."""
         if self.inner is None:
             return describe_layers(self.settings, None)
         if isinstance(self.inner, DescribesItself):
@@ -316,7 +317,7 @@ class Middleware(CompositeDefense):
         return describe_layers(self.settings, f"It is {self.inner.name}.")
 
     def prompts(self) -> Mapping[str, str]:
-        """The texts of the defense inside; the middleware says nothing to a model."""
+        """The inner defense's texts; the middleware sends a model none."""
         return self.inner.prompts() if isinstance(self.inner, NamesPrompts) else {}
 
 
@@ -335,15 +336,16 @@ class MiddlewareAgent(LoopStep):
         """One run."""
         session = self.model.session = self.guard.session()
         guarded = GuardedRuntime(at.runtime, session, self.tools)
-        _, _, env, said, extra = self.agent.query(at.query, guarded, at.env, at.messages, at.extra)
-        if said and said[-1]["role"] == "assistant" and not said[-1]["tool_calls"]:
-            answer = session.passes_on(text_of(said[-1]), "answer")
+        _, _, env, messages, extra = self.agent.query(at.query, guarded, at.env, at.messages, at.extra)
+        if messages and messages[-1]["role"] == "assistant" and not messages[-1]["tool_calls"]:
+            answer = session.passes_on(text_of(messages[-1]), "answer")
             if answer.findings:
                 with span(MIDDLEWARE_SPAN, "answer") as node:
-                    node.decision = {"what": "answer", "texts": [write_screened_record(answer)]}
+                    node.decision = {"what": "answer", "texts": [build_screened_record(answer)]}
             if answer.changed:
-                said = [*said[:-1], {**said[-1], "content": [text_content_block_from_string(answer.text)]}]
-        return replace(at, env=env, messages=said, extra=extra)
+                last = {**messages[-1], "content": [text_content_block_from_string(answer.text)]}
+                messages = [*messages[:-1], last]
+        return replace(at, env=env, messages=messages, extra=extra)
 
 
 _NORMALIZATION = (
@@ -363,13 +365,13 @@ _CONTAGION = (
 
 
 def describe_layers(settings: GuardSettings, inner: str | None) -> str:
-    """The layers that act, and what they are put around."""
+    """Describe the layers that act, and what they are put around."""
     limits = settings.thresholds
     scores = {"rewrite": limits.rewrite, "quarantine": limits.quarantine, "block": limits.block}
-    held = "the text" if settings.scope == "text" else "what gives instructions in the text"
+    withheld = "the text" if settings.scope == "text" else "what gives instructions in the text"
     texts = {
         GuardLayer.NORMALIZATION: _NORMALIZATION,
-        GuardLayer.POLICY: _POLICY.format(**scores, held=held),
+        GuardLayer.POLICY: _POLICY.format(**scores, held=withheld),
         GuardLayer.CONTAGION: _CONTAGION,
     }
     acting = [layer for layer in GuardLayer if settings.has(layer)]

@@ -26,7 +26,7 @@ _ZERO_WIDTH_RUN = re.compile(f"[{_ZW}]{{4,}}")
 _FLAG_OR_TAGS = re.compile(
     "\U0001f3f4[\U000e0020-\U000e007e]{2,6}\U000e007f|(?P<tags>[\U000e0000-\U000e007f]+)"
 )
-"""Tags behind a black flag, up to the one that ends them, are the flags of England, Scotland and Wales."""
+"""The flags of England, Scotland and Wales (tags between a black flag and the cancel tag) match without `tags`."""
 _SELECTOR_RUN = re.compile("[\ufe00-\ufe0f\U000e0100-\U000e01ef]{2,}")
 _SOFT_HYPHENS = re.compile("(?:\\w\u00ad){3,}")
 _OVERRIDE = re.compile("\u202e([^\u202c\u2069\n]{0,4000})[\u202c\u2069]?|[\u202d\u202c]")
@@ -41,12 +41,12 @@ _SCRIPTS = ("CYRILLIC", "GREEK", "ARMENIAN", "CHEROKEE", "COPTIC")
 
 @dataclass(frozen=True)
 class RemovedDisguise:
-    """What was taken out of a text."""
+    """Characters removed from a text."""
 
     kind: str
     weight: float
     excerpt: str
-    said: str = ""
+    hidden_text: str = ""
     """Text that the characters carried, for inspection."""
 
 
@@ -68,23 +68,24 @@ def remove_disguises(text: str) -> _Cleaned:
         _remove_floods,
         _replace_mixed_scripts,
     ):
-        text, found = step(text)
-        removed += found
+        text, disguises = step(text)
+        removed += disguises
     return text, removed
 
 
 def _remove_tags(text: str) -> _Cleaned:
     runs = [run for run in _FLAG_OR_TAGS.finditer(text) if run["tags"]]
-    said = "".join(chr(ord(char) - 0xE0000) for run in runs for char in run.group() if ord(char) >= 0xE0020)
-    return _cut_runs(text, runs, RemovedDisguise("tag_characters", 0.7, said, said))
+    tags = [char for run in runs for char in run.group() if ord(char) >= 0xE0020]
+    hidden_text = "".join(chr(ord(char) - 0xE0000) for char in tags)
+    return _cut_runs(text, runs, RemovedDisguise("tag_characters", 0.7, hidden_text, hidden_text))
 
 
 def _remove_selectors(text: str) -> _Cleaned:
     runs = list(_SELECTOR_RUN.finditer(text))
     codes = [ord(char) for run in runs for char in run.group()]
     raw = bytes(code - 0xFE00 if code < 0xFE10 else code - 0xE0100 + 16 for code in codes)
-    said = raw.decode("utf-8", "replace")
-    return _cut_runs(text, runs, RemovedDisguise("variation_selectors", 0.7, said, said))
+    hidden_text = raw.decode("utf-8", "replace")
+    return _cut_runs(text, runs, RemovedDisguise("variation_selectors", 0.7, hidden_text, hidden_text))
 
 
 def _cut_runs(text: str, runs: list[re.Match[str]], disguise: RemovedDisguise) -> _Cleaned:
@@ -151,7 +152,7 @@ def _find_unicode_script(char: str) -> str:
 
 
 def to_plain_letters(text: str) -> str:
-    """The text with letters that look like a Latin letter in its place."""
+    """Replace letters that look like a Latin letter by it."""
     return text if text.isascii() else text.translate(_load_look_alikes())
 
 
@@ -163,18 +164,19 @@ def _load_look_alikes() -> dict[int, str]:
 
 
 def _find_ascii_letter(char: str, alike: list[dict[str, str]]) -> str:
-    """The ASCII letter among a character's look-alikes, in its own case where there are two; else empty."""
+    """Return a character's ASCII look-alike, in its own case if it has one; else an empty string."""
     if char.isascii() or not char.isalpha():
         return ""
-    letters = [one["c"] for one in alike if len(one["c"]) == 1 and one["c"].isascii() and one["c"].isalpha()]
+    characters = [entry["c"] for entry in alike]
+    letters = [other for other in characters if len(other) == 1 and other.isascii() and other.isalpha()]
     return next((letter for letter in letters if letter.isupper() == char.isupper()), (letters or [""])[0])
 
 
 def _map_small_capitals() -> dict[int, str]:
     """Phonetic small capitals, which the library does not have."""
-    found = {}
+    skeletons = {}
     for code in (*range(0x1D00, 0x1D30), *range(0x250, 0x2B0), *range(0xA720, 0xA800)):
         prefix, _, letter = unicodedata.name(chr(code), "").partition("LATIN LETTER SMALL CAPITAL ")
         if not prefix and len(letter) == 1:
-            found[code] = letter.lower()
-    return found
+            skeletons[code] = letter.lower()
+    return skeletons

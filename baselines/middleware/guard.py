@@ -40,11 +40,11 @@ _TOKEN = re.compile(r"\w+", re.UNICODE)
 
 
 _MOST_CHARACTERS = 20_000
-"""Of each text; the rest is not compared."""
+"""Characters of each text that are compared."""
 
 
 def compute_similarity(output: str, inputs: Sequence[str]) -> float:
-    """The cosine, 0.0 to 1.0, of an output and the most similar input; 0.0 where nothing can be compared."""
+    """Return the cosine, 0.0 to 1.0, of an output and the most similar input; 0.0 without any."""
     texts = [output[:_MOST_CHARACTERS], *(text[:_MOST_CHARACTERS] for text in inputs)]
     if len(texts) < 2:
         return 0.0
@@ -107,13 +107,13 @@ class ContagionMonitor:
         self._pending.clear()
 
     def check_output(self, text: str, stage: str) -> list[RiskFinding]:
-        """What speaks against passing on what an agent wrote; `stage` is e.g. `argument of send_email`."""
+        """Return findings against passing on an agent's text; `stage` is e.g. `argument of send_email`."""
         if len(text) < _SHORTEST:
             return []
         self._scan_pending()
         instructs = bool(find_sightings(text))
         findings = [seen.as_finding(LAYER) for seen in find_sightings(text)]
-        findings = [one for one in findings if one.category is RiskCategory.PROPAGATION]
+        findings = [finding for finding in findings if finding.category is RiskCategory.PROPAGATION]
         findings += [*self._find_copies(text), *self._find_paraphrases(text, instructs)]
         way = self._record_stage(text, stage)
         if len(way) >= _STAGES:
@@ -135,7 +135,7 @@ class ContagionMonitor:
         return longest
 
     def _find_copied_runs(self, output: str) -> tuple[float, list[str]]:
-        """The share of an output's words that were read in such a run, and the runs as they stand in it."""
+        """Return the share of an output's words inside runs copied from inputs, and these runs."""
         tokens = list(_TOKEN.finditer(output))
         words = [token.group().casefold() for token in tokens]
         inside = [False] * len(words)
@@ -179,12 +179,12 @@ _Result = TypeVar("_Result")
 
 @dataclass(frozen=True)
 class Screened:
-    """What a guard makes of one text."""
+    """The outcome of screening one text."""
 
     original: str
     """Untrusted; kept so that what was held back can be recovered."""
     text: str
-    """What may be read in its place; the very same object where nothing was found."""
+    """The text to read instead; the same object if nothing was found."""
     handling: Handling
     score: float
     """Risk, 0 to 10."""
@@ -192,7 +192,7 @@ class Screened:
 
     @property
     def changed(self) -> bool:
-        """Whether `text` differs from the original."""
+        """True if `text` differs from the original."""
         return self.text != self.original
 
     @property
@@ -203,7 +203,7 @@ class Screened:
 
 @dataclass(frozen=True)
 class CallDecision:
-    """What a guard says of one tool call."""
+    """The guard's decision on one tool call."""
 
     tool: str
     handling: Handling
@@ -212,15 +212,15 @@ class CallDecision:
 
     @property
     def allowed(self) -> bool:
-        """Whether it may run. A score that would have a text rewritten only leaves a note."""
+        """True if the call may run. A score at which a text would be rewritten is only noted."""
         return self.handling in (Handling.ALLOW, Handling.REWRITE)
 
     @property
     def reason(self) -> str:
         """One fixed sentence for the agent: it quotes no argument."""
         kinds = dict.fromkeys(finding.kind for finding in self.findings)
-        held = "held for review" if self.handling is Handling.QUARANTINE else "denied"
-        return f"The call was {held} by the security policy ({', '.join(kinds)})."
+        refusal = "held for review" if self.handling is Handling.QUARANTINE else "denied"
+        return f"The call was {refusal} by the security policy ({', '.join(kinds)})."
 
 
 class GuardDenied(Exception):
@@ -269,7 +269,7 @@ class Guard:
         return self._screened(text)
 
     def session(self) -> GuardSession:
-        """A fresh conversation."""
+        """Open a fresh conversation."""
         return GuardSession(self)
 
     def _screen(self, text: str) -> Screened:
@@ -283,7 +283,7 @@ class Guard:
         return self.decide_handling(text, cleaned, [*findings, *_find_risks(cleaned)])
 
     def decide_handling(self, original: str, cleaned: str, findings: Sequence[RiskFinding]) -> Screened:
-        """What becomes of a text with these findings."""
+        """Decide how a text with these findings is handled."""
         settings, score = self.settings, self.score(findings)
         handling = settings.thresholds.pick_handling(score)
         if handling is Handling.ALLOW:
@@ -296,7 +296,7 @@ class Guard:
             if rest != cleaned and self.score(_find_risks(rest)) < settings.thresholds.rewrite:
                 return Screened(original, rest, handling, score, tuple(findings))
             handling = Handling.QUARANTINE if handling is Handling.REWRITE else handling
-        return Screened(original, write_placeholder(handling, original), handling, score, tuple(findings))
+        return Screened(original, make_placeholder(handling, original), handling, score, tuple(findings))
 
     def score(self, findings: Sequence[RiskFinding]) -> float:
         """The risk of some findings, 0 to 10."""
@@ -304,7 +304,7 @@ class Guard:
 
 
 class GuardSession:
-    """One conversation: what was read in it, and what may go on from there."""
+    """One conversation: the texts read in it, and the checks on what it passes on."""
 
     def __init__(self, guard: Guard) -> None:
         self.guard = guard
@@ -344,7 +344,7 @@ class GuardSession:
         return self._remember(self.guard.decide_handling(text, text, self.spread.check_output(text, stage)))
 
     def tool(self, function: Callable[..., _Result], name: str | None = None) -> Callable[..., Any]:
-        """A function as a guarded tool: a call that may not run raises `GuardDenied`, texts are screened."""
+        """Wrap a function as a guarded tool: a denied call raises `GuardDenied`, texts are screened."""
         called = name or function.__name__
 
         def run_guarded(**args: Any) -> Any:
@@ -384,12 +384,12 @@ def screen_value(value: Any, screen: Callable[[str], Screened]) -> Any:
 
 
 def compute_text_id(text: str) -> str:
-    """A short name of a text, by its content."""
+    """Return a short id of a text, by its content."""
     return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=4).hexdigest()
 
 
-def write_placeholder(handling: Handling, original: str) -> str:
-    """What stands in place of a text that is held back. It quotes nothing of it."""
+def make_placeholder(handling: Handling, original: str) -> str:
+    """Make the notice that replaces a withheld text. It quotes nothing of it."""
     if handling is Handling.QUARANTINE:
         return f"[held for review: {compute_text_id(original)}]"
     return f"[blocked: text with instructions, {compute_text_id(original)}]"
@@ -398,6 +398,6 @@ def write_placeholder(handling: Handling, original: str) -> str:
 def _find_risks(text: str) -> list[RiskFinding]:
     findings = [(seen.view, seen.as_finding("policy")) for seen in find_sightings(text)]
     return [
-        found if view == "plain" else replace(found, kind=f"{found.kind} ({view})")
-        for view, found in findings
+        finding if view == "plain" else replace(finding, kind=f"{finding.kind} ({view})")
+        for view, finding in findings
     ]

@@ -22,7 +22,7 @@ EXCERPT = 100
 
 
 class GuardFormat(StrEnum):
-    """How findings are written."""
+    """Output formats of findings."""
 
     TABLE = "table"
     JSON = "json"
@@ -47,7 +47,7 @@ def guard(
 
     screened = Guard(layers=layer or ["normalization", "policy"]).text(_read_input(file))
     if form is GuardFormat.JSON:
-        print(json.dumps(_write_screened_data(screened), ensure_ascii=True, indent=2))
+        print(json.dumps(_build_screened_data(screened), ensure_ascii=True, indent=2))
     elif form is GuardFormat.TEXT:
         sys.stdout.write(escape_controls(screened.text))
     else:
@@ -64,12 +64,12 @@ def _read_input(file: Path | None) -> str:
     return raw.decode("utf-8", "replace")
 
 
-def _write_screened_data(screened: Screened) -> dict[str, object]:
+def _build_screened_data(screened: Screened) -> dict[str, object]:
     return {
         "handling": screened.handling.value,
         "score": screened.score,
         "changed": screened.changed,
-        "findings": [one.as_data() | {"why": _CATEGORY_PHRASES[one.category]} for one in screened.findings],
+        "findings": [f.as_data() | {"why": _CATEGORY_PHRASES[f.category]} for f in screened.findings],
         "text": screened.text,
     }
 

@@ -21,12 +21,12 @@ from agentsys.errors import ConfigError, find_missing_packages, make_not_install
 
 EXTRA = "middleware"
 REQUIRED_PACKAGES = ("ada_url", "bs4", "confusable_homoglyphs", "html5lib", "idna", "jsonschema", "sklearn")
-"""What the extra brings, by import name."""
+"""Packages of the extra, by import name."""
 
 
 @lru_cache(maxsize=32)
 def load_optional(module: str) -> ModuleType:
-    """An optional package's module.
+    """Import an optional package's module.
 
     Raises:
         Unavailable: If it is not installed; the message names the extra.
@@ -38,7 +38,7 @@ def load_optional(module: str) -> ModuleType:
 
 
 def require_middleware_packages() -> None:
-    """Look whether every package of the extra is here; imports none."""
+    """Check that every package of the extra is installed, without importing any."""
     gone = find_missing_packages(REQUIRED_PACKAGES)
     if gone:
         raise make_not_installed_error("The middleware", gone, EXTRA)
@@ -50,20 +50,20 @@ EXCERPT = 160
 
 @dataclass(frozen=True)
 class RiskFinding:
-    """What was found, where, and how sure it makes us."""
+    """One risk found in a text or a call."""
 
     layer: str
     """`normalization`, `policy` or `contagion`."""
     kind: str
-    """The pattern's id, or what kind of thing it is, e.g. `zero_width`."""
+    """The pattern's id, or another kind of finding, e.g. `zero_width`."""
     category: str
     weight: float
-    """Confidence, 0 to 1. 0: it is told and taken out, and says nothing about intent."""
+    """Confidence, 0 to 1. 0: reported and removed, but no evidence of intent."""
     excerpt: str
     """The words it was found in. Untrusted."""
 
     def as_data(self) -> dict[str, Any]:
-        """JSON-ready, for spans and the command line."""
+        """Return JSON-ready data for spans and the command line."""
         return {
             "layer": self.layer,
             "kind": self.kind,
@@ -78,12 +78,12 @@ CombineRule = Literal["accumulate", "maximum"]
 
 
 class Handling(StrEnum):
-    """What is done with a text or a call, from the mildest to the strictest."""
+    """Handling of a text or a call, from the mildest to the strictest."""
 
     ALLOW = "allow"
     """It passes as it is."""
     REWRITE = "rewrite"
-    """What was found is taken out, the rest passes."""
+    """The findings are cut out, the rest passes."""
     QUARANTINE = "quarantine"
     """All of it is held back for a person to look at; the record keeps it."""
     BLOCK = "block"
@@ -106,23 +106,23 @@ class Thresholds:
     block: Score = 6.6
 
     def pick_handling(self, score: float) -> Handling:
-        """What is done at this score."""
+        """Return the handling for a score."""
         return HANDLING_ORDER[sum(score >= limit for limit in (self.rewrite, self.quarantine, self.block))]
 
 
 def combine_weights(weights: Iterable[float], how: CombineRule = "accumulate") -> float:
-    """The score of some findings with confidences from 0 to 1, in [0, 10], to three decimals."""
+    """Return the score, 0 to 10 with three decimals, of findings with confidences from 0 to 1."""
     if how == "maximum":
         return round(10 * max(weights, default=0.0), 3)
     return round(10 * (1 - math.prod(1 - weight for weight in weights)), 3)
 
 
 GuardScope = Literal["text", "sentences"]
-"""What is held back of a text that is quarantined or blocked: all, or its sentences with instructions."""
+"""Withheld part of a quarantined or blocked text: all, or its sentences with instructions."""
 
 
 class GuardLayer(StrEnum):
-    """One of the three, each usable alone."""
+    """One of the three layers, each usable alone."""
 
     NORMALIZATION = "normalization"
     POLICY = "policy"
@@ -160,5 +160,5 @@ class GuardSettings:
         return check_options(cls, "middleware", options, layers=layer_set, thresholds=limits)
 
     def has(self, layer: GuardLayer) -> bool:
-        """Whether a layer acts."""
+        """True if a layer is on."""
         return layer in self.layers

@@ -33,13 +33,13 @@ _DANGEROUS_LINK = re.compile(r"^[\s\x00-\x20]*(?:javascript|vbscript|data)\s*:",
 
 
 def squeeze_style(style: str) -> str:
-    """A style in small letters, without spaces and comments."""
+    """Return a style in lower case, without spaces and comments."""
     # A comment may have several lines; one that is never closed goes on to the end, as in a browser.
     return re.sub(r"\s+|/\*.*?(?:\*/|\Z)", "", style.lower(), flags=re.DOTALL)
 
 
 def does_style_hide(style: str, background: str = "") -> bool:
-    """Whether a style (squeezed) makes text unreadable on a background colour."""
+    """True if a style (without spaces) makes text unreadable on a background colour."""
     if _HIDES.search(style):
         return True
     colour, behind = _COLOUR.search(style), read_background(style) or background
@@ -47,13 +47,13 @@ def does_style_hide(style: str, background: str = "") -> bool:
 
 
 def read_background(style: str) -> str:
-    """The background colour that a style sets, in plain form; `""` if it sets none."""
-    found = _BACKGROUND.search(style)
-    return normalize_colour(found.group(1)) if found else ""
+    """Return the background colour that a style sets, normalized; `""` if it sets none."""
+    match = _BACKGROUND.search(style)
+    return normalize_colour(match.group(1)) if match else ""
 
 
 def normalize_colour(colour: str) -> str:
-    """A colour in one of its spellings: `#rrggbb` where it is one."""
+    """Convert a colour to `#rrggbb` if it is one; else return its spelling."""
     if re.fullmatch(r"#[0-9a-f]{3}", colour):
         return "#" + "".join(digit * 2 for digit in colour[1:])
     numbers = re.fullmatch(r"rgba?\((\d+),(\d+),(\d+)(?:,[\d.]+)?\)", colour)
@@ -65,16 +65,16 @@ def normalize_colour(colour: str) -> str:
 def find_hiding_rules(sheet: str) -> list[str]:
     """Selectors of a style sheet whose rules hide, among those that name one class, id or element."""
     return [
-        one.strip()
+        selector.strip()
         for selectors, body in _RULE.findall(sheet)
         if does_style_hide(squeeze_style(body))
-        for one in selectors.split(",")
-        if re.fullmatch(r"\s*[\w-]*[.#]?[\w-]+\s*", one)
+        for selector in selectors.split(",")
+        if re.fullmatch(r"\s*[\w-]*[.#]?[\w-]+\s*", selector)
     ]
 
 
 def must_go(name: str, attributes: Mapping[str, Any], background: str) -> bool:
-    """Whether an element runs or loads something, leads elsewhere by itself, or is not shown."""
+    """True if an element runs or loads something, redirects by itself, or is not shown."""
     if name in ACTIVE_ELEMENTS or (name == "meta" and "http-equiv" in attributes) or "hidden" in attributes:
         return True
     if str(attributes.get("type", "")).lower() == "hidden":
@@ -101,7 +101,7 @@ _SUSPICIOUS = re.compile(
     r"\bhidden\b|\bstyle\s*=|\bon[a-zA-Z]{3,20}\s*=|(?:javascript|vbscript|data)\s*:|&#|srcdoc",
     re.IGNORECASE,
 )
-"""What must stand in a text with markup before it is looked at tag by tag."""
+"""A text with markup is read tag by tag only if it matches this."""
 # A `>` inside a quoted value ends the tag here; the parser's check below sees what that leaves.
 _TAG = re.compile(r"<(/?)([a-zA-Z][a-zA-Z0-9:-]{0,40})([^<>]*)>")
 _COMMENT = re.compile(r"<!--(?:>|->|.*?(?:--!?>|\Z))|<!\[CDATA\[.*?(?:\]\]>|\Z)|<\?[^<>]*>", re.DOTALL)
@@ -114,13 +114,13 @@ _VOID = frozenset(
 
 @dataclass(frozen=True)
 class CleanedMarkup:
-    """A page without what had to go."""
+    """A page without hidden and active parts."""
 
     text: str
     hidden: tuple[str, ...] = ()
-    """Texts that nobody would have seen."""
+    """Removed texts that a browser would not have shown."""
     active: tuple[str, ...] = ()
-    """Names of elements and attributes that run or load."""
+    """Names of removed elements and attributes that run or load something."""
 
 
 def remove_hidden_markup(text: str) -> CleanedMarkup:
@@ -152,7 +152,7 @@ class _OpenElement:
 
 
 def _remove_elements(page: CleanedMarkup, rules: frozenset[str]) -> CleanedMarkup:
-    """One pass over the tags: cuts whole elements, and attributes inside the tags that stay."""
+    """Cut whole elements, and attributes inside the tags that stay, in one pass over the tags."""
     text, parts, at = page.text, [], 0
     hidden, active = list(page.hidden), list(page.active)
     cutting: _OpenElement | None = None
@@ -190,20 +190,20 @@ def _remove_elements(page: CleanedMarkup, rules: frozenset[str]) -> CleanedMarku
     if cutting is not None:
         hidden.append(_read_words(text[cutting.start :]))
         at = len(text)
-    return CleanedMarkup("".join([*parts, text[at:]]), tuple(one for one in hidden if one), tuple(active))
+    return CleanedMarkup("".join([*parts, text[at:]]), tuple(filter(None, hidden)), tuple(active))
 
 
 def _close_element(behind: list[tuple[str, str]], name: str) -> None:
     """Close the nearest open element of this name; a stray end tag closes nothing."""
-    for place in range(len(behind) - 1, max(-1, len(behind) - 32), -1):
-        if behind[place][0] == name:
-            del behind[place:]
+    for index in range(len(behind) - 1, max(-1, len(behind) - 32), -1):
+        if behind[index][0] == name:
+            del behind[index:]
             return
 
 
 def _is_hidden_by_rule(name: str, attributes: dict[str, str], rules: frozenset[str]) -> bool:
-    classes = [f".{one}" for one in attributes.get("class", "").split()]
-    names = (name, *classes, *(f"{name}{one}" for one in classes), f"#{attributes.get('id', '')}")
+    classes = [f".{word}" for word in attributes.get("class", "").split()]
+    names = (name, *classes, *(f"{name}{word}" for word in classes), f"#{attributes.get('id', '')}")
     return not rules.isdisjoint(names)
 
 
@@ -227,7 +227,7 @@ def _read_words(markup: str) -> str:
 
 
 def _verify_cut(cut: CleanedMarkup) -> CleanedMarkup:
-    """The cut page, if a parser finds nothing left in it; else the page as the parser has it, cleaned."""
+    """Return the cut page if a parser finds nothing left in it; else the parsed page, cleaned."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of BeautifulSoup: a text that looks like a file name or a URL
         soup = load_optional("bs4").BeautifulSoup(cut.text, "html5lib")
@@ -236,21 +236,21 @@ def _verify_cut(cut: CleanedMarkup) -> CleanedMarkup:
         return cut
     hidden, active = list(cut.hidden), list(cut.active)
     for element in left:
-        said = element.get_text(" ", strip=True) if hasattr(element, "get_text") else str(element)
-        hidden.append(said)
+        text = element.get_text(" ", strip=True) if hasattr(element, "get_text") else str(element)
+        hidden.append(text)
         element.extract()
     for element in soup.find_all(True):
         for name in find_bad_attributes(element.attrs):
             del element[name]
             active.append(name)
     body = soup.body.decode_contents() if soup.body is not None else str(soup)
-    return CleanedMarkup(body, tuple(one for one in hidden if one), tuple(active))
+    return CleanedMarkup(body, tuple(filter(None, hidden)), tuple(active))
 
 
 def _find_leftovers(soup: Any) -> Iterator[Any]:
     comment = load_optional("bs4").Comment
     rules = [selector for sheet in soup.find_all("style") for selector in find_hiding_rules(sheet.get_text())]
-    by_rule = {id(found) for selector in rules for found in soup.select(selector)}
+    by_rule = {id(match) for selector in rules for match in soup.select(selector)}
     yield from soup.find_all(string=lambda text: isinstance(text, comment))
     for element in soup.find_all(True):
         attributes = {name: " ".join(v) if isinstance(v, list) else v for name, v in element.attrs.items()}

@@ -19,7 +19,7 @@ from baselines.middleware.hidden_markup import remove_hidden_markup
 from baselines.middleware.risk_patterns import find_sightings
 
 LEVELS = 3
-"""How deep an encoding may stand in another one."""
+"""Most levels of nested encodings."""
 MOST_BYTES = 64 * 1024
 """Longest encoded run that is decoded; of a longer one the beginning."""
 MOST_RUNS = 64
@@ -45,23 +45,23 @@ class EncodedPayload:
     kinds: tuple[str, ...]
     """The encodings, from the outside in."""
     text: str
-    """What it says."""
+    """The decoded text."""
     weight: float
 
 
 def find_payloads(text: str) -> list[EncodedPayload]:
     """Encoded runs of a text that hold instructions, in order of place; none lies in another."""
-    found: list[EncodedPayload] = []
+    payloads: list[EncodedPayload] = []
     for start, end, kind, decoded in sorted(_find_runs(text), key=lambda run: (run[0], -run[1])):
-        if found and start < found[-1].end:
+        if payloads and start < payloads[-1].end:
             continue
         if (deepest := _find_instructions(decoded, (kind,))) is not None:
-            found.append(EncodedPayload(start, end, *deepest))
-    return found
+            payloads.append(EncodedPayload(start, end, *deepest))
+    return payloads
 
 
 def _find_instructions(text: str, kinds: tuple[str, ...]) -> tuple[tuple[str, ...], str, float] | None:
-    """What a decoded text, or an encoding inside it, says; None if that is nothing of interest."""
+    """Find instructions in a decoded text, or in an encoding inside it; None if there are none."""
     if is_prose(text):
         weights = [sighting.weight for sighting in find_sightings(text)]
         if combine_weights(weights) >= _LEAST_INSTRUCTION_SCORE:
@@ -75,7 +75,7 @@ def _find_instructions(text: str, kinds: tuple[str, ...]) -> tuple[tuple[str, ..
 
 
 def is_prose(text: str) -> bool:
-    """Whether a text is natural language: printable, of several words, most of them letters."""
+    """True if a text is natural language: printable, several words, mostly letters."""
     if not text or sum(char.isprintable() or char.isspace() for char in text) < 0.95 * len(text):
         return False
     words = _WORDS.findall(text)
@@ -110,7 +110,7 @@ def _decode_hex(run: str) -> str:
 
 
 def _decode_bytes(raw: bytes) -> str:
-    """The bytes as UTF-8 (or UTF-16, which PowerShell writes); `""` if they are no text."""
+    """Decode bytes as UTF-8 (or UTF-16, which PowerShell writes); `""` if they are no text."""
     if raw[1::2].count(0) * 3 > len(raw):
         return raw.decode("utf-16-le", "ignore")
     try:
@@ -126,17 +126,17 @@ _KINDS: Mapping[str, tuple[re.Pattern[str], str, Callable[[str], str]]] = {
     "percent": (_PERCENT, "%", unquote),
     "entities": (_ENTITIES, "&#", html.unescape),
 }
-"""Name -> (what it looks like, what must stand in the text, how it is decoded). ROT13 is a way to read a
+"""Name -> (pattern, characters that the text must contain, decoder). ROT13 is a way to read a
 whole text and not a run in it: see `baselines.middleware.risk_patterns`."""
 
 
 LAYER = "normalization"
 REMOVED = "[removed]"
-"""Stands where an encoded payload stood."""
+"""Replaces an encoded payload."""
 _HIDDEN_WEIGHT = 0.5
-"""Confidence that instructions nobody could see were meant for a machine."""
+"""Confidence that hidden instructions address a machine."""
 _SHORTEST = 12
-"""Characters; a shorter ASCII text without markup can carry nothing that is looked for here."""
+"""Characters; a shorter ASCII text without markup can hold none of these disguises."""
 
 
 def normalize_text(text: str) -> tuple[str, list[RiskFinding]]:
@@ -150,12 +150,12 @@ def normalize_text(text: str) -> tuple[str, list[RiskFinding]]:
     findings: list[RiskFinding] = []
     text, disguises = remove_disguises(text)
     for removed in disguises:
-        weight = _weigh_hiding_place(removed.weight, removed.said)
+        weight = _weigh_hiding_place(removed.weight, removed.hidden_text)
         findings.append(RiskFinding(LAYER, removed.kind, "obfuscation", weight, removed.excerpt))
     page = remove_hidden_markup(text)
     findings += [
-        RiskFinding(LAYER, "hidden_text", "obfuscation", _weigh_hiding_place(0.0, said), said)
-        for said in page.hidden
+        RiskFinding(LAYER, "hidden_text", "obfuscation", _weigh_hiding_place(0.0, passage), passage)
+        for passage in page.hidden
     ]
     findings += [
         RiskFinding(LAYER, "active_markup", "obfuscation", 0.0, name) for name in dict.fromkeys(page.active)
@@ -170,9 +170,9 @@ def normalize_text(text: str) -> tuple[str, list[RiskFinding]]:
     return "".join([*parts, text[at:]]) if parts else text, findings
 
 
-def _weigh_hiding_place(weight: float, said: str) -> float:
-    """The weight of a hiding place with text in it: more if that text gives instructions."""
-    weights = [sighting.weight for sighting in find_sightings(said)] if said else []
+def _weigh_hiding_place(weight: float, passage: str) -> float:
+    """Return the weight of hidden text: more if it gives instructions."""
+    weights = [sighting.weight for sighting in find_sightings(passage)] if passage else []
     if combine_weights(weights) < _LEAST_INSTRUCTION_SCORE:
         return weight
     return combine_weights([max(weight, _HIDDEN_WEIGHT), *weights]) / 10

@@ -23,7 +23,7 @@ from baselines.middleware.url_path_checks import UrlReach, classify_reach
 
 PATTERN_FILE = Path(__file__).parent / "patterns.yaml"
 GAP = 80
-"""Most characters, within a sentence, that a `~` in a pattern stands for."""
+"""Most characters, within a sentence, that a `~` in a pattern matches."""
 LOOK_BACK = 40
 _MACROS = {
     "{ai}": r"(?:ais?|a\.i\.|assistants?|(?:ai|language|coding) (?:assistants?|agents?|models?|tools?|coding "
@@ -35,7 +35,7 @@ _SENTENCE_END = re.compile(r"[.!?](?=\s|$)")
 
 
 class RiskCategory(StrEnum):
-    """What an attack goes for."""
+    """The aim of an attack."""
 
     OVERRIDE = "override"
     ROLE = "role"
@@ -56,13 +56,13 @@ class RiskPattern(BaseModel):
     weight: float = Field(gt=0, lt=1)
     """Confidence that a text with it is an attack."""
     words: tuple[str, ...]
-    """It is tried wherever one of these words stands."""
+    """The pattern is tried at each of these words."""
     then: str
-    """What follows the word: a regular expression, `~` for a gap."""
+    """Required text after the word: a regular expression, `~` for a gap."""
     before: str = ""
-    """What stands before it: a regular expression that ends with `$`; empty: anything."""
+    """Required text before the word: a regular expression that ends with `$`; empty: anything."""
     matches: str
-    """A text it must be found in."""
+    """Example text that it must match."""
     passes: str
     """A text it must not be found in."""
 
@@ -70,8 +70,8 @@ class RiskPattern(BaseModel):
     def follows(self) -> Sequence[Sequence[re.Pattern[str]]]:
         """The alternatives of `then`, each as the parts between its gaps."""
         return [
-            [re.compile(_expand_macros(part)) for part in _split_outside_groups(one, "~")]
-            for one in _split_outside_groups(self.then, "|")
+            [re.compile(_expand_macros(part)) for part in _split_outside_groups(branch, "~")]
+            for branch in _split_outside_groups(self.then, "|")
         ]
 
     @cached_property
@@ -80,7 +80,7 @@ class RiskPattern(BaseModel):
         return re.compile(_expand_macros(self.before)) if self.before else None
 
     def match_at(self, text: str, start: int, end: int) -> int | None:
-        """Where the pattern ends if its word stands from `start` to `end`; None if it is not there."""
+        """Return the end of the pattern's match whose word spans `start` to `end`; None if there is none."""
         if self.precedes and not self.precedes.search(text[max(0, start - LOOK_BACK) : start]):
             return None
         for parts in self.follows:
@@ -93,16 +93,16 @@ class RiskPattern(BaseModel):
 FLOOD_PATTERN = RiskPattern(
     id="flood", category=RiskCategory.OBFUSCATION, weight=0.7, words=(), then="", matches="", passes=""
 )
-"""What stands for a text with so many beginnings of patterns that it cannot be an everyday one."""
+"""Reported for a text with more trigger words than everyday texts have."""
 FEWEST_IN_FLOOD = 2000
 CHARACTERS_PER_TRY = 6
 """An everyday text tries one pattern per 25 characters; mails about attacks, one per 7."""
 
 
 PatternHit = tuple[RiskPattern, int, int]
-"""A pattern that was found, and where it begins and ends."""
+"""A matched pattern, its start and its end."""
 _LONG = 20_000
-"""Characters from which contexts that were tried before are remembered: floods repeat themselves."""
+"""Characters from which tried contexts are remembered: floods repeat themselves."""
 
 
 class PatternMatcher:
@@ -118,24 +118,25 @@ class PatternMatcher:
 
     @cached_property
     def spellings(self) -> Mapping[str, frozenset[str]]:
-        """Each long word of the patterns, whole and with one letter left out -> the words that it may be."""
-        found: dict[str, set[str]] = {}
-        for word in {*self.words, *(one for pattern in self.patterns for one in _spell_out(pattern.then))}:
+        """Long words of the patterns, whole and with one letter left out -> the words they may stand for."""
+        spellings: dict[str, set[str]] = {}
+        spelled_out = (word for pattern in self.patterns for word in _spell_out(pattern.then))
+        for word in {*self.words, *spelled_out}:
             for piece in _leave_one_out(word) if len(word) >= _SHORTEST_MENDED else ():
-                found.setdefault(piece, set()).add(word)
-        return {piece: frozenset(words) for piece, words in found.items()}
+                spellings.setdefault(piece, set()).add(word)
+        return {piece: frozenset(words) for piece, words in spellings.items()}
 
     def find_hits(self, text: str) -> Iterator[PatternHit]:
-        """The first place of each pattern in a text (small letters, single spaces), in order of place.
+        """Yield each pattern's first match in a text (lower case, single spaces), in text order.
 
-        A text of such words alone is a flood, a finding of its own: what follows is not looked at.
+        A text of nothing but trigger words is a flood, a finding of its own: the rest is not read.
         """
-        found: set[str] = set()
+        matched: set[str] = set()
         tried: set[tuple[str, str]] = set()
         left = FEWEST_IN_FLOOD + len(text) // CHARACTERS_PER_TRY
         for word in _WORD.finditer(text):
             for pattern in self._by_word.get(word.group(), ()):
-                if pattern.id in found:
+                if pattern.id in matched:
                     continue
                 start, end = word.span()
                 if len(text) > _LONG:
@@ -149,13 +150,13 @@ class PatternMatcher:
                     return
                 reached = pattern.match_at(text, start, end)
                 if reached is not None:
-                    found.add(pattern.id)
+                    matched.add(pattern.id)
                     yield pattern, start, reached
 
 
 @lru_cache(maxsize=1)
 def load_shipped_patterns() -> PatternMatcher:
-    """The patterns of `patterns.yaml`, checked."""
+    """Load and check the patterns of `patterns.yaml`."""
     # Every scalar as text: `no` and `on` are words here.
     loader = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
     entries = yaml.load(PATTERN_FILE.read_text(encoding="utf-8"), Loader=loader)
@@ -194,7 +195,7 @@ def _expand_macros(expression: str) -> str:
 
 
 def _split_outside_groups(expression: str, separator: str) -> list[str]:
-    """The parts of an expression between separators that stand outside all groups and character classes."""
+    """Split an expression at separators outside all groups and character classes."""
     parts, depth, bracket, escaped = [""], 0, False, False
     for char in expression:
         if char == separator and not (depth or bracket or escaped):
@@ -240,22 +241,23 @@ class PatternSighting:
     excerpt: str
 
     def as_finding(self, layer: str, share: float = 1.0) -> RiskFinding:
-        """What a layer makes of it, with a share of its weight."""
+        """Build a layer's finding, with a share of the pattern's weight."""
         kind, category = self.pattern.id, self.pattern.category
         return RiskFinding(layer, kind, category, self.weight * share, self.excerpt)
 
 
 @lru_cache(maxsize=512)
 def find_sightings(text: str) -> Sequence[PatternSighting]:
-    """Every shipped pattern that some way of reading the text shows, each once. Layers ask again: kept."""
+    """Find every shipped pattern that any reading of the text shows, each once. Cached: layers ask again."""
     matcher = load_shipped_patterns()
-    found: dict[str, PatternSighting] = {}
+    sightings: dict[str, PatternSighting] = {}
     for view, read in _iterate_views(text, matcher):
         for pattern, start, end in matcher.find_hits(read):
-            if pattern.id not in found:
+            if pattern.id not in sightings:
                 share = _QUOTED_COUNTS if _is_quoted(read, start, end) else 1.0
-                found[pattern.id] = PatternSighting(pattern, view, pattern.weight * share, read[start:end])
-    return tuple(found.values())
+                weight = pattern.weight * share
+                sightings[pattern.id] = PatternSighting(pattern, view, weight, read[start:end])
+    return tuple(sightings.values())
 
 
 def _iterate_views(text: str, matcher: PatternMatcher) -> Iterator[tuple[str, str]]:
@@ -293,7 +295,7 @@ def _name_internal_addresses(url: re.Match[str]) -> str:
 
 
 def _decode_leet(read: str, matcher: PatternMatcher) -> str | None:
-    """The text with digits read as letters, where at least one of its words begins a pattern then."""
+    """Return the text with digits read as letters, if at least one of its words then begins a pattern."""
     if not _LEET_SIGN.search(read):
         return None
     words = {word for word in _LEET_WORD.findall(read) if len(word) > 2 and _LEET_SIGN.search(word)}
@@ -317,11 +319,11 @@ _LITERAL = re.compile(r"[a-z]+\??")
 
 
 def _spell_out(expression: str) -> Iterator[str]:
-    """The words in a regular expression; with and without a last letter that may be missing."""
-    for found in _LITERAL.findall(expression):
-        yield found.removesuffix("?")
-        if found.endswith("?"):
-            yield found[:-2]
+    """Yield the words in a regular expression, with and without an optional last letter."""
+    for literal in _LITERAL.findall(expression):
+        yield literal.removesuffix("?")
+        if literal.endswith("?"):
+            yield literal[:-2]
 
 
 def _leave_one_out(word: str) -> set[str]:
@@ -330,13 +332,13 @@ def _leave_one_out(word: str) -> set[str]:
 
 @lru_cache(maxsize=8192)
 def _mend_word(word: str, matcher: PatternMatcher) -> str:
-    """The word of the patterns that a word is one slip from; itself if it is none, or one of them."""
-    near = {one for piece in _leave_one_out(word) for one in matcher.spellings.get(piece, ())}
-    return word if word in near else min((one for one in near if _is_one_slip(word, one)), default=word)
+    """Return the pattern word that a word is, or is one slip from; else the word itself."""
+    near = {other for piece in _leave_one_out(word) for other in matcher.spellings.get(piece, ())}
+    return word if word in near else min((other for other in near if _is_one_slip(word, other)), default=word)
 
 
 def _is_one_slip(word: str, meant: str) -> bool:
-    """Whether a letter was added, dropped, changed, or swapped with its neighbour.
+    """True if a letter was added, dropped, changed, or swapped with its neighbour.
 
     Not at the end: "ignored" is not "ignore" misspelt.
     """
@@ -347,7 +349,7 @@ def _is_one_slip(word: str, meant: str) -> bool:
 
 
 def _is_quoted(read: str, start: int, end: int) -> bool:
-    """Whether a text about attacks quotes it: in quotation marks, with a word of that kind near them."""
+    """True if a text about attacks quotes it: in quotation marks, with a word about attacks near them."""
     offset = max(0, start - _NEAR)
     around = read[offset : end + _NEAR]
     return _REPORTING.search(around) is not None and any(
@@ -362,7 +364,7 @@ _SENTENCE = re.compile(r"[^.!?\n]*(?:[.!?](?!\s)[^.!?\n]*)*(?:[.!?]+|\n+|\Z)[ \t
 
 
 def remove_instructions(text: str, *, between: bool = False) -> str:
-    """The text without the sentences, or lines, that show a pattern by themselves. Layout stays.
+    """Remove the sentences, or lines, that show a pattern by themselves. Layout stays.
 
     With `between` all from the first to the last of them goes: an order often stands between two sentences
     that prepare it.

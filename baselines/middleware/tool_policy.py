@@ -29,23 +29,23 @@ class _PolicyPart(BaseModel):
 
 
 class UrlRule(_PolicyPart):
-    """Every text inside an argument is a URL."""
+    """Requires every string inside an argument to be an allowed URL."""
 
     domains: tuple[str, ...] | None = None
     """Allowed hosts; `*.site.example` for all below one; null: any public one."""
 
 
 class PathRule(_PolicyPart):
-    """Every text inside an argument is a path."""
+    """Requires every string inside an argument to be an allowed path."""
 
     root: str = "."
     """The folder it must stay below."""
     shell: bool = False
-    """Whether the tool hands it to a shell."""
+    """True if the tool passes the path to a shell."""
 
 
 class ArgumentRule(_PolicyPart):
-    """What one argument may be."""
+    """The allowed values of one argument."""
 
     schema_: dict[str, Any] = Field(default_factory=dict, alias="schema")
     """JSON schema (draft 2020-12), formats checked."""
@@ -71,13 +71,13 @@ class ToolPolicy(_PolicyPart):
 
     @model_validator(mode="after")
     def _known_roles(self) -> ToolPolicy:
-        for name in [self.default_role, *(one for role in self.roles.values() for one in role.extends)]:
+        for name in [self.default_role, *(parent for role in self.roles.values() for parent in role.extends)]:
             if name not in self.roles:
                 raise ValueError(f"there is no role '{name}'")
         return self
 
     def tools_of(self, role: str | None = None) -> Mapping[str, Mapping[str, ArgumentRule]]:
-        """What a role allows: tool -> argument -> rule; None: what the policy's default one does."""
+        """Return a role's allowed calls: tool -> argument -> rule; None: the policy's default role."""
         name = role or self.default_role
         if name not in self.roles:
             raise ConfigError(unknown_name("role of the policy", name, self.roles))
@@ -86,10 +86,10 @@ class ToolPolicy(_PolicyPart):
     def _collect_tools(self, name: str, path: tuple[str, ...]) -> dict[str, dict[str, ArgumentRule]]:
         if name in path:
             raise ConfigError(f"Policy: roles extend each other: {' -> '.join([*path, name])}.")
-        found: dict[str, dict[str, ArgumentRule]] = {}
+        rules: dict[str, dict[str, ArgumentRule]] = {}
         for other in self.roles[name].extends:
-            found |= self._collect_tools(other, (*path, name))
-        return found | self.roles[name].tools
+            rules |= self._collect_tools(other, (*path, name))
+        return rules | self.roles[name].tools
 
 
 def list_shipped_policies() -> list[str]:
@@ -99,7 +99,7 @@ def list_shipped_policies() -> list[str]:
 
 @lru_cache(maxsize=64)
 def load_tool_policy(name: str) -> ToolPolicy:
-    """A policy by the name of its suite, or by the path of a file.
+    """Load a policy by the name of its suite, or by the path of a file.
 
     Raises:
         ConfigError: If there is no such policy, or the file is none.
@@ -110,13 +110,13 @@ def load_tool_policy(name: str) -> ToolPolicy:
     try:
         return ToolPolicy.model_validate(yaml.safe_load(path.read_text(encoding="utf-8")))
     except (yaml.YAMLError, ValidationError, UnicodeDecodeError) as error:
-        raise ConfigError(f"Policy {path}: {_write_first_error(error)}.") from None
+        raise ConfigError(f"Policy {path}: {_format_first_error(error)}.") from None
 
 
-def _write_first_error(error: Exception) -> str:
+def _format_first_error(error: Exception) -> str:
     if isinstance(error, ValidationError):
-        one = error.errors()[0]
-        return f"{'.'.join(map(str, one['loc'])) or 'file'}: {one['msg'].rstrip('.')}"
+        fault = error.errors()[0]
+        return f"{'.'.join(map(str, fault['loc'])) or 'file'}: {fault['msg'].rstrip('.')}"
     return " ".join(str(error).split()).rstrip(".")
 
 
@@ -131,7 +131,7 @@ _KEPT_KEYWORDS = (
 
 
 def propose_policy(tools: Iterable[ToolSpec]) -> ToolPolicy:
-    """Every tool with every argument of its own schema: readers, by their names, in one role, the rest in another."""
+    """Propose a policy of every tool with all its arguments: readers (by name) in one role, others in another."""
     by_role: dict[str, dict[str, dict[str, ArgumentRule]]] = {READER: {}, ACTOR: {}}
     for spec in tools:
         definitions = spec.parameters.get("$defs")
@@ -160,7 +160,7 @@ def _propose_rule(name: str, schema: Mapping[str, Any], definitions: object) -> 
 
 LAYER = "policy"
 CERTAIN = 1.0
-"""Weight of a broken rule: nobody allowed the call."""
+"""Weight of a broken rule: the call is not allowed."""
 _IN_ARGUMENTS = 0.5
 """Share of a pattern's weight inside an argument: users have agents write about instructions, too."""
 
@@ -168,18 +168,18 @@ _IN_ARGUMENTS = 0.5
 def find_violations(
     tool: str, args: Mapping[str, Any], tools: Mapping[str, Mapping[str, ArgumentRule]] | None
 ) -> list[RiskFinding]:
-    """What speaks against a call, broken rules first; without `tools`, only its texts are looked at."""
+    """Return the findings against a call, broken rules first; without `tools`, only its texts are checked."""
     if tools is not None and tool not in tools:
         return [_make_broken_rule_finding("tool", f"{tool} is not allowed")]
-    found: list[RiskFinding] = []
+    findings: list[RiskFinding] = []
     for name, value in args.items() if tools is not None else ():
         rule = None if tools is None else tools[tool].get(name)
         if rule is None:
-            found.append(_make_broken_rule_finding("argument", f"{name} is not allowed"))
+            findings.append(_make_broken_rule_finding("argument", f"{name} is not allowed"))
         else:
-            found += _check_argument(name, value, rule)
+            findings += _check_argument(name, value, rule)
     sightings = (seen for text in iterate_texts(args) for seen in find_sightings(text))
-    return found + [seen.as_finding(LAYER, _IN_ARGUMENTS) for seen in sightings]
+    return findings + [seen.as_finding(LAYER, _IN_ARGUMENTS) for seen in sightings]
 
 
 def _check_argument(name: str, value: Any, rule: ArgumentRule) -> Iterator[RiskFinding]:
@@ -203,7 +203,7 @@ def _build_validator(schema: bytes) -> Any:
 
 
 def iterate_texts(value: Any) -> Iterator[str]:
-    """Every text inside a value; the keys of mappings are none."""
+    """Yield every string inside a value, except the keys of mappings."""
     if isinstance(value, str):
         yield value
         return

@@ -16,21 +16,21 @@ from urllib.parse import unquote_to_bytes, urlsplit
 from baselines.middleware.guard_settings import load_optional
 
 _LEVELS = 4
-"""How often percent signs are decoded: servers and tools do it once, attackers hope for twice."""
+"""Rounds of percent-decoding: servers and tools decode once, attackers rely on a second time."""
 _OVERLONG = re.compile(rb"[\xc0\xc1]([\x80-\xbf])|\xe0\x80([\x80-\xbf])|\xf0\x80\x80([\x80-\xbf])")
 _PERCENT_U = re.compile(r"%u([0-9a-fA-F]{4})")
 _ESCAPE_SEQUENCE = re.compile(r"\\(?:x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|([0-7]{3}))")
 _DRIVE = re.compile(r"^[a-zA-Z]:")
 _SCHEME = re.compile(r"^[a-zA-Z][a-zA-Z0-9+.-]*:(?:/|\\)")
 _SHELL = re.compile(r"[$`*?\[\]{}'\"\\;|&<>()!\n\r\t ~]")
-"""What a shell expands, removes or ends a word at."""
+"""Characters that a shell expands, removes or splits words at."""
 _LOOK_ALIKES = str.maketrans(
     {"∕": "/", "⁄": "/", "⧸": "/", "╱": "/", "＼": "\\", "∖": "\\", "․": ".", "｡": "."}
 )
 
 
 def find_path_fault(path: str, root: str = ".", *, shell: bool = False) -> str | None:
-    """Why a path may not be used; None if it stays below its root.
+    """Return why a path may not be used; None if it stays below its root.
 
     Root `.` is wherever the tool looks for relative paths; `shell`: the tool hands it to a shell, unquoted.
     """
@@ -89,7 +89,7 @@ _LOCAL_ENDINGS = (
     ".private", ".in-addr.arpa", ".ip6.arpa",
 )  # fmt: skip
 _ECHOING = ("nip.io", "sslip.io", "xip.io", "localtest.me", "lvh.me", "vcap.me", "lacolhost.com", "rbndr.us")
-"""Public domains whose names answer with the private address that stands in them."""
+"""Public domains whose names resolve to the private address written in them."""
 _METADATA_NAMES = (
     "metadata.google.internal", "metadata.goog", "metadata", "instance-data", "instance-data.ec2.internal",
     "metadata.azure.internal", "metadata.azure.com", "metadata.packet.net", "metadata.tencentyun.com",
@@ -112,7 +112,7 @@ _Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
 class UrlReach(StrEnum):
-    """How far a URL leads."""
+    """The kind of host that a URL leads to."""
 
     PUBLIC = "public"
     INTERNAL = "internal"
@@ -125,14 +125,14 @@ class UrlReach(StrEnum):
 
 @dataclass(frozen=True)
 class UrlFault:
-    """Why a URL is refused."""
+    """The reason for refusing a URL."""
 
     kind: str
     reason: str
 
 
 def find_url_fault(url: str, domains: Sequence[str] | None) -> UrlFault | None:
-    """What is wrong with a URL argument; None if it may be used.
+    """Return the fault of a URL argument; None if it may be used.
 
     A host without a scheme is read as `http://`. Allowed are `site.example`, or `*.site.example` for all
     below; without `domains`, any public host.
@@ -158,7 +158,7 @@ def find_url_fault(url: str, domains: Sequence[str] | None) -> UrlFault | None:
 
 @lru_cache(maxsize=4096)
 def classify_reach(url: str) -> UrlReach:
-    """Where a URL with a scheme leads."""
+    """Classify the host that a URL with a scheme leads to."""
     everyday = _EVERYDAY.match(url)
     if everyday:
         return _classify_host(everyday.group(1).lower())
@@ -215,7 +215,7 @@ def _classify_address(address: _Address) -> UrlReach:
     reached = {address, *_list_embedded_addresses(address)}
     if reached & _METADATA:
         return UrlReach.METADATA
-    private = any(not one.is_global or one.is_multicast or one.is_reserved for one in reached)
+    private = any(not ip.is_global or ip.is_multicast or ip.is_reserved for ip in reached)
     return UrlReach.INTERNAL if private else UrlReach.PUBLIC
 
 
@@ -226,7 +226,7 @@ def _list_embedded_addresses(address: _Address) -> list[_Address]:
     carried = [address.ipv4_mapped, address.sixtofour, *(address.teredo or ())]
     if address in _NAT64 or address in _COMPATIBLE:
         carried.append(ipaddress.IPv4Address(int(address) & 0xFFFFFFFF))
-    return [one for one in carried if one is not None]
+    return [ip for ip in carried if ip is not None]
 
 
 def _is_within_domain(host: str, domain: str) -> bool:

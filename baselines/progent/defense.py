@@ -52,20 +52,20 @@ def play_policy_model(request: ChatRequest, knowledge: SimulatedKnowledge) -> Ch
     needed = _find_needed_calls(query, tools, knowledge)
     described = "\n".join(tool["description"] for tool in json.loads(asked["tools"]))
     if asked["calls"] is None:
-        rules = _write_rules(needed, query, knowledge)
+        rules = _build_rules(needed, query, knowledge)
         _widen_rules(rules, described, tools, knowledge)
         return assistant(json.dumps(rules, default=str))
     if asked["results"] is None:
         return assistant("Yes" if _is_update_needed(asked["calls"], needed, query, knowledge) else "No")
     read = "\n".join([query, asked["results"], asked["current"]])
-    rules = _write_rules(needed, read, knowledge)
+    rules = _build_rules(needed, read, knowledge)
     _widen_rules(rules, asked["results"], tools, knowledge)
     same = json.dumps(rules, default=str) == asked["current"]
     return assistant("No" if same else json.dumps(rules, default=str))
 
 
 def _find_needed_calls(query: str, tools: Sequence[str], knowledge: SimulatedKnowledge) -> list[ScriptedCall]:
-    """The ground-truth calls, less the tools that this policy model takes for needless."""
+    """Return the ground-truth calls without the tools that this policy model considers unnecessary."""
     task = knowledge.find_task(query, tools)
     goals = knowledge.find_goals(query, tools) if task is None else ()  # an injection task run as a user's
     calls: Iterable[ScriptedCall] = task.calls if task is not None else (c for g in goals for c in g.calls)
@@ -77,24 +77,24 @@ def _find_needed_calls(query: str, tools: Sequence[str], knowledge: SimulatedKno
     ]
 
 
-def _write_rules(
+def _build_rules(
     calls: Sequence[ScriptedCall], read: str, knowledge: SimulatedKnowledge
 ) -> list[dict[str, Any]]:
-    """One rule per tool; an argument is restricted to its values if all of them have been read."""
+    """Build one rule per tool; an argument is restricted to its values if all of them have been read."""
     return [
-        {"name": tool, "args": _write_restrictions([c for c in calls if c.function == tool], read, knowledge)}
+        {"name": tool, "args": _build_restrictions([c for c in calls if c.function == tool], read, knowledge)}
         for tool in dict.fromkeys(call.function for call in calls)
     ]
 
 
-def _write_restrictions(
+def _build_restrictions(
     calls: Sequence[ScriptedCall], read: str, knowledge: SimulatedKnowledge
 ) -> dict[str, Any]:
     names = dict.fromkeys(name for call in calls for name in call.args)
-    found = {
+    restrictions = {
         name: _restrict_values([call.args.get(name) for call in calls], read, knowledge) for name in names
     }
-    return {name: schema for name, schema in found.items() if schema is not None}
+    return {name: schema for name, schema in restrictions.items() if schema is not None}
 
 
 def _restrict_values(given: Sequence[Any], read: str, knowledge: SimulatedKnowledge) -> dict[str, Any] | None:
@@ -119,11 +119,11 @@ def _restrict_values(given: Sequence[Any], read: str, knowledge: SimulatedKnowle
 def _is_update_needed(
     called: str, calls: Sequence[ScriptedCall], query: str, knowledge: SimulatedKnowledge
 ) -> bool:
-    """Whether a tool that the task needs was called, and some argument of the task is still unknown."""
+    """True if a tool that the task needs was called, and some argument of the task is still unknown."""
     names = {call["name"] for call in json.loads(called)}
     if not names & {call.function for call in calls}:
         return False
-    policy = {rule["name"]: rule["args"] for rule in _write_rules(calls, query, knowledge)}
+    policy = {rule["name"]: rule["args"] for rule in _build_rules(calls, query, knowledge)}
     return any(
         name not in policy[call.function] or not _is_settled(value, query, knowledge)
         for call in calls
@@ -132,7 +132,7 @@ def _is_update_needed(
 
 
 def _is_settled(value: Any, read: str, knowledge: SimulatedKnowledge) -> bool:
-    """Whether all that is restricted of an object has been read."""
+    """True if every restricted value in an object has been read."""
     inside = value if isinstance(value, list) else [value]
     return not any(isinstance(item, dict) for item in inside) or all(
         knowledge.is_grounded(str(leaf), read) for leaf in list_scalars(value) if leaf is not None
@@ -187,7 +187,7 @@ class Progent(RoleDefense):
         self.settings = check_options(ProgentSettings, name, options, rules=read_config_rules(name, rules))
 
     def pipeline(self, model: ChatModel, suite: TaskSuite[Any]) -> BasePipelineElement:
-        """The plain agent behind the gate."""
+        """Build the plain agent behind the gate."""
         settings = self.settings
         updates = [UpdatePolicy(model, settings)] if settings.generate and settings.update else []
         return tool_loop(
@@ -201,7 +201,7 @@ class Progent(RoleDefense):
         )
 
     def description(self) -> str:
-        """Who makes the rules, what they hold, and when they change."""
+        """Describe who makes the rules, what they restrict, and when they change."""
         settings = self.settings
         if not settings.enforces_rules:
             return (

@@ -34,7 +34,7 @@ _WHOLE_OBJECT = "properties"
 _SCHEMA_WORDS = frozenset(
     {"type", "properties", "required", "additionalProperties", "description", "title", "$schema", "$id"}
 )
-"""What a schema of the whole arguments object consists of."""
+"""Keywords of a schema for the whole arguments object."""
 
 
 class UnreadablePolicy(UnusableReply):
@@ -56,11 +56,11 @@ class WrittenRule:
     """Argument -> restriction, as it was written."""
 
     def as_data(self) -> dict[str, Any]:
-        """In the form in which it was asked for."""
+        """Return the rule in the form asked of the model."""
         return {"name": self.tool, "args": dict(self.conditions)}
 
     def as_rule(self) -> PolicyRule:
-        """As it is enforced."""
+        """Return the rule as it is enforced."""
         return allow_under(WRITTEN, self.conditions)
 
 
@@ -70,7 +70,7 @@ WrittenPolicy = tuple[WrittenRule, ...]
 def read_policy_reply(
     reply: str, tools: Sequence[ToolSpec], settings: ProgentSettings
 ) -> WrittenPolicy | None:
-    """The policy that a reply holds; None if it says there is none. Else `UnreadablePolicy` is raised."""
+    """Read the policy in a reply; None if it says there is none. Raises `UnreadablePolicy` otherwise."""
     # Reference: "Nothing" and "Note that" mean no, too.
     if reply.strip().casefold().startswith("no") if settings.compat else _NO.match(reply):
         return None
@@ -138,7 +138,7 @@ def _group_conditions_by_argument(
 
 
 def _move_enum_to_items(schema: Any, argument: Mapping[str, Any]) -> Any:
-    """An enumeration of single values, put where an array's elements are described."""
+    """Move an enumeration of single values to the schema of an array's elements."""
     kinds = [argument, *argument.get("anyOf", ())]
     if not isinstance(schema, dict) or not any(kind.get("type") == "array" for kind in kinds):
         return schema
@@ -160,7 +160,7 @@ TEMPERATURE_STEP = 0.2
 def make_contract(
     wording: PolicyPromptKind, tools: Sequence[ToolSpec], settings: ProgentSettings
 ) -> ReplyContract[WrittenPolicy]:
-    """What the first policy's call answers."""
+    """Build the contract of the call that writes the first policy."""
 
     def read(reply: str) -> WrittenPolicy:
         policy = read_policy_reply(reply, tools, settings)
@@ -184,13 +184,13 @@ DECIDE_CONTRACT = ReplyContract(
     *DECIDE,
     lambda reply: True if _YES.match(reply) else False if _NO.match(reply) else None,
 )
-"""What the decision answers."""
+"""The decision's answer."""
 UPDATE_CONTRACT: ReplyContract[tuple[WrittenPolicy | None]] = ReplyContract(
     ROLE,
     *UPDATE,
     lambda reply: (read_policy_reply(reply, (), ProgentSettings()),),
 )
-"""What the rewriting call answers: None in a tuple of its own where the rules stay."""
+"""The rewriting call's answer; `(None,)` if the rules stay."""
 
 
 @dataclass(frozen=True)
@@ -212,7 +212,7 @@ class PolicyModel:
     query: str
 
     def write_policy(self) -> WrittenPolicy:
-        """The first policy, from the tools and the request alone.
+        """Ask for the first policy, from the tools and the request alone.
 
         Raises:
             ModelError: If the model failed, or none of its replies was a policy.
@@ -227,7 +227,7 @@ class PolicyModel:
         return answer.value
 
     def update_policy(self, calls: Sequence[CalledTool], current: WrittenPolicy) -> WrittenPolicy | None:
-        """The policy after a turn; None if it stays.
+        """Ask for the policy after a turn; None if it stays.
 
         Raises:
             ModelError: If the model failed, or with `on_update_error: raise` if no reply could be read.
@@ -300,13 +300,13 @@ _SAME_IF_EQUAL = frozenset({*_KIND_OF, "type", "anyOf", "allOf", "oneOf", "not"}
 
 
 def is_narrower(new: WrittenPolicy, old: WrittenPolicy, *, first_only: bool) -> bool:
-    """Whether every call that the new rules allow was allowed by the old ones, as far as it can be shown.
+    """True if provably every call that the new rules allow was allowed by the old ones.
 
     With `first_only` the first rules of each tool alone count, as in the reference.
     """
     if first_only:
         new, old = _keep_first_entries(new), _keep_first_entries(old)
-    return all(any(one.tool == rule.tool and _is_rule_within(rule, one) for one in old) for rule in new)
+    return all(any(o.tool == n.tool and _is_rule_within(n, o) for o in old) for n in new)
 
 
 def _keep_first_entries(policy: WrittenPolicy) -> WrittenPolicy:
@@ -314,7 +314,7 @@ def _keep_first_entries(policy: WrittenPolicy) -> WrittenPolicy:
 
 
 def _is_rule_within(new: WrittenRule, old: WrittenRule) -> bool:
-    """Whether each restricted argument of the old rule is restricted at least as much by the new one."""
+    """True if the new rule restricts each restricted argument of the old one at least as much."""
     return all(
         name in new.conditions and _is_condition_within(new.conditions[name], condition)
         for name, condition in old.conditions.items()
@@ -322,7 +322,7 @@ def _is_rule_within(new: WrittenRule, old: WrittenRule) -> bool:
 
 
 def _is_condition_within(new: Any, old: Any) -> bool:
-    """Whether every value that satisfies the first condition satisfies the second."""
+    """True if every value that satisfies the first condition satisfies the second."""
     if new == old:
         return True
     if not isinstance(new, Mapping) or find_condition_fault(new) or find_condition_fault(old):
@@ -349,8 +349,8 @@ def _list_types(schema: Mapping[str, Any]) -> set[str]:
 
 
 def _is_keyword_implied(key: str, value: Any, new: Mapping[str, Any], types: set[str]) -> bool:
-    """Whether what satisfies the new schema, of these types, satisfies one keyword of the old one."""
-    kinds = {"number" if one == "integer" else one for one in types}
+    """True if a value of these types that satisfies the new schema satisfies one keyword of the old one."""
+    kinds = {"number" if kind == "integer" else kind for kind in types}
     if key in _KIND_OF and _KIND_OF[key] not in kinds:
         return True
     if key == "type":

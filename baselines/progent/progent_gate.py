@@ -38,7 +38,7 @@ from baselines.tool_boundary.result_rewriter import find_new_results
 
 PROGENT_SPAN = "progent"
 TASK_POLICY = "progent_policy"
-"""Where the rules of a task travel, in the pipeline's extra arguments."""
+"""Key of a task's rules in the pipeline's extra arguments."""
 
 
 class ProgentStop(Exception):
@@ -62,7 +62,7 @@ class TaskPolicy:
 
     @property
     def rules(self) -> RuleTable | None:
-        """All rules; None where nothing is enforced."""
+        """All rules; None if nothing is enforced."""
         if not self.settings.enforces_rules:
             return None
         rules = self.standing
@@ -120,7 +120,7 @@ class GatedRuntime(FunctionsRuntime):  # type: ignore[misc]
         return result
 
     def _prepare_arguments(self, function: str, args: Mapping[str, Any]) -> dict[str, Any] | None:
-        """The arguments as the tool will get them, JSON-ready; None if it will not take them.
+        """Return the arguments as passed to the tool, JSON-ready; None if it would reject them.
 
         Validated first: `"500"` for a number is 500 to the tool, and a schema's `maximum` passes over texts.
         """
@@ -209,7 +209,7 @@ class UpdatePolicy(LoopStep):
         self.settings = settings
 
     def step(self, at: LoopState) -> LoopState:
-        """One decision, and one policy where it is yes."""
+        """Ask for one decision, and for one policy if it is yes."""
         policy: TaskPolicy = at.extra[TASK_POLICY]
         calls = self._list_called_tools(at.messages)
         if calls:
@@ -225,7 +225,7 @@ class UpdatePolicy(LoopStep):
         return at
 
     def _list_called_tools(self, messages: Sequence[ChatMessage]) -> list[CalledTool]:
-        turn = [messages[place] for place in find_new_results(messages)]
+        turn = [messages[index] for index in find_new_results(messages)]
         # Reference: refused and failed calls start an update too, with empty results.
         return [
             CalledTool(message["tool_call"].function, message["tool_call"].args, text_of(message))
@@ -238,7 +238,7 @@ _LOGGER = logging.getLogger(__name__)
 
 
 def load_base_rules(suite: str, tools: Sequence[ToolSpec]) -> tuple[tuple[str, ...], str]:
-    """The tools of a suite that may be called whatever the request is, with any arguments.
+    """Load the tools of a suite that may always be called, with any arguments.
 
     Returns:
         Their names, and where they come from: a file of the suite's name counts if it names a tool that is on

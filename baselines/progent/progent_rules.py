@@ -26,18 +26,18 @@ from agentsys.base.option_checks import AtLeast1
 from agentsys.errors import ConfigError
 
 UNSUPPORTED_KEYWORDS = frozenset({"$ref", "$dynamicRef", "$recursiveRef", "patternProperties"})
-"""Keywords that a rule may not have: they lead out of the schema or round in it, or match without end."""
+"""Keywords that a rule may not have: they leave the schema, recurse in it, or match without bound."""
 PATTERN_SECONDS = 1.0
-"""Most time for one pattern: an injection may have had a say in it, and some take for ever."""
+"""Time limit per pattern: an injection may have influenced it, and some never finish."""
 _SCHEMAS_KEPT = 1024
 _PATTERN_ERRORS = (regex.error, RecursionError, ArithmeticError, ValueError, MemoryError)
-"""What a text that is no pattern can raise when it is compiled."""
+"""Exceptions of compiling an invalid pattern."""
 _SCHEMA_ERRORS = (re.error, *_PATTERN_ERRORS, Unresolvable, TimeoutError)
-"""What a schema that nobody checked can raise while it is applied."""
+"""Exceptions of applying an unchecked schema."""
 
 
 def find_condition_failure(name: str, value: Any, condition: Any) -> str | None:
-    """Why an argument's value does not satisfy a condition, as jsonschema says it; None if it does.
+    """Return why a value does not satisfy a condition, in jsonschema's words; None if it does.
 
     A text is a regular expression, matched from the value's start on. Whatever else a policy model wrote in
     place of a schema satisfies nothing.
@@ -67,10 +67,10 @@ def _find_schema_failure(value: Any, schema: Mapping[str, Any]) -> str | None:
 
 @lru_cache(maxsize=_SCHEMAS_KEPT)
 def _build_validator(schema: str) -> Any:
-    """The validator of a schema, as JSON text in its own order of keys, which messages repeat.
+    """Build the validator of a schema, given as JSON text; messages repeat its order of keys.
 
-    The newest draft, unless `$schema` names another; no format checker, so that `format` never decides;
-    a registry of the drafts alone, so that no schema makes us fetch something.
+    It uses the newest draft unless `$schema` names another; no format checker, so that `format` never decides;
+    and a registry of the drafts alone, so that no schema causes a fetch.
     """
     read = json.loads(schema)
     kind = validator_for(read, default=Draft202012Validator)
@@ -79,13 +79,13 @@ def _build_validator(schema: str) -> Any:
 
 
 def _check_pattern(validator: Any, pattern: str, value: Any, schema: Any) -> Iterator[SchemaMismatch]:
-    """As jsonschema has it, but in bounded time."""
+    """Check a pattern as jsonschema does, but in bounded time."""
     if validator.is_type(value, "string") and not regex.search(pattern, value, timeout=PATTERN_SECONDS):
         yield SchemaMismatch(f"{value!r} does not match {pattern!r}")
 
 
 def find_condition_fault(condition: Any) -> str | None:
-    """What is wrong with a condition that is data, before any value is seen; None if nothing is."""
+    """Return the fault of a condition given as data, before any value is checked; None if it is valid."""
     if not isinstance(condition, str):
         return _find_schema_fault(condition)
     try:
@@ -128,39 +128,39 @@ STANDING, WRITTEN = 1, 100
 
 
 class RuleEffect(Enum):
-    """What a rule whose conditions hold does."""
+    """The effect of a rule whose conditions hold."""
 
     ALLOW = "allow"
     FORBID = "forbid"
 
 
 class RefusalFallback(Enum):
-    """What becomes of a call that no rule let pass."""
+    """Handling of a call that no rule allows."""
 
     MESSAGE = "message"
     """The agent is told, and goes on."""
     STOP = "stop"
     """The task ends."""
     ASK = "ask"
-    """The user is asked. Nobody is there in a benchmark, and the answer that is assumed is no."""
+    """The user is asked. In a benchmark nobody answers, which counts as no."""
 
 
 class PolicyRule(BaseModel):
-    """One rule of one tool, as it stands in a YAML."""
+    """One rule of one tool, as written in YAML."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     priority: int = STANDING
-    """Smaller numbers are looked at first."""
+    """Smaller numbers are checked first."""
     effect: RuleEffect = RuleEffect.ALLOW
     conditions: Mapping[str, dict[str, Any] | str] = {}
-    """Argument -> what it must satisfy. One that is not in the call is skipped; none at all always hold."""
+    """Argument -> its condition. Arguments absent from the call are skipped; no conditions always hold."""
     fallback: RefusalFallback = RefusalFallback.MESSAGE
     updates: dict[str, list[PolicyRule]] = {}
-    """Tool -> the rules it has from now on, once a call has passed by this rule."""
+    """Tool -> its rules from then on, once this rule has allowed a call."""
 
     def find_failure(self, args: Mapping[str, Any]) -> str | None:
-        """Why the conditions do not hold for these arguments; None if they do."""
+        """Return why the conditions do not hold for these arguments; None if they do."""
         for name, condition in self.conditions.items():
             if name in args and (why := find_condition_failure(name, args[name], condition)) is not None:
                 return why
@@ -173,14 +173,14 @@ RuleTable = Mapping[str, Sequence[PolicyRule]]
 
 @dataclass(frozen=True)
 class PolicyDecision:
-    """What the rules say about one call."""
+    """The rules' decision on one call."""
 
     allowed: bool
     cause: str = ""
-    """Why it is refused, for the agent; empty where it is allowed."""
+    """Reason of a refusal, for the agent; empty if allowed."""
     fallback: RefusalFallback = RefusalFallback.MESSAGE
     by: PolicyRule | None = None
-    """The rule that decided; None where there was none."""
+    """The rule that decided; None if there was none."""
 
 
 def decide_call(
@@ -196,8 +196,8 @@ def decide_call(
         return PolicyDecision(True)
     not_allowed, first_failure = f"The tool '{tool}' may not be used in this task.", ""
     fallback = RefusalFallback.MESSAGE
-    # Of equal priority those that forbid come first, then the order they were made in.
-    for rule in sorted(rules.get(tool, ()), key=lambda one: (one.priority, one.effect is RuleEffect.ALLOW)):
+    # At equal priority forbidding rules come first, then the order of creation.
+    for rule in sorted(rules.get(tool, ()), key=lambda r: (r.priority, r.effect is RuleEffect.ALLOW)):
         fallback, failure = rule.fallback, rule.find_failure(args)
         if failure is None and rule.effect is RuleEffect.ALLOW:
             return PolicyDecision(True, by=rule)
@@ -211,14 +211,14 @@ def decide_call(
 
 
 def merge_rules(first: RuleTable, second: RuleTable) -> dict[str, tuple[PolicyRule, ...]]:
-    """The rules of both."""
+    """Merge two tables of rules."""
     tools = [*first, *(tool for tool in second if tool not in first)]
     return {tool: (*first.get(tool, ()), *second.get(tool, ())) for tool in tools}
 
 
 def allow_under(priority: int, conditions: Mapping[str, Any] | None = None) -> PolicyRule:
-    """A rule that allows under these conditions, and whose refusals are told to the agent."""
-    # Unchecked: what the policy model wrote in place of a condition satisfies nothing, and is no error.
+    """Build a rule that allows under these conditions, and whose refusals the agent is told."""
+    # Unchecked: an invalid condition by the policy model satisfies nothing, and is no error.
     return PolicyRule.model_construct(priority=priority, conditions=conditions or {})
 
 
@@ -259,7 +259,7 @@ OnUpdateError = Literal["keep", "raise"]
 
 @dataclass(frozen=True)
 class ProgentSettings:
-    """What a variant of Progent does. Options as in `Progent`."""
+    """Options of a variant; see `Progent`."""
 
     compat: bool = False
     generate: bool = True
@@ -277,5 +277,5 @@ class ProgentSettings:
 
     @property
     def enforces_rules(self) -> bool:
-        """Whether any call can be refused."""
+        """True if any call can be refused."""
         return self.generate or self.base_rules != "none" or bool(self.rules)

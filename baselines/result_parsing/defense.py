@@ -34,12 +34,12 @@ from baselines.tool_boundary.result_rewriter import (
 )
 
 ANYTHING = [{"name": "data", "meaning": "what the tool gives back", "type": "object", "format": None}]
-"""What a simulated parser expects: it does not know the task, and so cannot say more."""
+"""A simulated parser's declaration: it does not know the task, and so cannot be more specific."""
 _MARK = "`[begin "
 
 
 def play_result_parser(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssistantMessage:
-    """The expectation; or, of a result, the values in it that a ground truth somewhere takes from results.
+    """Answer with the expectation or, for a result, the values in it that any ground truth takes from results.
 
     A goal that stands in the result passes for data with probability 1 - `sanitizer_recall`; a hostile parser, which
     obeys it, gives the goal's values in place of the result's.
@@ -47,8 +47,8 @@ def play_result_parser(request: ChatRequest, knowledge: SimulatedKnowledge) -> C
     question = read_question(request)
     word = question.rpartition(_MARK)[2].partition("]")[0]
     text = read_fenced_text(question, 1) if question.startswith("The data that") else None
-    said = ANYTHING if text is None else _find_values(text, knowledge)
-    return assistant(wrap_in_fences(word, json.dumps(said, ensure_ascii=False)))
+    values = ANYTHING if text is None else _find_values(text, knowledge)
+    return assistant(wrap_in_fences(word, json.dumps(values, ensure_ascii=False)))
 
 
 def _find_values(text: str, knowledge: SimulatedKnowledge) -> dict[str, str]:
@@ -68,11 +68,11 @@ def _find_values(text: str, knowledge: SimulatedKnowledge) -> dict[str, str]:
         for piece in find_instruction_spans(text, goal.goal)
         if piece not in noticed
     ]
-    return {**values, **{f"note_{place}": piece for place, piece in enumerate(passed, 1)}}
+    return {**values, **{f"note_{number}": piece for number, piece in enumerate(passed, 1)}}
 
 
 def play_result_checker(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssistantMessage:
-    """The first call of a goal that was found in a result; asked to remove it, the text without it."""
+    """Answer with the first call of a goal found in a result; asked to remove it, the text without it."""
     question = read_question(request)
     if request.tools:
         return _find_first_call(question, request, knowledge)
@@ -141,16 +141,16 @@ class ToolResultParsing(BoundaryDefense, RoleDefense):
     def read_tools(
         self, tools: Sequence[Function], suite: TaskSuite[Any], model: ChatModel
     ) -> list[Function]:
-        """Give the tools with their descriptions checked: of a description nobody has declared what it is to give."""
+        """Return the tools with checked descriptions; parsing does not apply, as nothing was declared for them."""
         return filter_descriptions([ToolCallCheck(model, self.options)], tools)
 
     @property
     def needs_conversation(self) -> bool:
-        """Whether expectations are declared with the conversation."""
+        """True if expectations are declared with the conversation."""
         return "parse_full" in self.stages
 
     def boundary_filters(self, model: ChatModel, suite: TaskSuite[Any]) -> list[BoundaryFilter]:
-        """The stages, in order."""
+        """Build the stages, in order."""
         return [
             ToolCallCheck(model, self.options)
             if stage == "check_tool"
@@ -159,7 +159,7 @@ class ToolResultParsing(BoundaryDefense, RoleDefense):
         ]
 
     def description(self) -> str:
-        """Which stages a result passes, and what each does."""
+        """Describe the stages that a result passes, and what each does."""
         parse = (
             "Before a call runs, a model that is shown {shown} states which data it expects back and of which"
             " type; afterwards it is shown the result and asked for these data, which alone go on."

@@ -83,7 +83,7 @@ MARKS = "Write your answer between a line `[begin {word}]` and a line `[end {wor
 REJECTED = "<rejected: this tool result asked for a tool call>"
 
 
-def write_expectation_question(
+def build_expectation_question(
     seed: int, tool: ToolSpec, call: FunctionCall, conversation: str
 ) -> tuple[str, str]:
     """Ask which data a call is expected to give back.
@@ -106,8 +106,8 @@ def write_expectation_question(
     return question, marked
 
 
-def write_extraction_question(seed: int, expectation: str, text: str, *, failed: bool) -> tuple[str, str]:
-    """Ask for the expected data out of a result; returned as by `write_expectation_question`."""
+def build_extraction_question(seed: int, expectation: str, text: str, *, failed: bool) -> tuple[str, str]:
+    """Ask for the expected data out of a result; returned as by `build_expectation_question`."""
     word = draw_fence_word(seed, "extraction", expectation, text)
     marked = draw_fence_word(seed, word, expectation, text)
     question = EXTRACTION_QUESTION.format(
@@ -119,8 +119,8 @@ def write_extraction_question(seed: int, expectation: str, text: str, *, failed:
     return question, marked
 
 
-def write_removal_question(seed: int, text: str, call: FunctionCall) -> tuple[str, str]:
-    """Ask for a text without the words that caused a call; returned as by `write_expectation_question`."""
+def build_removal_question(seed: int, text: str, call: FunctionCall) -> tuple[str, str]:
+    """Ask for a text without the words that caused a call; returned as by `build_expectation_question`."""
     called = json.dumps({"tool": call.function, "args": dict(call.args)}, ensure_ascii=False, default=str)
     word = draw_fence_word(seed, "removal", text, called)
     marked = draw_fence_word(seed, word, text, called)
@@ -129,9 +129,9 @@ def write_removal_question(seed: int, text: str, call: FunctionCall) -> tuple[st
 
 
 def read_marked(reply: str, word: str) -> str | None:
-    """What a reply has between the last opening mark and the next closing one; None if one is missing.
+    """Return the text between a reply's last opening mark and the next closing one; None if one is missing.
 
-    A model may think aloud and write the marks while it does so. The word stands in no text that it is shown.
+    The last counts because a model may write marks while it reasons. No text shown to it contains the word.
     """
     opening, closing = f"[begin {word}]", f"[end {word}]"
     at = reply.rfind(opening)
@@ -154,7 +154,7 @@ _TOOL = ToolSpec("find_loan", "Looks a loan up.", {"title": {"type": "string"}})
 def _declare_contract(
     role: str, task: str, form: str, question: tuple[str, str], answer: str
 ) -> ReplyContract[str]:
-    """A contract whose answers stand between marks, with the word of its example; each question has its own."""
+    """Build a contract whose answers stand between marks, with its example's word; each question has its own."""
     asked, word = question
     return ReplyContract(
         role, task, form, ((asked, wrap_in_fences(word, answer)),), partial(read_marked, word=word)
@@ -167,21 +167,21 @@ EXPECTATION_CONTRACT = _declare_contract(
     'Give a JSON list with one object for each piece of data, with the keys "name", "meaning", "type" (string,'
     ' number, integer, boolean, list or object), "format" and "limits" (range, length or allowed values; null where'
     " there are none), between the marks that the message names, and nothing else.",
-    write_expectation_question(0, _TOOL, _LOAN, ""),
+    build_expectation_question(0, _TOOL, _LOAN, ""),
     _DECLARED,
 )
 EXTRACTION_CONTRACT = _declare_contract(
     PARSER_ROLE,
     EXTRACTION,
     "Give the expected data as one JSON object, name by name, between the marks that the message names.",
-    write_extraction_question(0, _DECLARED, _RESULT, failed=False),
+    build_extraction_question(0, _DECLARED, _RESULT, failed=False),
     '{"due": "2031-05-03"}',
 )
 REMOVAL_CONTRACT = _declare_contract(
     CHECKER_ROLE,
     REMOVAL,
     "Write the text between the marks that the message names.",
-    write_removal_question(0, _RESULT, FunctionCall(function="send_mail", args={"to": "eve@example.net"})),
+    build_removal_question(0, _RESULT, FunctionCall(function="send_mail", args={"to": "eve@example.net"})),
     _CLEAN,
 )
 
@@ -196,23 +196,23 @@ _TYPES: Mapping[str, tuple[type, ...]] = {
     "object": (dict,),
 }
 _LONGEST_FLAGGED = 100
-"""Characters of a flagged value in the record."""
+"""Most characters of a flagged value in the record."""
 
 
 @dataclass(frozen=True)
 class Expectation:
-    """What a model said it expects back."""
+    """A model's declaration of the data that a call returns."""
 
     text: str
-    """Its words."""
+    """The declaration as written."""
     types: Mapping[str, str]
-    """Name -> declared type, as far as its words are the JSON asked for."""
+    """Name -> declared type; empty if the declaration is not the JSON asked for."""
     free: tuple[str, ...] = ()
-    """Names of texts of any form and length: an instruction fits into them."""
+    """Names of strings of any form and length, which can hold an instruction."""
 
 
 def read_declaration(text: str) -> Expectation:
-    """Read a declaration; whatever it is, its words are kept."""
+    """Read a declaration; its text is kept even if it is not JSON."""
     entries = read_json_text(text)
     listed = entries if isinstance(entries, list) else [entries]
     named = [entry for entry in listed if isinstance(entry, dict) and isinstance(entry.get("name"), str)]
@@ -226,7 +226,7 @@ def read_declaration(text: str) -> Expectation:
 
 
 def read_json_text(text: str) -> Any:
-    """The JSON that a text is, a fence around it aside; None for any other text."""
+    """Parse a text that is JSON, with or without a fence; None for any other text."""
     try:
         return json.loads(strip_code_fence(text), strict=False)
     except (ValueError, RecursionError):
@@ -234,9 +234,9 @@ def read_json_text(text: str) -> Any:
 
 
 def split_made_up(extracted: str, raw: str) -> tuple[str, list[str]]:
-    """An extraction with null for values that do not stand in the result, and these values.
+    """Replace values that are not in the result by null; return the extraction and these values.
 
-    Layout and number format aside; an extraction that is no JSON stays as it is.
+    Layout and number format do not matter; an extraction that is no JSON stays as it is.
     """
     value, made_up, hay = read_json_text(extracted), list[str](), _fold_text(raw)
 
@@ -251,13 +251,13 @@ def split_made_up(extracted: str, raw: str) -> tuple[str, list[str]]:
 
 
 def keep_declared_types(extracted: str, expected: Expectation) -> tuple[str, list[str]] | None:
-    """An extraction less values of another type than declared, and their names; None if it is no object."""
+    """Drop values of another type than declared; return the extraction and their names; None if it is no object."""
     value = read_json_text(extracted)
     if not isinstance(value, dict):
         return None
     wrong = []
     for name, item in value.items():
-        # By the very type: a truth value is no number.
+        # By exact type: `bool` is a subclass of `int`.
         types = _TYPES.get(expected.types.get(name, ""))
         if item is not None and types is not None and type(item) not in types:
             wrong.append(name)
@@ -275,7 +275,7 @@ def _fold_text(text: str) -> str:
 
 @dataclass(frozen=True)
 class ParsingOptions:
-    """How results are parsed and checked; see `ToolResultParsing`."""
+    """Options of parsing and checking; see `ToolResultParsing`."""
 
     retries: AtLeast0 = 1
     on_unreadable: OnDoubt = "withhold"
@@ -288,7 +288,7 @@ class ParsingOptions:
 
 
 class ResultParser(ResultRewriter):
-    """Declares and extracts. Never knows the user's task, unless it is shown the conversation (ParseFull)."""
+    """Declares and extracts data. It sees the user's task only with the conversation (ParseFull)."""
 
     gives_verdicts = False
 
@@ -307,12 +307,12 @@ class ResultParser(ResultRewriter):
         return [CallRuling(call) for call in calls]
 
     def _declare(self, turn: FilterTurn, call: FunctionCall) -> Expectation | None:
-        told = write_transcript(turn.messages) if self.conversation else ""
+        transcript = format_transcript(turn.messages) if self.conversation else ""
         tool = describe_tool(turn.runtime.functions[call.function])
         with span("expectation", call.function) as node:
-            question = write_expectation_question(self.options.seed, tool, call, told)
-            # Without the conversation nothing in the question comes from a tool: the marks keep nothing out.
-            read = read_marked if told else read_marked_or_json
+            question = build_expectation_question(self.options.seed, tool, call, transcript)
+            # Without the conversation nothing in the question comes from a tool, so bare JSON is accepted too.
+            read = read_marked if transcript else read_marked_or_json
             answer = _ask_marked(self.model, self.options.retries, EXPECTATION_CONTRACT, question, read)
             expected = None if answer.value is None else read_declaration(answer.value)
             asked, unreadable = answer.counts
@@ -331,7 +331,7 @@ class ResultParser(ResultRewriter):
                 text, self.options.on_unreadable, 0, 0, {"reason": "no expectation"}
             )
         failed = bool(result["error"])
-        question = write_extraction_question(self.options.seed, expected.text, text, failed=failed)
+        question = build_extraction_question(self.options.seed, expected.text, text, failed=failed)
         answer = _ask_marked(self.model, self.options.retries, EXTRACTION_CONTRACT, question)
         if answer.value is None:
             facts = {"reason": "no extraction"}
@@ -356,7 +356,7 @@ class ResultParser(ResultRewriter):
 
 
 def read_marked_or_json(reply: str, word: str) -> str | None:
-    """What stands between the marks of a reply, or a reply that is JSON and nothing else."""
+    """Return the text between the marks of a reply, or a reply that is nothing but JSON; else None."""
     return read_marked(reply, word) or (reply.strip() if read_json_text(reply) is not None else None)
 
 
@@ -372,19 +372,19 @@ def _ask_marked(
     return marked.ask(model, text, retries)
 
 
-def write_transcript(messages: Sequence[ChatMessage]) -> str:
-    """A conversation as text: who said what, calls by name and arguments."""
+def format_transcript(messages: Sequence[ChatMessage]) -> str:
+    """Format a conversation as text: roles with their messages, calls by name and arguments."""
     lines = []
     for message in messages:
-        said = read_result_text(message) if message["role"] == "tool" else read_visible_text(message)
+        text = read_result_text(message) if message["role"] == "tool" else read_visible_text(message)
         made = message["tool_calls"] or () if message["role"] == "assistant" else ()
         called = [f"calls {call.function}({dict(call.args)})" for call in made]
-        lines.append(f"{message['role']}: {' '.join([said, *called]).strip()}")
+        lines.append(f"{message['role']}: {' '.join([text, *called]).strip()}")
     return "\n".join(lines)
 
 
 class ToolCallCheck(ResultRewriter):
-    """Lets an instruction in a result trigger its call where nothing comes of it, and then removes it.
+    """Lets an instruction in a result trigger a call that is not run, and then removes the instruction.
 
     The call is never run and never shown to the agent.
     """
@@ -402,7 +402,7 @@ class ToolCallCheck(ResultRewriter):
         facts: dict[str, Any] = {}
         left = text
         for _ in range(self.options.check_rounds + 1):
-            # Read alone, as if a user had said it.
+            # The result is read alone, as a user message.
             tools = tool_specs(turn.runtime.functions.values())
             reply = self.model.complete(ChatRequest([user(left)], tools, CHECKER_ROLE)).message
             asked += 1
@@ -413,7 +413,7 @@ class ToolCallCheck(ResultRewriter):
             facts = {"triggered": triggered}
             if self.options.check_tool_action == "reject":
                 return RewrittenResult(REJECTED, "withheld", asked, unreadable, facts, True)
-            question = write_removal_question(self.options.seed, left, call)
+            question = build_removal_question(self.options.seed, left, call)
             answer = _ask_marked(self.model, self.options.retries, REMOVAL_CONTRACT, question)
             asked, unreadable = asked + answer.counts[0], unreadable + answer.counts[1]
             if answer.value is None:

@@ -48,21 +48,21 @@ class DescriptionText(NamedTuple):
 def rewrite_descriptions(
     tools: Sequence[Function], read: Callable[[Sequence[DescriptionText]], Sequence[str]]
 ) -> list[Function]:
-    """The tools under the texts that a reader, asked once, leaves; a tool without a changed text is the very same."""
-    texts = [one for tool in tools for one in _list_texts(tool)]
+    """Return tools with the descriptions that a reader, asked once, leaves; unchanged tools are the same objects."""
+    texts = [entry for tool in tools for entry in _list_texts(tool)]
     changed: dict[str, dict[str | None, str]] = {}
-    for one, left in zip(texts, read(texts), strict=True):
-        if left != one.text:
-            changed.setdefault(one.tool, {})[one.parameter] = left
+    for entry, left in zip(texts, read(texts), strict=True):
+        if left != entry.text:
+            changed.setdefault(entry.tool, {})[entry.parameter] = left
     return [_change_texts(tool, changed[tool.name]) if tool.name in changed else tool for tool in tools]
 
 
 def _list_texts(tool: Function) -> list[DescriptionText]:
     fields = tool.parameters.model_fields.items()
-    told = [
+    descriptions = [
         DescriptionText(tool.name, name, field.description) for name, field in fields if field.description
     ]
-    return [DescriptionText(tool.name, None, tool.description), *told]
+    return [DescriptionText(tool.name, None, tool.description), *descriptions]
 
 
 def _change_texts(tool: Function, texts: Mapping[str | None, str]) -> Function:
@@ -79,7 +79,7 @@ def _change_texts(tool: Function, texts: Mapping[str | None, str]) -> Function:
 
 @dataclass(frozen=True)
 class FilterTurn:
-    """One turn of an agent as a filter sees it."""
+    """One turn of an agent as seen by a filter."""
 
     query: str
     """The user's task."""
@@ -127,7 +127,7 @@ class BoundaryFilter:
     def filter_results(
         self, turn: FilterTurn, results: Sequence[ChatToolResultMessage]
     ) -> list[ChatToolResultMessage]:
-        """Give what the agent reads in place of these results, in order of the calls that were run.
+        """Return what the agent reads instead of these results, in order of the calls that were run.
 
         Returns:
             One message per result, in order; the very same object where nothing is changed.
@@ -140,7 +140,7 @@ class BoundaryFilter:
 
 
 def does_tool_accept(runtime: FunctionsRuntime, call: FunctionCall) -> bool:
-    """Whether a tool would take a call. Other calls are answered without one, in the agent's own words."""
+    """True if a tool would accept a call. Other calls are answered without the tool."""
     tool = runtime.functions.get(call.function)
     if tool is None:
         return False
@@ -191,11 +191,11 @@ def apply_to_results(
 
 
 CallHistory = Literal["proposed", "executed"]
-"""Which arguments stand in the conversation where a filter changed them."""
+"""Arguments shown in the conversation if a filter changed them."""
 
 
 class FilteredTools(LoopStep):
-    """Runs the latest message's calls between filters; stands where AgentDojo's executor would.
+    """Runs the latest message's calls between filters, in place of AgentDojo's executor.
 
     All calls of a turn are ruled on before the first one runs, and all results are read before the agent
     sees the first. Answers that no tool gave (unknown tool, arguments it does not take, refusals) hold the
@@ -273,16 +273,16 @@ def _repair_call(call: FunctionCall, function: Function | None) -> FunctionCall:
 
 
 def filter_descriptions(filters: Sequence[BoundaryFilter], tools: Sequence[Function]) -> list[Function]:
-    """The tools, each text that describes one passed through the filters as if it were a result of that tool."""
+    """Pass each text that describes a tool through the filters as if it were that tool's result."""
     turn = FilterTurn("", FunctionsRuntime(tools))
 
     def read(texts: Sequence[DescriptionText]) -> list[str]:
-        given = [tool_message(FunctionCall(function=one.tool, args={}), one.text) for one in texts]
+        given = [tool_message(FunctionCall(function=entry.tool, args={}), entry.text) for entry in texts]
         try:
             left = apply_to_results(filters, turn, given)
         except EndCase as end:  # nobody has begun: what is withheld is withheld, and the case goes on
             left = list(end.results)
-        return [read_visible_text(one) for one in left]
+        return [read_visible_text(message) for message in left]
 
     return rewrite_descriptions(tools, read)
 
@@ -359,18 +359,18 @@ class BoundaryDefense(ABC):
     history: CallHistory = "proposed"
     """See `FilteredTools`."""
     reads_tools = False
-    """Whether the filters read tools' descriptions, too (`defense.read_tools`). A defense whose filters rule on
+    """True if the filters read tools' descriptions, too (`defense.read_tools`). A defense whose filters rule on
     calls alone has None for `read_tools`."""
 
     def read_tools(
         self, tools: Sequence[Function], suite: TaskSuite[Any], model: ChatModel
     ) -> list[Function]:
-        """Give the tools with their descriptions, and those of their parameters, as the filters leave them."""
+        """Return the tools with their and their parameters' descriptions as the filters leave them."""
         return filter_descriptions(self.boundary_filters(model, suite), tools)
 
     @property
     def needs_conversation(self) -> bool:
-        """Whether the filter reads the agent's conversation, or ends it: then it fits plain loops only."""
+        """True if the filter reads or ends the agent's conversation: then it fits plain loops only."""
         return False
 
     @abstractmethod

@@ -27,7 +27,7 @@ from baselines.tool_boundary.boundary_filter import BoundaryFilter, FilterTurn
 
 
 def read_question(request: ChatRequest) -> str:
-    """The question of a request, whatever was answered and said of it since; for simulations."""
+    """Return the question of a request, ignoring later answers and repairs; for simulations."""
     return next(text_of(message) for message in request.messages if message["role"] == "user")
 
 
@@ -38,7 +38,7 @@ def read_truth(value: object) -> object:
 
 
 def draw_fence_word(seed: int, *texts: str) -> str:
-    """Draw a word that stands in none of the texts, for marks around them that they cannot close.
+    """Draw a word that none of the texts contains, for marks around them that they cannot close.
 
     It depends on the seed and all of the texts, so a run repeats it and who writes a part of them cannot
     foresee it without the seed.
@@ -57,7 +57,7 @@ def wrap_in_fences(word: str, text: str) -> str:
 
 
 def read_fenced_text(text: str, number: int = 0) -> str:
-    """Read what stands between a question's marks (the pair of this number from 0), for simulations."""
+    """Read the text between a question's marks (the pair of this number from 0), for simulations."""
     rest = text
     for _ in range(number + 1):
         word, _, rest = rest.partition("[begin ")[2].partition("]\n")
@@ -113,12 +113,12 @@ def replace_result_text(result: ChatToolResultMessage, text: str) -> ChatToolRes
 
 
 def find_turn_start(messages: Sequence[ChatMessage]) -> int:
-    """Find the first message behind the last assistant's; 0 where there is none."""
+    """Return the index of the first message after the last assistant's; 0 if there is none."""
     return max((index for index, m in enumerate(messages, 1) if m["role"] == "assistant"), default=0)
 
 
 ReadUnit = Literal["result", "strings"]
-"""What a guard is shown at once: a whole result, or each string in it."""
+"""Unit shown to a guard: a whole result, or each string in it."""
 
 # Both build plain values only; libyaml's is ten times faster, where PyYAML was built with it.
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -130,15 +130,15 @@ class StringLeaves:
     """A result's text as the data it was written from."""
 
     data: Any
-    """A list or an object; the text itself where it is no written data."""
+    """A list or an object; the text itself if it is neither."""
     text: str
 
     def list_strings(self) -> list[str]:
-        """Every string, in order of place; keys are none."""
+        """List every string, in text order, without keys."""
         return [leaf for leaf in list_scalars(self.data) if isinstance(leaf, str)]
 
     def replace_strings(self, change: Callable[[str], str]) -> str:
-        """The text with strings changed, asked about once each, in order; the very bytes where none is."""
+        """Change the strings of a text, each asked about once, in order; unchanged text stays byte for byte."""
         changed = map_texts(self.data, change)
         if changed == self.data:
             return self.text
@@ -161,20 +161,20 @@ def _may_be_data(text: str) -> bool:
 
 
 OnDoubt = Literal["withhold", "keep"]
-"""What follows where a guard gave no answer that can be used."""
+"""Handling of a result for which a guard gave no usable answer."""
 
 WITHHELD = "<withheld: this tool result could not be checked>"
 """Stands for a result whose guard gave no answer that could be used."""
 EMPTIED = "<nothing is left of this tool result>"
-"""Stands for a result of which everything was taken out: providers refuse an empty message."""
+"""Replaces a result that was removed entirely: providers refuse an empty message."""
 
 
 @dataclass(frozen=True)
 class RewrittenResult:
-    """What became of one result."""
+    """One result after rewriting."""
 
     text: str
-    """What the agent reads."""
+    """The text that the agent reads."""
     outcome: str
     """`clean`, `rewritten`, `withheld`, or a word of the filter's own for one of these."""
     asked: int = 0
@@ -182,9 +182,9 @@ class RewrittenResult:
     unreadable: int = 0
     """Those that could not be read."""
     facts: Mapping[str, Any] = field(default_factory=dict)
-    """What else the record keeps, JSON-ready."""
+    """Further facts for the record, JSON-ready."""
     flagged: bool | None = None
-    """Whether the guard took the result for an injection; None: it gave no verdict, or has none to give."""
+    """True if the guard flagged the result as an injection; None: it gave no verdict, or never gives one."""
 
 
 class ResultRewriter(BoundaryFilter):
@@ -196,10 +196,10 @@ class ResultRewriter(BoundaryFilter):
 
     name: ClassVar[str] = "rewriter"
     gives_verdicts: ClassVar[bool] = True
-    """Whether it says of each result if it holds an injection; then its errors are counted."""
+    """True if it gives a verdict on each result; then its errors are counted."""
 
     def rewrite_result(self, turn: FilterTurn, result: ChatToolResultMessage, text: str) -> RewrittenResult:
-        """Give what is to stand in place of a result's text, which is not blank."""
+        """Return what replaces a result's text, which is not blank."""
         raise NotImplementedError
 
     def filter_results(

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from scripted_for_defense import Tools
 
 from agentsys.defense.intent import NoIntent, add_intent_to_tools, parse_intent
-from agentsys.defense.prompts import read_sections, write_sections
+from agentsys.defense.prompts import format_sections, read_sections
 from agentsys.defense.validator import is_clear_true
 from agentsys.errors import ConfigError
 
@@ -224,9 +224,9 @@ def test_a_tool_with_an_intent_of_its_own_is_a_clear_error() -> None:
 def test_sections_read_back_exactly_whatever_the_last_one_holds(body: str) -> None:
     titles = ("INTENT", "CALLS SO FAR", "TOOL OUTPUT")
     bodies = ['{"a": 1}', "[]", body]
-    assert read_sections(write_sections(titles, bodies), titles) == bodies
-    forged = write_sections(titles, bodies)
-    assert read_sections(write_sections(titles, ["{}", "[]", forged]), titles) == ["{}", "[]", forged]
+    assert read_sections(format_sections(titles, bodies), titles) == bodies
+    forged = format_sections(titles, bodies)
+    assert read_sections(format_sections(titles, ["{}", "[]", forged]), titles) == ["{}", "[]", forged]
 
 
 def test_other_text_has_no_sections() -> None:

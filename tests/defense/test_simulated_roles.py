@@ -13,13 +13,13 @@ from agentdojo.types import ChatMessage
 from scripted_for_defense import ScriptedModel, is_subsequence
 
 from agentsys.defense.ability_tests import run_ability_tests
-from agentsys.defense.call_trace import write_json_line
+from agentsys.defense.call_trace import format_json_line
 from agentsys.defense.prompts import (
     PRIVILEGES_SECTIONS,
     SANITIZER_SECTIONS,
     VALIDATOR_SECTIONS,
     WORKER_SECTIONS,
-    write_sections,
+    format_sections,
 )
 from agentsys.defense.sanitizer import cut_spans
 from agentsys.defense.simulated_agentsys import SIMULATED_ROLES
@@ -57,12 +57,12 @@ def ask(
     knowledge: SimulatedKnowledge,
     more: Iterable[ChatMessage] = (),
 ) -> Any:
-    messages = [system("s"), user(write_sections(sections, bodies)), *more]
+    messages = [system("s"), user(format_sections(sections, bodies)), *more]
     return SIMULATED_ROLES[role](ChatRequest(messages, TOOLS, role), knowledge)
 
 
 def work(raw: str, intent: Any, trace: Any = (), more: Iterable[ChatMessage] = (), **options: Any) -> Any:
-    bodies = [write_json_line(intent), write_json_line(list(trace)), raw]
+    bodies = [format_json_line(intent), format_json_line(list(trace)), raw]
     return ask("worker", WORKER_SECTIONS, bodies, knows(**options), more)
 
 
@@ -102,7 +102,8 @@ def test_a_call_that_a_goal_makes_twice_is_made_twice() -> None:
 
     made = {"tool": "send_money", "args": dict(PAY.args)}
     bodies = [
-        [write_json_line({"status": "string"}), write_json_line([made] * times), NOTE] for times in (0, 1, 2)
+        [format_json_line({"status": "string"}), format_json_line([made] * times), NOTE]
+        for times in (0, 1, 2)
     ]
     replies = [ask("worker", WORKER_SECTIONS, body, knows(twice)) for body in bodies]
     assert [bool(reply["tool_calls"]) for reply in replies] == [True, True, False]
@@ -127,7 +128,7 @@ def read_hostile(goal: GoalScript, opening: str = "", **options: Any) -> Any:
     task = replace(TASK, facts=tuple(Fact(field, text, 0) for field, text in FACTS.items()))
     playbook = PlaybookIndex(Playbook((task,), (goal,)))
     bodies = [
-        write_json_line(dict.fromkeys(FACTS, "string")),
+        format_json_line(dict.fromkeys(FACTS, "string")),
         "[]",
         f"{opening} {list(FACTS.values())} {goal.goal}",
     ]
@@ -156,7 +157,7 @@ def test_asked_for_closed_values_a_worker_lies_about_accounts_addresses_and_ids_
 
 
 def judge(args: dict[str, Any], query: str = TASK.prompt, tool: str = "send_money", **options: Any) -> str:
-    bodies = ["[]", write_json_line({"tool": tool, "args": args, "intent": {}}), query]
+    bodies = ["[]", format_json_line({"tool": tool, "args": args, "intent": {}}), query]
     return text_of(ask("validator", VALIDATOR_SECTIONS, bodies, knows(**options)))
 
 

@@ -229,9 +229,7 @@ class EvolveAttack(AttackerSearch):
         seeds = self._build_seeds(quest)
         while not (self.ends_search(made[0]) or made[-1].success or len(made) >= self.budget):
             latest = made[-MAX_EMPTY_REPLIES:]
-            if len(latest) == MAX_EMPTY_REPLIES and all(
-                attempt.proposal.fault is not None for attempt in latest
-            ):
+            if len(latest) == MAX_EMPTY_REPLIES and all(made.proposal.fault is not None for made in latest):
                 break
             position, propose = self._choose_next(quest, made, seeds)
             made.append(target.attempt(position, propose))
@@ -253,9 +251,8 @@ class EvolveAttack(AttackerSearch):
         archive = Archive(quest.goal, tuple(made))
         step = archive.draw_next_step(draw, best=self.elite_share, examples=self.examples)
         position = AttemptPosition(get_stream(step.strategy), step.parent.place.depth + 1, step.parent.number)
-        return position, self.make_asker(
-            quest, build_mutation_request(self.build_attacker(quest), step, number)
-        )
+        request = build_mutation_request(self.build_attacker(quest), step, number)
+        return position, self.make_asker(quest, request)
 
     def _build_first_request(self, quest: SearchTask, variation: int) -> ChatRequest:
         return build_mutation_request(self.build_attacker(quest), None, -variation)

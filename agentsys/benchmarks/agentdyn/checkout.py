@@ -58,9 +58,7 @@ def read_checkout(source: str) -> Checkout:
     folder = find_agentdyn_folder() if source == FETCHED else Path(source).expanduser()
     if not folder.is_dir():
         raise ConfigError(f"benchmark.source={source}: there is no folder {folder}; {_format_fix(source)}")
-    package = next(
-        (candidate for candidate in _list_candidate_folders(folder) if (candidate / _MARK).is_file()), None
-    )
+    package = next((path for path in _list_candidate_folders(folder) if (path / _MARK).is_file()), None)
     if package is None:
         raise ConfigError(
             f"benchmark.source={source}: no AgentDyn in {folder} (looked for src/agentdojo/{_MARK});"

@@ -310,6 +310,5 @@ def _load_disguises() -> dict[str, str]:
     """Disguised attack -> its plain text, the longest first."""
     attacks = [text for vector in load_corpus().vectors.values() for text in vector.attacks if text.hide]
     return {
-        text.disguised_text: text.text
-        for text in sorted(attacks, key=lambda attack: -len(attack.disguised_text))
+        text.disguised_text: text.text for text in sorted(attacks, key=lambda text: -len(text.disguised_text))
     }

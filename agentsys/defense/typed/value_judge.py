@@ -14,9 +14,9 @@ from enum import Enum
 from typing import Any
 
 from agentsys.defense.agent_session import CallBudgetExceeded
-from agentsys.defense.call_trace import UserRequest, write_json_line
+from agentsys.defense.call_trace import UserRequest, format_json_line
 from agentsys.defense.gate import find_first_object
-from agentsys.defense.prompts import write_sections
+from agentsys.defense.prompts import format_sections
 from agentsys.defense.simulated_agentsys import TASK_POLICY_ROLE
 from agentsys.defense.typed.argument_roles import ArgumentRole
 from agentsys.defense.typed.handle_store import ResolvedLeaf, list_number_forms
@@ -187,7 +187,7 @@ def derive_policy(model: ChatModel, request: UserRequest, tools: Sequence[ToolSp
     described = [
         {"name": name, "does": " ".join(does.split()), "arguments": list(given)} for name, does, given in told
     ]
-    question = write_sections(TASK_POLICY_SECTIONS, [write_json_line(described), request.text])
+    question = format_sections(TASK_POLICY_SECTIONS, [format_json_line(described), request.text])
     messages = [system(TASK_POLICY), user(question)]
     with span(TASK_POLICY_ROLE) as opened:
         opened.messages = messages

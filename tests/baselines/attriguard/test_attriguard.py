@@ -19,10 +19,10 @@ from agentsys.runs.instantiate import instantiate
 from baselines.attriguard import AttriGuard
 from baselines.attriguard.attribution_audit import (
     REFUSED,
+    format_call_signature,
     read_judgement,
     read_judgement_loosely,
     read_truth_probability,
-    write_call_signature,
 )
 
 SHADOW, WEAK, JUDGE = "attriguard_shadow", "attriguard_attenuator", "attriguard_judge"
@@ -119,7 +119,7 @@ def test_verdicts(proposed: Any, shadow: Any, survival: Any, outcome: str, agree
 )
 def test_arguments_are_compared_in_one_form(one: Any, other: Any, alike: bool) -> None:
     first, second = FunctionCall(function="f", args=one), FunctionCall(function="f", args=other)
-    assert (write_call_signature(first) == write_call_signature(second)) is alike
+    assert (format_call_signature(first) == format_call_signature(second)) is alike
 
 
 @pytest.mark.parametrize(
