@@ -115,7 +115,9 @@ def _read_candidates(
             raise ModelError(ErrorKind.CONTENT_REFUSED, f"the provider blocked the prompt ({blocked!s:.60})")
         raise make_malformed_reply_error("the reply has no candidates")
     texts, calls = list[str](), list[RawCall]()
-    for part in (part for candidate in candidates for part in _list_parts(candidate)):
+    parts = [part for candidate in candidates for part in _list_parts(candidate)]
+    ran_code = any("codeExecutionResult" in part for part in parts)
+    for part in parts:
         if "functionCall" in part:
             raw = as_mapping(part["functionCall"])
             call_id = str(raw.get("id") or "")
@@ -125,8 +127,8 @@ def _read_candidates(
             if part.get("thoughtSignature"):
                 # A second call of the same id gets another; the first of a turn is the one that needs it.
                 signatures.setdefault(call_id, str(part["thoughtSignature"]))
-        elif "executableCode" in part:
-            # Nothing runs it, as no code execution is on offer: it is a call that the model wrote as code.
+        elif "executableCode" in part and not ran_code:
+            # No code execution is on offer: it is a call that the model wrote as code.
             texts.append(f"```tool_code\n{as_mapping(part['executableCode']).get('code')}\n```")
         elif part.get("text") and not part.get("thought"):
             texts.append(str(part["text"]))

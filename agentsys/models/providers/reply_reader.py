@@ -169,21 +169,20 @@ class Reading:
         return ChatReply(message, usage, cost, model_id=model_id, notes=tuple(notes), **told)
 
     def _check_consequence(self, raw: RawReply, ending: Ending, reason: str) -> None:
-        said = ": ".join(filter(None, (reason, _say(raw.words))))
         match find_consequence(ending):
             case EndingConsequence.END_CASE:
-                raise ModelError(
-                    ErrorKind.CONTENT_REFUSED,
-                    redact_line(f"the provider stopped the reply ({said})", self.key),
-                )
+                kind, what = ErrorKind.CONTENT_REFUSED, "the provider stopped the reply"
             case EndingConsequence.ASK_AGAIN:
-                raise ModelError(
-                    ErrorKind.SERVER_ERROR, redact_line(f"the server broke its reply off ({said})", self.key)
-                )
+                kind, what = ErrorKind.SERVER_ERROR, "the server broke its reply off"
             case EndingConsequence.ASK_THEN_TELL if not self._may_call:
-                raise make_malformed_reply_error(
-                    redact_line(f"the model wrote a call that its server could not read ({said})", self.key)
+                kind, what = (
+                    ErrorKind.MALFORMED_REPLY,
+                    "the model wrote a call that its server could not read",
                 )
+            case _:
+                return
+        said = ": ".join(filter(None, (reason, _say(raw.words))))
+        raise ModelError(kind, redact_line(f"{what} ({said})", self.key))
 
     @property
     def _may_call(self) -> bool:
