@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 
 from agentsys.analysis.metrics.rates import TARGETED_ASR
-from agentsys.records.pipeline_names import parse_pipeline_name
+from agentsys.records.pipeline_names import split_alone
 
 _PACKAGE = Path(__file__).parents[1]
 PAPER_MODEL = "gpt-4o-mini"
@@ -84,5 +84,5 @@ REPLAY = "replay:"
 
 def shorten_model(name: str) -> str:
     """The paper's name of a model, or of the one whose recorded runs it replays; any other keeps its own."""
-    recorded = parse_pipeline_name(name.removeprefix(REPLAY)).model if name.startswith(REPLAY) else name
+    recorded = split_alone(name.removeprefix(REPLAY)).model if name.startswith(REPLAY) else name
     return load_model_names().get(recorded, name)

@@ -285,10 +285,10 @@ def _verify_case(
         why = rerun.failed.get(name) or ("its case was not run" if then else "it is no JSON")
         return VerifiedCase(key, VerifyOutcome.NOT_RUN, (why, *details))
     lacks_reply = _is_reply_missing_then(then, now)
-    differences, new = ([], frozenset[str]()) if lacks_reply else compare_records(then, now)
+    differences, newer = ([], frozenset[str]()) if lacks_reply else compare_records(then, now)
     details = [*differences, *details]
     if not details:
-        return VerifiedCase(key, VerifyOutcome.ERROR_THEN if lacks_reply else VerifyOutcome.EQUAL, (), new)
+        return VerifiedCase(key, VerifyOutcome.ERROR_THEN if lacks_reply else VerifyOutcome.EQUAL, (), newer)
     if _has_missing_reply(now):
         lost = any(member.startswith(REPLIES) for member in changed)
         details.append(
@@ -296,7 +296,7 @@ def _verify_case(
         )
     if _get_data_hash(then) != _get_data_hash(now):
         details.append(f"other data: {now[OWN_KEY]['case']['suite']}")
-    return VerifiedCase(key, VerifyOutcome.DIFFERS, tuple(details), new)
+    return VerifiedCase(key, VerifyOutcome.DIFFERS, tuple(details), newer)
 
 
 def _get_own_block(stored: Mapping[str, Any]) -> Mapping[str, Any]:

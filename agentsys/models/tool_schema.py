@@ -31,11 +31,6 @@ def list_required(schema: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(str(name) for names in lists for name in names))
 
 
-def is_combined(schema: Mapping[str, Any]) -> bool:
-    """Whether arguments stand elsewhere than in the schema's own `properties`."""
-    return any(key in schema for key in ("$ref", *COMBINATORS))
-
-
 def _walk_parts(schema: Mapping[str, Any], keys: tuple[str, ...]) -> Iterator[Mapping[str, Any]]:
     seen: set[int] = set()
     waiting: list[Any] = [schema]

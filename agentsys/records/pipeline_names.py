@@ -86,13 +86,6 @@ _JOINED_VENDOR = re.compile(r"(?:anthropic|google|meta|microsoft|nvidia|openai)-
 """Vendors that also stand before a hyphen, and whose own names no model bears."""
 
 
-class PublishedName(NamedTuple):
-    """The model and the defense that a published pipeline's name tells of."""
-
-    model: str
-    defense: str
-
-
 class NameParts(NamedTuple):
     """A pipeline's name, taken apart."""
 
@@ -328,9 +321,3 @@ def describe_open_name(folder: str, parts: NameParts) -> str:
         f"{folder}: {what}, and no pipeline beside it tells; counted as {parts.model} with {parts.defense}."
         f" Say it in a file for --names: {line}"
     )
-
-
-def parse_pipeline_name(name: str) -> PublishedName:
-    """Model and defense of a pipeline that is named as AgentDojo and its forks do, by its name alone."""
-    parts = split_alone(name)
-    return PublishedName(parts.model, parts.defense)

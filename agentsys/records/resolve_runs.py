@@ -27,7 +27,6 @@ from agentsys.records.pipeline_names import (
     NO_DEFENSE,
     NameParts,
     PipelineNames,
-    PublishedName,
     describe_open_name,
     join_pipeline_name,
 )
@@ -152,7 +151,7 @@ def _apply_names(
     if not any(map(_is_named_by_pipeline, cases)):
         return list(cases)
     cases, served = _name_served_agents(cases, places, notes)
-    renamed: defaultdict[tuple[str, PublishedName, PublishedName, bool], int] = defaultdict(int)
+    renamed: defaultdict[tuple[str, NameParts, NameParts, bool], int] = defaultdict(int)
     found: list[CaseRow] = []
     known = _collect_pipeline_names(cases, places, served)
 
@@ -168,8 +167,8 @@ def _apply_names(
         if told.ending is not None and not (said.model or said.defense):
             notes.append(describe_open_name(folder or model, told))
         open_defense = NO_DEFENSE if told.ending is not None and said.model else told.defense
-        settled = PublishedName(said.model or told.model, said.defense or open_defense)
-        return _SettledNames(settled, settled != (told.model, told.defense), said.version)
+        settled = NameParts(said.model or told.model, said.defense or open_defense)
+        return _SettledNames(settled, settled[:2] != told[:2], said.version)
 
     for case, place in zip(cases, places, strict=True):
         if not _is_named_by_pipeline(case):
@@ -178,9 +177,9 @@ def _apply_names(
         settled, by_user, version = settle_names(
             place.pipeline if place.is_pipeline else None, case.model, case.defense
         )
-        if settled != (case.model, case.defense):
+        if settled[:2] != (case.model, case.defense):
             if case.defense != IN_PIPELINE_NAME or by_user:
-                stored = PublishedName(case.model, case.defense)
+                stored = NameParts(case.model, case.defense)
                 renamed[place.pipeline, stored, settled, by_user] += 1
             case = replace(case, model=settled.model, defense=settled.defense)
         if version and case.version == UNRECORDED:
@@ -201,7 +200,7 @@ def _apply_names(
 
 
 class _SettledNames(NamedTuple):
-    names: PublishedName
+    names: NameParts
     by_user: bool
     """Whether the user gave them."""
     version: str | None
@@ -257,7 +256,7 @@ def _name_served_agents(
             if agent is None
             else f"several agents answered into this folder ({SERVED_FILE}), so it is not known which"
             if agent.model == UNRECORDED
-            else f"counted as {_format_victim(PublishedName(agent.model, agent.defense))}"
+            else f"counted as {_format_victim(NameParts(agent.model, agent.defense))}"
         )
         notes.append(f"{folder}: a served agent answered; {says}.")
     answered: dict[str, dict[str, Any]] = {
@@ -272,7 +271,7 @@ def _name_served_agents(
     ], agents.keys()
 
 
-def _format_victim(victim: PublishedName) -> str:
+def _format_victim(victim: NameParts) -> str:
     no_more = (NO_DEFENSE, IN_PIPELINE_NAME)
     return victim.model if victim.defense in no_more else f"{victim.model} with {victim.defense}"
 

@@ -45,7 +45,7 @@ from agentsys.records.case_reader import iterate_files, read_files
 from agentsys.records.case_row import NO_ATTACK, UNRECORDED, CaseRow
 from agentsys.records.folder_index import list_files
 from agentsys.records.names_file import RunNames
-from agentsys.records.pipeline_names import NO_DEFENSE, parse_pipeline_name
+from agentsys.records.pipeline_names import NO_DEFENSE, split_alone
 from agentsys.records.resolve_runs import resolve_runs
 from agentsys.records.runs_source import open_runs
 from agentsys.records.schema import StoredBlock
@@ -401,5 +401,5 @@ def _rename_pipeline(record: Trajectory, facts: CaseRow) -> Trajectory:
 
 def _is_victim_in_name(record: Trajectory, facts: CaseRow) -> bool:
     """Whether the pipeline's own name says model and defense; DRIFT's form tells the latter by itself."""
-    stored = parse_pipeline_name(record.pipeline)
+    stored = split_alone(record.pipeline)
     return stored.model == facts.model and (record.form == "drift" or stored.defense == facts.defense)

@@ -238,7 +238,7 @@ def _write_findings(suites: Sequence[SuiteAudit]) -> Iterator[str]:
             "Pairs whose user task can still be solved after the injection task was carried out: "
             f"{', '.join(shares)}{'' if every else f'; in the others {excludes}'}."
         )
-    if undoing := [
+    if hiding := [
         f"{suite.suite} {format_task_numbers([row.task])} with {format_task_numbers(row.undone_by_user_task)}"
         for suite in suites
         for row in suite.user_tasks
@@ -246,7 +246,7 @@ def _write_findings(suites: Sequence[SuiteAudit]) -> Iterator[str]:
     ]:
         yield (
             f"In {format_count(sum(suite.undone for suite in suites), 'pair')} an attack that was carried out counts as"
-            f" failed, because the user's own task hides it: {'; '.join(undoing)}."
+            f" failed, because the user's own task hides it: {'; '.join(hiding)}."
         )
     if where := _list_tasks(suites, "destroyed"):
         yield f"An injection overwrites what the user task itself needs in {where}."
