@@ -101,9 +101,8 @@ def describe_reading(process: GuardProcess, corpus: TextCorpus, verdicts: Verdic
     clean = sorted(corpus.find_ids(held=False))
     quiet = [one for one in clean if (verdict := verdicts.get(one)) is not None and not verdict.flag]
     random.Random(2).shuffle(quiet)
-    joined = "\n\n".join(corpus.texts[one] for one in quiet)
     for size in _CARRIER_CHARS:
-        long = [joined[at : at + size] for at in range(0, len(joined) - size + 1, size)]
+        long = _join_to_long(reversed([corpus.texts[one] for one in quiet]), size)
         carriers = [text for text in long[: 1 if slow else _CARRIERS] if not _count_flagged(process, [text])]
         for sentence in _KNOWN if carriers else ():
             first, last = (
@@ -117,6 +116,16 @@ def describe_reading(process: GuardProcess, corpus: TextCorpus, verdicts: Verdic
         if carriers:
             return f"{told}flags neither sentence in {size:,} characters"
     return f"{told}no long text that it does not flag"
+
+
+def _join_to_long(texts: Iterable[str], size: int) -> list[str]:
+    long, parts = list[str](), list[str]()
+    for text in texts:
+        parts.append(text)
+        if sum(map(len, parts)) >= size:
+            long.append("\n\n".join(parts)[:size])
+            parts = []
+    return long
 
 
 def _count_flagged(process: GuardProcess, texts: Sequence[str]) -> int:
