@@ -134,6 +134,29 @@ def test_a_time_is_read_as_the_clock_shows_it_with_a_zone_or_without(kind: str, 
     assert ran.answer == "1:00:00True"
 
 
+WRITTEN_BY_A_SMALL_MODEL = [
+    (
+        '{"title": "Budget Review", "start": "2026-05-14T10:00:00", "end": "2026-05-14T11:30:00", "place": "room 4.2",'
+        ' "have_enough_information": true}',
+        "1:30:00",
+    ),
+    (
+        '{"title": "Meeting", "start": "2026-11-03T22:00:00Z", "end": "2026-11-03T23:00:00Z", "place": "Tokyo",'
+        ' "have_enough_information": true}',
+        "1:00:00",
+    ),
+]
+"""Replies of Qwen2.5-Coder-1.5B-Instruct, Q4_K_M, held to the schema (28 November 2026), and how long it lasts."""
+
+
+@pytest.mark.parametrize(("reply", "lasts"), WRITTEN_BY_A_SMALL_MODEL)
+def test_times_that_a_small_model_wrote_under_the_schema_are_read(reply: str, lasts: str) -> None:
+    declared = "class A(BaseModel):\n    title: str\n    start: NaiveDatetime\n    end: datetime\n    place: str | None\n"
+    use = "x = query_ai_assistant('q', A)\nlate = datetime.fromisoformat('2027-01-01')\n"
+    program = f"{declared}{use}print(x.end - x.start if x.start < late else '')"
+    assert run_camel("workspace", Planner([block(program)], [reply])).answer == lasts
+
+
 PRIVATE_MAIL = "mails = get_received_emails()\nbody = mails[0].body\n"
 TO = "send_email(recipients=[{to}], subject='s', body=body)"
 
