@@ -151,9 +151,20 @@ def _find_misfit(asked: str, owner: str) -> str | None:
 _SMALL = 2048
 """Characters of a simple schema with its values that are checked here: to ask a process takes longer than that."""
 _FLAT = 10
-_SIMPLE = frozenset(
-    ["type", "properties", "required", "items", "additionalProperties", "enum", "const", "title", "description", "default", "examples", "minimum", "maximum", "minLength", "maxLength", "minItems", "maxItems"]
-)
+_SIMPLE = {
+    *(
+        "type",
+        "properties",
+        "required",
+        "items",
+        "additionalProperties",
+        "enum",
+        "const",
+        "title",
+        "description",
+    ),
+    *("default", "minimum", "maximum", "minLength", "maxLength", "minItems", "maxItems"),
+}
 """Keywords that look at each value once: no patterns, references, or choices between schemas."""
 
 
@@ -161,10 +172,13 @@ _SIMPLE = frozenset(
 def _is_simple(raw: str) -> bool:
     waiting = [json.loads(raw)]
     for schema in waiting:  # which grows
-        if not isinstance(schema, dict) or not schema.keys() <= _SIMPLE:
+        if schema is not False and not (isinstance(schema, dict) and schema.keys() <= _SIMPLE):
             return False
-        below = [schema.get("items", {}), *dict(schema.get("properties", {})).values()]
-        waiting += [*below, *([more] if isinstance(more := schema.get("additionalProperties"), dict) else [])]
+        schema = schema or {}
+        waiting += dict(schema.get("properties", {})).values()
+        waiting += [
+            schema[key] for key in ("items", "additionalProperties") if schema.get(key, True) is not True
+        ]
     return True
 
 
