@@ -133,7 +133,9 @@ def test_the_lowest_versions_are_those_of_the_ranges() -> None:
     assert {str(one) for one in resolved if str(one.specifier)[:2] != "=="} == set()
     lowest_of = {canonicalize_name(one.name): Version(str(one.specifier)[2:]) for one in resolved}
     for requirement in declared_core():
-        assert lowest_of[canonicalize_name(requirement.name)] == Version(lowest(requirement).partition("==")[2])
+        assert lowest_of[canonicalize_name(requirement.name)] == Version(
+            lowest(requirement).partition("==")[2]
+        )
 
 
 def test_hashes_are_of_the_same_versions_and_name_no_index() -> None:

@@ -1,6 +1,6 @@
 """litellm: what it makes of our request for Anthropic and Gemini, and that a note on the reply says so.
 
-Each line of `REWRITES` has a request here that shows it, and what is sent is looked at, so that a line goes when litellm
+Each line of `REWRITES` has a request here that shows it, and what is sent is looked at: a line goes when litellm
 stops doing it.
 """
 
@@ -19,9 +19,7 @@ from posted_server import serve_posts
 from agentsys.models.chat import ChatRequest, ToolSpec, assistant, system, tool_message, user
 from agentsys.models.providers.litellm import REWRITES, LiteLLMModel
 
-pytestmark = pytest.mark.skipif(
-    importlib.util.find_spec("litellm") is None, reason="needs the litellm extra"
-)
+pytestmark = pytest.mark.skipif(importlib.util.find_spec("litellm") is None, reason="needs the litellm extra")
 
 ANSWERS: dict[str, dict[str, Any]] = {
     "anthropic": {
