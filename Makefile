@@ -3,6 +3,8 @@
 # alone, the others what tests and docs need as well.
 
 PYTHON ?= python3
+# Exact versions; empty: the newest. `make test-lowest` and `make test-newest` set this and VENV.
+CONSTRAINTS ?= constraints.txt
 EXTRAS ?= dev,docs,litellm,mcp,middleware,notebooks
 # On two cores three, not two: a test that waits leaves its core to another.
 WORKERS ?= 3
@@ -19,6 +21,7 @@ CORE := $(VENV)/.core
 DEV := $(VENV)/.dev
 DETECTORS := .venv-detectors
 # -qq: errors only.
+PINS := $(if $(CONSTRAINTS),-c $(CONSTRAINTS))
 PIP := $(BIN)/python -m pip -qq --disable-pip-version-check
 # Tests start hundreds of processes. Each would compile our modules anew where the surroundings forbid Python
 # to keep what it compiled, as those of many containers do.
@@ -26,7 +29,7 @@ PIP := $(BIN)/python -m pip -qq --disable-pip-version-check
 PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run paper notebooks pictures league docs bench test test-slow test-detectors lint clean
+.PHONY: help setup run paper notebooks pictures league docs bench test lane test-lowest test-newest test-slow test-detectors lint clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -56,18 +59,18 @@ define INSTALL
 	if command -v uv >/dev/null 2>&1; then \
 	    export UV_SYSTEM_CERTS=1; \
 	    if [ -n "$$PIP_CERT" ]; then export SSL_CERT_FILE="$${SSL_CERT_FILE:-$$PIP_CERT}"; fi; \
-	    if uv pip install --quiet --python $(BIN)/python -c constraints.txt -e "$(1)"; then exit 0; fi; \
+	    if uv pip install --quiet --python $(BIN)/python $(PINS) -e "$(1)"; then exit 0; fi; \
 	    echo "uv could not; trying pip" >&2; \
 	fi; \
-	$(PIP) install --no-compile -c constraints.txt -e "$(1)"
+	$(PIP) install --no-compile $(PINS) -e "$(1)"
 endef
 
-$(CORE): pyproject.toml constraints.txt
+$(CORE): pyproject.toml $(CONSTRAINTS)
 	$(MAKE_VENV)
 	$(call INSTALL,.)
 	@touch $@
 
-$(DEV): pyproject.toml constraints.txt
+$(DEV): pyproject.toml $(CONSTRAINTS)
 	$(MAKE_VENV)
 	$(call INSTALL,.[$(EXTRAS)])
 	@touch $(CORE) $@
@@ -102,8 +105,19 @@ docs: setup ## Build the documentation as a site, offline, into site/; a broken 
 bench: setup ## Measure speed and CPU beside AgentDojo's runner (QUICK=1: two minutes; WRITE=1: into perf/README.md; INSPECT=COMMAND: its port too)
 	$(BIN)/python perf/bench.py $(if $(QUICK),--quick) $(if $(WRITE),--write) $(if $(INSPECT),--inspect $(INSPECT))
 
-test: setup lint ## Formatting, types and the fast tests
+test: lint lane ## Formatting, types and the fast tests
+
+# What runs in each of three environments: .venv with constraints.txt, and the two below.
+lane: setup
+	@$(BIN)/python -m pip --disable-pip-version-check freeze --exclude-editable | paste -sd ' ' | fold -s -w 160
 	$(PYTEST) -m "not slow and not live"
+
+test-lowest: ## The fast tests on the lowest versions that pyproject.toml allows, in .venv-lowest
+	@$(MAKE) VENV=.venv-lowest CONSTRAINTS=constraints-lowest.txt lane
+
+test-newest: ## The fast tests on the newest versions that pyproject.toml allows today, in .venv-newest
+	@rm -rf .venv-newest
+	@$(MAKE) VENV=.venv-newest CONSTRAINTS= lane
 
 test-slow: setup ## The tests that take longer
 	$(PYTEST) -m "slow and not live"
@@ -125,5 +139,5 @@ lint: setup ## Check formatting, lint and types; changes nothing
 	$(BIN)/mypy --config-file tests/mypy.ini
 
 clean: ## Remove .venv, caches and builds; results stay
-	rm -rf $(VENV) $(DETECTORS) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .venv .venv-lowest .venv-newest $(DETECTORS) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,6 +1,6 @@
-"""Write the tables of docs/errors.md from the code: kinds of errors, and how replies end.
+"""Write the tables of docs/errors.md from the code: kinds of errors, how replies end; and litellm's in docs/models.md.
 
-`python scripts/errors_page.py` after a change of `ErrorKind` or of a table in `agentsys.models.endings`.
+`python scripts/errors_page.py` after a change of `ErrorKind`, of a table in `agentsys.models.endings` or of `REWRITES`.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ from pathlib import Path
 
 from agentsys.models.chat import Consequence, ErrorKind
 from agentsys.models.endings import TABLES, Ending, find_consequence
+from agentsys.models.providers.litellm import REWRITES
 
-PAGE = Path(__file__).parents[1] / "docs" / "errors.md"
+DOCS = Path(__file__).parents[1] / "docs"
 _WORDS = {
     Consequence.RETRY: "asked again",
     Consequence.END_CASE: "the case ends",
@@ -60,15 +61,31 @@ def write_endings() -> str:
     )
 
 
-def fill_page(page: str) -> str:
-    """The page with both tables between their marks."""
-    for name, table in (("kinds", write_kinds()), ("endings", write_endings())):
+def write_rewrites() -> str:
+    """The table of what litellm changes on the way to a provider."""
+    rows = [f"| `{provider}/` | {note} |" for provider, notes in REWRITES.items() for note in notes]
+    return "\n".join(["| Provider | What the model reads |", "| --- | --- |", *rows])
+
+
+PAGES = {
+    "errors.md": {"kinds": write_kinds, "endings": write_endings},
+    "models.md": {"litellm": write_rewrites},
+}
+"""Page -> its tables by the names of their marks."""
+
+
+def fill_page(name_of_page: str) -> str:
+    """A page with its tables between their marks."""
+    page = (DOCS / name_of_page).read_text(encoding="utf-8")
+    for name, write_table in PAGES[name_of_page].items():
+        table = write_table()
         before, begun, rest = page.partition(f"<!-- {name} -->\n")
         _, ended, behind = rest.partition(f"<!-- {name} end -->")
-        assert begun and ended, f"docs/errors.md has no marks for {name}"
+        assert begun and ended, f"docs/{name_of_page} has no marks for {name}"
         page = f"{before}{begun}\n{table}\n\n{ended}{behind}"
     return page
 
 
 if __name__ == "__main__":
-    PAGE.write_text(fill_page(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+    for name_of_page in PAGES:
+        (DOCS / name_of_page).write_text(fill_page(name_of_page), encoding="utf-8")

@@ -22,6 +22,7 @@ import yaml
 from command_output import run_program
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+from packaging.version import Version
 
 from agentsys import __version__
 from agentsys.errors import DISTRIBUTION
@@ -82,6 +83,8 @@ def test_constraints_are_exact_versions_and_name_no_index_file_or_ourselves() ->
 @cache
 def core_closure() -> dict[str, str]:
     """Package -> version of all that the package alone needs, as installed here."""
+    if Path(sys.prefix).name in (".venv-lowest", ".venv-newest"):
+        pytest.skip("the environment of another lane, not of constraints.txt")
     found: dict[str, str] = {}
     open_ones = [(Requirement(text), "") for text in pyproject()["project"]["dependencies"]]
     seen: set[tuple[str, str]] = set()
@@ -111,6 +114,28 @@ def test_every_dependency_has_its_reason_in_a_comment() -> None:
     lines = [(before, line) for before, line in pairwise(part) if re.search('"[^"]*[=<>-]', line)]
     assert len(lines) > 50
     assert [line for before, line in lines if before.lstrip()[:1] != "#"] == []
+
+
+def test_a_range_ends_at_the_next_major_version_or_says_why() -> None:
+    text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    pinned = pins("3.11")
+    for requirement in declared():
+        now = Version(pinned[canonicalize_name(requirement.name)])
+        own = re.search(rf'#([^\n]*)\n[^\n#]*"{re.escape(requirement.name)}[^"]*"', text)
+        for cap in (Version(spec.version) for spec in requirement.specifier if spec.operator == "<"):
+            assert now < cap
+            assert cap == Version(str(now.major + 1)) or (own and "narrow" in own[1]), requirement
+
+
+def test_the_lowest_versions_are_those_of_the_ranges() -> None:
+    lines = (ROOT / "constraints-lowest.txt").read_text(encoding="utf-8").splitlines()
+    resolved = [Requirement(line) for line in lines if line[:1] != "#"]
+    assert {str(one) for one in resolved if str(one.specifier)[:2] != "=="} == set()
+    lowest_of = {canonicalize_name(one.name): Version(str(one.specifier)[2:]) for one in resolved}
+    for requirement in declared_core():
+        assert lowest_of[canonicalize_name(requirement.name)] == Version(
+            lowest(requirement).partition("==")[2]
+        )
 
 
 def test_hashes_are_of_the_same_versions_and_name_no_index() -> None:

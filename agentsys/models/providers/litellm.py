@@ -5,10 +5,14 @@ Only a fallback: litellm reports a lost connection as a server error 500 and tak
 
 from __future__ import annotations
 
+import copy
 import os
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import dropwhile
 from typing import Any
 
+from agentsys.base.json_values import read_json_data
 from agentsys.errors import make_not_installed_error
 from agentsys.models.chat import ChatReply, ChatRequest, ErrorKind, ModelError
 from agentsys.models.providers.bounded_http import ExchangeLimits, make_bounded_client
@@ -30,6 +34,76 @@ _KIND_BY_CLASS = {
 }
 _THINKERS = ("deepseek/", "moonshot/")
 """Providers that refuse calls without their thoughts; in place of a missing one litellm (1.105) sends a blank."""
+
+
+Arguments = Mapping[str, Any]
+"""Those of `litellm.completion`, in OpenAI's form."""
+
+
+def _has_calls_without_tools(asked: Arguments) -> bool:
+    return "tools" not in asked and any(message.get("tool_calls") for message in asked["messages"])
+
+
+def _has_empty_text(asked: Arguments) -> bool:
+    texts = (m.get("content") for m in asked["messages"] if m["role"] != "tool" and not m.get("tool_calls"))
+    return any(not str(text or "").strip() for text in texts)
+
+
+def _has_late_system_text(asked: Arguments) -> bool:
+    roles = [message["role"] for message in asked["messages"]]
+    return "system" in dropwhile(lambda role: role == "system", roles)
+
+
+def _repeats_an_id(asked: Arguments) -> bool:
+    turns = ([call["id"] for call in message.get("tool_calls", ())] for message in asked["messages"])
+    return any(len(set(ids)) < len(ids) for ids in turns)
+
+
+def _has_object_result(asked: Arguments) -> bool:
+    results = (message["content"] for message in asked["messages"] if message["role"] == "tool")
+    return any(isinstance(read_json_data(result), dict) for result in results)
+
+
+def _find_keywords(schema: object) -> Iterator[str]:
+    if isinstance(schema, list):
+        for part in schema:
+            yield from _find_keywords(part)
+    elif isinstance(schema, Mapping):
+        for key, value in schema.items():
+            if key in ("properties", "$defs", "definitions"):
+                yield from _find_keywords(list(value.values()))
+            else:
+                yield key
+                yield from _find_keywords(value)
+
+
+_BOUNDS = {"minimum", "maximum", "minLength", "maxLength", "exclusiveMinimum", "exclusiveMaximum"}
+_LOST_BY_GEMINI = {
+    *("additionalProperties", "allOf", "const", "examples", "exclusiveMaximum", "exclusiveMinimum"),
+    *("multipleOf", "not", "oneOf", "patternProperties", "prefixItems", "uniqueItems"),
+}
+REWRITES: Mapping[str, Mapping[str, Callable[[Arguments], bool]]] = {
+    "anthropic": {
+        "a request without tools offers one of litellm's own": _has_calls_without_tools,
+        "an empty text is a notice of litellm's in brackets": _has_empty_text,
+        "a late system text is the user's, after a sentence of litellm's": _has_late_system_text,
+        "of calls with one id the first alone is left": _repeats_an_id,
+        "bounds in an answer's schema are words in its descriptions": lambda asked: (
+            not _BOUNDS.isdisjoint(_find_keywords(asked.get("response_format")))
+        ),
+    },
+    "gemini": {
+        "a late system text stands before the conversation": _has_late_system_text,
+        "a result that is a JSON object is fields, not a text": _has_object_result,
+        "schemas of tools lose keywords": lambda asked: (
+            not _LOST_BY_GEMINI.isdisjoint(_find_keywords(asked.get("tools")))
+        ),
+    },
+}
+"""What litellm (1.105 to 1.110) changes: provider -> what its model reads instead -> whether a request has such things.
+
+docs/models.md has the table, tests/contracts a request for each line.
+"""
 
 
 @dataclass(repr=False, eq=False, kw_only=True)
@@ -61,10 +135,15 @@ class LiteLLMModel(SdkModel):
         return litellm
 
     def _send(self, request: ChatRequest) -> Any:
-        return self._client.completion(**self._build_completion_arguments(request))
+        # A copy: litellm 1.105 writes its changes into the schemas that it is given, which are the tools' own.
+        return self._client.completion(**copy.deepcopy(self._build_completion_arguments(request)))
 
     def _read_reply(self, answer: Any, reading: Reading) -> ChatReply:
-        return read_openai_reply(answer.model_dump(), reading)
+        reply = read_openai_reply(answer.model_dump(), reading)
+        asked = self._build_completion_arguments(reading.request)
+        rewrites = REWRITES.get(self._client.get_llm_provider(self.model_id)[1], {})
+        notes = (f"litellm: {note}" for note, applies in rewrites.items() if applies(asked))
+        return replace(reply, notes=(*reply.notes, *notes))
 
     def _build_completion_arguments(self, request: ChatRequest) -> dict[str, Any]:
         arguments: dict[str, Any] = {
@@ -109,8 +188,10 @@ class LiteLLMModel(SdkModel):
 
 
 def _import_litellm(name: str) -> Any:
-    # Without this it asks the network for its price table on import, and again from a thread.
+    # Without these it asks the network for its price table on import, and again from a thread, and for Anthropic's
+    # names of previews.
     os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
+    os.environ.setdefault("LITELLM_LOCAL_ANTHROPIC_BETA_HEADERS", "True")
     try:
         import litellm
     except ImportError:
