@@ -45,9 +45,9 @@ def read_table() -> dict[str, Any]:
     return rows
 
 
-def collect_last_days(table: dict[str, Any]) -> dict[str, list[str | None]]:
+def collect_last_days(table: dict[str, Any]) -> dict[str, list[Any]]:
     """Id -> last day and preset that takes its place."""
-    found: dict[str, list[str | None]] = {}
+    found: dict[str, list[Any]] = {}
     for name, row in table.items():
         if row.get("mode") not in ("chat", "responses") or row.get("litellm_provider") not in VENDORS:
             continue
@@ -56,7 +56,8 @@ def collect_last_days(table: dict[str, Any]) -> dict[str, list[str | None]]:
             successor = next((preset for start, preset in SUCCESSORS if model_id.startswith(start)), None)
             if "pro" in model_id.split("-") and model_id.startswith("gemini"):
                 successor = "gemini-3-pro"
-            found[model_id] = [day, successor]
+            # Google's two APIs have a day each.
+            found[model_id] = [max(day, *(found.get(model_id) or [day])[:1]), successor]
     return dict(sorted(found.items()))
 
 

@@ -175,7 +175,7 @@ VALUE = {
 
 def test_what_our_own_questions_ask_for_can_be_written_under_each_engine(ask: Ask) -> None:
     shape = add_answer_flag(Kind)
-    own = [(shape.model_json_schema(), json.dumps(VALUE))]
+    own: list[Asked] = [(shape.model_json_schema(), json.dumps(VALUE))]
     shape.model_validate_json(own[0][1])
     contracts: list[Any] = [SANITIZER_CONTRACT, firewall.SANITIZER_CONTRACT, privileges.PRIVILEGES_CONTRACT]
     own += [(each.schema, answer) for each in contracts if each.schema for _, answer in each.examples]

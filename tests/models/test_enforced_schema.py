@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from drawn_schemas import Drawn, tool_schemas
 from hypothesis import given
-from jsonschema import Draft202012Validator
+from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
 from agentsys.models.chat import ChatRequest, user
 from agentsys.models.enforced_schema import is_closed_schema, make_enforceable_schema

@@ -151,7 +151,8 @@ WRITTEN_BY_A_SMALL_MODEL = [
 
 @pytest.mark.parametrize(("reply", "lasts"), WRITTEN_BY_A_SMALL_MODEL)
 def test_times_that_a_small_model_wrote_under_the_schema_are_read(reply: str, lasts: str) -> None:
-    declared = "class A(BaseModel):\n    title: str\n    start: NaiveDatetime\n    end: datetime\n    place: str | None\n"
+    fields = ("title: str", "start: NaiveDatetime", "end: datetime", "place: str | None")
+    declared = "class A(BaseModel):\n" + "".join(f"    {field}\n" for field in fields)
     use = "x = query_ai_assistant('q', A)\nlate = datetime.fromisoformat('2027-01-01')\n"
     program = f"{declared}{use}print(x.end - x.start if x.start < late else '')"
     assert run_camel("workspace", Planner([block(program)], [reply])).answer == lasts
