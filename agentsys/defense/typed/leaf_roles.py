@@ -46,7 +46,7 @@ def assign_roles(
         yield from own.visit(node, name, roles.find_known_role(tool, name))
 
 
-class _Place(Enum):
+class _Surroundings(Enum):
     """Where the walk is: it decides what a name that no list knows makes of a text."""
 
     OBJECT = 0
@@ -62,7 +62,7 @@ class _RoleWalk:
     roles: ArgumentRoles
     tool: str
     declared: Collection[object]
-    place: _Place = _Place.OBJECT
+    place: _Surroundings = _Surroundings.OBJECT
     columns: tuple[ArgumentRole | None, ...] = ()
     """The roles that the columns' names of a table say."""
 
@@ -104,9 +104,15 @@ class _RoleWalk:
         yield text.leaf, role or self._read_unknown_leaf(text.leaf, inside="." in path)
         if role in _GUARDED:
             return
-        is_content = role is ArgumentRole.CONTENT or self.place is _Place.CONTENT
+        is_content = role is ArgumentRole.CONTENT or self.place is _Surroundings.CONTENT
         for part, is_object in text.open(is_content):
-            place = _Place.CONTENT if is_content else _Place.OBJECT if is_object else _Place.TEXT
+            place = (
+                _Surroundings.CONTENT
+                if is_content
+                else _Surroundings.OBJECT
+                if is_object
+                else _Surroundings.TEXT
+            )
             walk = replace(self, place=place)
             for leaf, own in walk.visit(part, path, None):
                 if own is not ArgumentRole.CONTENT:
@@ -117,9 +123,9 @@ class _RoleWalk:
         named = _find_strictest(map(self.roles.read_name, leaf.assigned))
         if named is not None:
             return named
-        if self.place is _Place.CONTENT:
+        if self.place is _Surroundings.CONTENT:
             return ArgumentRole.CONTENT
-        is_target = names_address(leaf.value) or (self.place is _Place.OBJECT and _is_untrusted(leaf))
+        is_target = names_address(leaf.value) or (self.place is _Surroundings.OBJECT and _is_untrusted(leaf))
         return ArgumentRole.TARGET if inside and is_target else self.roles.unknown
 
     def _visit_object(self, node: ResolvedObject, path: str, role: ArgumentRole | None) -> Iterator[LeafRole]:
