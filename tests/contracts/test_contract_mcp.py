@@ -17,7 +17,8 @@ def call(tool: Any, **arguments: Any) -> str:
 
     async def ask() -> str:
         async with Client(server) as client:
-            return str((await client.call_tool(tool.__name__, arguments)).content[0].text)
+            result: Any = await client.call_tool(tool.__name__, arguments)
+            return str(result.content[0].text)
 
     server = MCPServer("bank")
     server.tool()(tool)
