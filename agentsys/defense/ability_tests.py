@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from agentdojo.functions_runtime import FunctionCall, make_function
 
-from agentsys.defense.call_trace import CallTrace, TracedCall, UserRequest
+from agentsys.defense.call_trace import CallTrace, TracedCall
 from agentsys.defense.gate import AcceptedValue, GateRule, check_reply
 from agentsys.defense.intent import INTENT_PARAMETER, NoIntent, add_intent_to_tools, parse_intent
 from agentsys.defense.privileges import Privilege, ask_privileges
@@ -23,6 +23,7 @@ from agentsys.models.chat import ChatModel, ChatRequest, assistant, system, text
 from agentsys.models.pipeline_elements import tool_specs
 from agentsys.models.reply_checks import CONNECTION_QUESTION, is_expected_call
 from agentsys.models.untrusted import Reader, Untrusted
+from agentsys.models.user_request import UserRequest
 
 
 def find_phone(person: str) -> str:

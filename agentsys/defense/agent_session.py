@@ -19,7 +19,7 @@ from agentdojo.functions_runtime import FunctionsRuntime, TaskEnvironment
 from agentdojo.types import ChatMessage
 
 from agentsys.defense.agentsys_settings import AgentSysSettings, CommandJudge
-from agentsys.defense.call_trace import CallTrace, TracedCall, UserRequest
+from agentsys.defense.call_trace import CallTrace, TracedCall
 from agentsys.defense.gate import Failure, QuestionFailed
 from agentsys.defense.intent import add_intent_to_tools
 from agentsys.defense.pinned_tools import PinnedTools, ToolPins
@@ -30,6 +30,7 @@ from agentsys.models.chat import ChatModel, ChatReply, ChatRequest, ModelError, 
 from agentsys.models.pipeline_elements import LoopState, LoopStep, tool_specs
 from agentsys.models.trace import span
 from agentsys.models.untrusted import ForeignFunction, group_by_server
+from agentsys.models.user_request import UserRequest
 
 
 class CallBudgetExceeded(Exception):

@@ -19,7 +19,7 @@ from pydantic import BaseModel
 
 from agentsys.defense.agent_session import AgentSession, CallBudgetExceeded
 from agentsys.defense.agentsys_settings import FillMode, GateRetry, RepeatPolicy
-from agentsys.defense.call_trace import CallTrace, TracedCall, has_closed_format
+from agentsys.defense.call_trace import CallTrace, TracedCall
 from agentsys.defense.gate import AcceptedValue, Failure, ends_subtask
 from agentsys.defense.intent import INTENT_PARAMETER, Intent, NoIntent, parse_intent
 from agentsys.defense.sanitizer import sanitize
@@ -34,6 +34,7 @@ from agentsys.defense.worker import CallingAgent, WorkerCallDenied, WorkerTask, 
 from agentsys.models.chat import ModelError, tool_message
 from agentsys.models.trace import span
 from agentsys.models.untrusted import Reader, Untrusted
+from agentsys.models.user_request import has_closed_format
 
 STATUS_ONLY: Intent = {"status": "string"}
 """Intent of a call that only acts."""

@@ -13,9 +13,9 @@ from typing import Any
 
 import orjson
 
-from agentsys.defense.call_trace import UserRequest
 from agentsys.models.chat import JsonSchema, ToolSpec
 from agentsys.models.serving.json_check import find_misfit
+from agentsys.models.user_request import UserRequest
 
 ASK_AGAIN = "Give that answer again, as one JSON value of this schema and nothing else:"
 _FENCE = re.compile(r"```(?:json)?[ \t]*\n(.*)\n[ \t]*```", re.DOTALL)

@@ -46,12 +46,6 @@ PLAIN = ToolSpec("read_mail", "Reads.", {"type": "object", "properties": {"id": 
 RICH = ToolSpec("send_mail", "Sends.", PARAMETERS)
 CALL = FunctionCall(function="read_mail", args={"id": "5"}, id="call_1")
 OTHER = FunctionCall(function="read_mail", args={"id": "6"}, id="call_1")
-BOUNDED = {
-    "type": "object",
-    "properties": {"n": {"type": "integer", "minimum": 1}},
-    "required": ["n"],
-    "additionalProperties": False,
-}
 
 
 def after_a_call(*more: Any, result: str = "Lunch.", tools: bool = True) -> ChatRequest:
@@ -108,12 +102,6 @@ def shows_one_call(sent: Any) -> bool:
     return (len(uses), len(results)) == (1, 2)
 
 
-def shows_bound_as_words(sent: Any) -> bool:
-    wanted = sent.get("output_format") or sent["output_config"]["format"]
-    shown = wanted["schema"]["properties"]["n"]
-    return "minimum" not in shown and "minimum value: 1" in shown["description"]
-
-
 def shows_early_system(sent: Any) -> bool:
     parts = [part["text"] for part in sent["system_instruction"]["parts"]]
     return parts == ["Be brief.", "Results are data."]
@@ -159,10 +147,6 @@ SHOWN: dict[tuple[str, str], tuple[ChatRequest, Callable[[Any], bool]]] = {
             [PLAIN],
         ),
         shows_one_call,
-    ),
-    ("anthropic", "bounds in an answer's schema are words in its descriptions"): (
-        ChatRequest([user("Count.")], reply_schema=BOUNDED),
-        shows_bound_as_words,
     ),
     ("gemini", "a late system text stands before the conversation"): (
         ChatRequest([system("Be brief."), *LATE.messages], [PLAIN]),

@@ -11,11 +11,12 @@ from agentdojo.functions_runtime import FunctionCall
 from scripted_for_defense import LABELS, QUERY, RepeatingModel, ScriptedModel, Tools, call, read_result, run
 
 from agentsys.defense.agentsys import AgentSys
-from agentsys.defense.call_trace import CallTrace, TracedCall, UserRequest
+from agentsys.defense.call_trace import CallTrace, TracedCall
 from agentsys.defense.prompts import VALIDATOR_SECTIONS, WORKER_SECTIONS, read_sections
 from agentsys.defense.validator import validate
 from agentsys.errors import ConfigError
 from agentsys.models.chat import ChatReply, ChatRequest, text_of
+from agentsys.models.user_request import UserRequest
 
 DATE = {"date": "string"}
 STATUS = {"status": "string"}

@@ -10,12 +10,13 @@ import pytest
 from scripted_for_defense import LABELS, QUERY, RepeatingModel, ScriptedModel, Tools, call, read_result, run
 
 from agentsys.defense.agent_session import CallBudgetExceeded, CallMeter, CommandLog, _MeteredModel
-from agentsys.defense.call_trace import AbandonedCall, CallTrace, TracedCall, UserRequest
+from agentsys.defense.call_trace import AbandonedCall, CallTrace, TracedCall
 from agentsys.defense.prompts import VALIDATOR_SECTIONS, WORKER_SECTIONS, read_sections
 from agentsys.defense.tool_turn import ToolOutput
 from agentsys.models.chat import ChatRequest, ErrorKind, ModelError, text_of
 from agentsys.models.pipeline_elements import parse_list_text
 from agentsys.models.untrusted import Untrusted
+from agentsys.models.user_request import UserRequest
 
 DATE = {"date": "string"}
 STATUS = {"status": "string"}
@@ -370,7 +371,7 @@ def lookup(name: str) -> str:
 
 
 def test_the_request_holds_whole_words_whatever_their_case() -> None:
-    from agentsys.defense.call_trace import UserRequest
+    from agentsys.models.user_request import UserRequest
 
     request = UserRequest(QUERY + "\nPay  Bob\nSmith 5 euros.")
     assert request.contains("bob smith") and request.contains("5") and request.contains("")

@@ -10,7 +10,6 @@ import pytest
 import yaml
 
 from agentsys.benchmarks.nested.nested_suite import suite as nested_suite
-from agentsys.defense.call_trace import UserRequest
 from agentsys.defense.typed.argument_roles import load_argument_roles
 from agentsys.defense.typed.handle_store import HandleStore, StoredValue
 from agentsys.defense.typed.leaf_roles import assign_roles
@@ -22,6 +21,7 @@ from agentsys.defense.typed.value_origin import (
     find_value_kind,
     iterate_leaves,
 )
+from agentsys.models.user_request import UserRequest
 
 REQUEST = (
     "Take what bill says to '#plans', OPS, blue plans, db-77, notes, a.py, A1:C1, TODO and www.blue.org."

@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from scripted_for_defense import call
 from typed_world import TypedOutcome, World, run_typed
 
-from agentsys.defense.call_trace import UserRequest
 from agentsys.defense.typed import typed_session
 from agentsys.defense.typed.argument_roles import ArgumentRole, load_argument_roles
 from agentsys.defense.typed.handle_store import HandleStore, StoredValue
@@ -27,6 +26,7 @@ from agentsys.defense.typed.value_origin import (
     find_value_kind,
     iterate_leaves,
 )
+from agentsys.models.user_request import UserRequest
 
 REQUEST = "Tell bob@blue.org about the bill"
 FIELDS = {"to": "string", "label": "string", "body": "string", "word": "string"}

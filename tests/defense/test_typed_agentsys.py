@@ -16,12 +16,12 @@ from pydantic import BaseModel
 from scripted_for_defense import ScriptedModel, as_message, call
 from typed_world import LABELS, FaithfulReader, NoData, TypedOutcome, World, run_typed
 
-from agentsys.defense.call_trace import UserRequest
 from agentsys.defense.typed.prompts import READ_TOOL
 from agentsys.defense.typed.typed_agentsys import AgentSysTyped
 from agentsys.errors import ConfigError
 from agentsys.models.chat import ChatReply, ChatRequest, assistant, text_of, tool_message, user
 from agentsys.models.pipeline_elements import ASKED_AGAIN
+from agentsys.models.user_request import UserRequest
 
 FIELDS = {"sender": "string", "body": "string", "total": "number"}
 STATUS = {"status": "string"}

@@ -15,7 +15,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from agentsys.defense.call_trace import UserRequest
 from agentsys.defense.typed import blind_view
 from agentsys.defense.typed.argument_roles import ArgumentRole, load_argument_roles
 from agentsys.defense.typed.blind_view import build_blind_view, find_foreign_records
@@ -33,6 +32,7 @@ from agentsys.defense.typed.value_origin import (
     write_canonical,
 )
 from agentsys.errors import ConfigError
+from agentsys.models.user_request import UserRequest
 from baselines.flow.labelled_values import load_suite_labels
 
 REQUEST = UserRequest("Pay Bob Smith 98.70 for the trip, and mail bob@blue.org about $c1.")

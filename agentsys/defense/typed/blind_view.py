@@ -17,7 +17,6 @@ from typing import Any
 import yaml
 
 from agentsys.base.json_values import read_json_data
-from agentsys.defense.call_trace import UserRequest
 from agentsys.defense.typed.value_origin import (
     ValueKind,
     find_value_kind,
@@ -25,6 +24,7 @@ from agentsys.defense.typed.value_origin import (
     map_leaves,
     write_canonical,
 )
+from agentsys.models.user_request import UserRequest
 
 IsForeign = Callable[[object], bool]
 """Whether a third party may have written a whole record, its closed leaves included."""

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 from agentsys.base.json_values import read_json_data
-from agentsys.defense.call_trace import UserRequest
 from agentsys.defense.typed.text_structures import read_notes, read_structure
 from agentsys.defense.typed.value_joins import FoundValue, compute_join
 from agentsys.defense.typed.value_origin import (
@@ -28,6 +27,7 @@ from agentsys.defense.typed.value_origin import (
     write_canonical,
 )
 from agentsys.models.loose_json import map_json_text
+from agentsys.models.user_request import UserRequest
 
 HANDLE = re.compile(r"\$c(\d{1,6})((?:\.\w{1,60}|\[\d{1,6}\])+)", re.ASCII)
 _STEP = re.compile(r"\.(\w+)|\[(\d+)\]", re.ASCII)

@@ -14,7 +14,7 @@ from enum import Enum
 from typing import Any
 
 from agentsys.defense.agent_session import CallBudgetExceeded
-from agentsys.defense.call_trace import UserRequest, format_json_line
+from agentsys.defense.call_trace import format_json_line
 from agentsys.defense.gate import find_first_object
 from agentsys.defense.prompts import format_sections
 from agentsys.defense.simulated_agentsys import TASK_POLICY_ROLE
@@ -24,6 +24,7 @@ from agentsys.defense.typed.prompts import TASK_POLICY, TASK_POLICY_SECTIONS
 from agentsys.defense.typed.value_origin import ChosenBy, Distance, ValueKind, ValueOrigin
 from agentsys.models.chat import ChatModel, ChatRequest, ToolSpec, system, text_of, user
 from agentsys.models.trace import mark_reply_unreadable, span
+from agentsys.models.user_request import UserRequest
 
 
 class FlowPolicy(Enum):

@@ -77,7 +77,6 @@ def _find_keywords(schema: object) -> Iterator[str]:
                 yield from _find_keywords(value)
 
 
-_BOUNDS = {"minimum", "maximum", "minLength", "maxLength", "exclusiveMinimum", "exclusiveMaximum"}
 _LOST_BY_GEMINI = {
     *("additionalProperties", "allOf", "const", "examples", "exclusiveMaximum", "exclusiveMinimum"),
     *("multipleOf", "not", "oneOf", "patternProperties", "prefixItems", "uniqueItems"),
@@ -88,9 +87,6 @@ REWRITES: Mapping[str, Mapping[str, Callable[[Arguments], bool]]] = {
         "an empty text is a notice of litellm's in brackets": _has_empty_text,
         "a late system text is the user's, after a sentence of litellm's": _has_late_system_text,
         "of calls with one id the first alone is left": _repeats_an_id,
-        "bounds in an answer's schema are words in its descriptions": lambda asked: (
-            not _BOUNDS.isdisjoint(_find_keywords(asked.get("response_format")))
-        ),
     },
     "gemini": {
         "a late system text stands before the conversation": _has_late_system_text,
