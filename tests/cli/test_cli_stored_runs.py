@@ -10,6 +10,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -72,6 +73,8 @@ def test_errors_as_agentdojo_counts_them_reaches_records_without_a_score(tmp_pat
 
 
 def test_a_tie_of_versions_is_said_with_every_share(tmp_path: Path) -> None:
+    # A suite that somebody registers with AgentDojo is no version of its.
+    import_module("agentsys.benchmarks.nested.nested_suite")
     stored(tmp_path, published())
     page = call("check", tmp_path)
     assert page.exit_code == 0
@@ -82,7 +85,8 @@ def test_a_tie_of_versions_is_said_with_every_share(tmp_path: Path) -> None:
     # Banking 6 was made to pass by doing nothing in v1.2.2: the versions before explain it, and this one not.
     idle = published(user_task_id="user_task_6", utility=False, messages=turns([], "Nothing."))
     stored(tmp_path, idle)
-    assert "(v1.2.2: 1)" in " ".join(call("check", tmp_path).stdout.split())
+    told = " ".join(call("check", tmp_path).stdout.split())
+    assert "(v1.2.2: 1)" in told, told[told.find("Scores") :][:400]
 
 
 def test_a_version_that_a_record_names_is_never_overridden_and_one_pipeline_voids_no_other(

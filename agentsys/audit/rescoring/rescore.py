@@ -35,6 +35,7 @@ from agentsys.audit.rescoring.score_flips import (
 from agentsys.benchmarks.agentdyn.checkout import FETCHED
 from agentsys.errors import ConfigError
 from agentsys.records.names_file import RunNames
+from agentsys.records.published_facts import list_known_versions
 
 
 @dataclass(frozen=True)
@@ -143,7 +144,7 @@ def _count_explained(stored: RecordFiles) -> dict[str, Counter[str]]:
                 and record.version is None
                 and not is_agentdyn(record.benchmark)
             ):
-                counted = found.setdefault(record.pipeline, Counter(dict.fromkeys(list_versions(), 0)))
+                counted = found.setdefault(record.pipeline, Counter(dict.fromkeys(list_known_versions(), 0)))
                 if not record.is_injection_task_alone:
                     counted.update(name for name in counted if _is_explained(record, name))
     return found

@@ -24,7 +24,6 @@ from agentsys.audit.rescoring.recorded_trajectory import (
     find_tasks,
     is_agentdyn,
     is_denial_in_label,
-    list_versions,
 )
 from agentsys.audit.rescoring.reexecution import (
     CLOCK_STAMP,
@@ -45,6 +44,7 @@ from agentsys.contracts import Suite
 from agentsys.errors import ConfigError
 from agentsys.models.pipeline_elements import normalize_arguments
 from agentsys.models.trace import Tracer
+from agentsys.records.published_facts import list_known_versions
 
 ScoreName = Literal["utility", "security"]
 
@@ -246,7 +246,7 @@ def explain_flip(trajectory: Trajectory, version: str, which: ScoreName) -> Flip
 
 def _list_versions_to_try(trajectory: Trajectory, version: str) -> list[str]:
     """The recorded version; every other one where the file names none, or one that is not installed."""
-    known = [] if is_agentdyn(trajectory.benchmark) else list_versions()
+    known = [] if is_agentdyn(trajectory.benchmark) else list_known_versions()
     if trajectory.version in known:
         return [trajectory.version] if trajectory.version != version else []
     return [name for name in known if name != version]
