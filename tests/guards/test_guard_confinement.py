@@ -268,7 +268,9 @@ def test_nothing_of_a_guard_is_alive_after_the_run_was_killed(way: str, tmp_path
         time.sleep(300)
         """)
     )
-    with subprocess.Popen([sys.executable, str(script)], stdout=subprocess.PIPE, text=True) as run:
+    # Nobody removes the folder of a run that was killed.
+    folder = os.environ | {"TMPDIR": str(tmp_path)}
+    with subprocess.Popen([sys.executable, script], stdout=subprocess.PIPE, text=True, env=folder) as run:
         assert run.stdout is not None
         work = run.stdout.readline().strip()
         assert is_alive(work)
