@@ -70,4 +70,6 @@ class Clerk:
 
 
 def _said(text: str) -> str:
-    return str(json.loads(text)["said"]) if text.startswith("{") else text
+    """The text of a result: as it is, in the field that a worker returns, or in that of Google's ADK."""
+    fields = json.loads(text) if text.startswith("{") else {}
+    return str(fields.get("said") or fields.get("result") or text)
