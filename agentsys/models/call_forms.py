@@ -138,7 +138,7 @@ CALL_FORMS = (
     ),
     CallForm(
         "Python",
-        r"(?:^|\n|;|```\w*|<code>)[ \t`]*(?:[\w, ]{1,40}[=:] ?)?(?:await )?(?:print\()?\[?\s?§"
+        r"(?:^|\n|;|```\w*|<code>)[ \t`]{0,40}+(?:[\w, ]{1,40}[=:] ?)?(?:await )?(?:print\()?\[?\s?§"
         r"\((?:[ \t]*\n|[^\n]*\)[\]),;` \t]*+(?:\n(?!</function_call>)|\Z|</code>))"
         r"|\A\[?\s?§\(.*\)\s*+\]?\Z",
         *("pythonic", "pythonic"),

@@ -162,7 +162,7 @@ def test_a_signal_of_the_system_is_a_first_ctrl_c(tmp_path: Path, number: signal
         process.send_signal(number)
         said, complained = process.communicate(timeout=120)
     assert process.returncode == 128 + number
-    assert "stopping (interrupted): finishing 1 case;" in said
+    assert "stopping (interrupted)" in said  # with no case, where it came between two
     assert "finished in this run, and on disk" in said
     assert complained == ""
     assert 0 < len(records_in(tmp_path / "runs")) < 21
