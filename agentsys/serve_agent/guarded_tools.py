@@ -224,7 +224,7 @@ def _adapt_typed_dicts(hint: Any) -> Any:
             ):  # `typing` does not see it in a hint that is a text.
                 wanted, one = get_origin(one), get_args(one)[0]
             fields[key] = wanted[_adapt_typed_dicts(one)]
-        return typing_extensions.TypedDict(hint.__name__, fields)  # type: ignore[operator]
+        return typing_extensions.TypedDict(hint.__name__, fields)  # type: ignore[operator, unused-ignore]
     origin, args = get_origin(hint), get_args(hint)
     adapted = tuple(map(_adapt_typed_dicts, args)) if origin not in (None, Annotated, Literal) else args
     if origin is Annotated:
