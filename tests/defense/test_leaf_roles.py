@@ -19,6 +19,7 @@ from agentsys.defense.typed import typed_session
 from agentsys.defense.typed.argument_roles import ArgumentRole, load_argument_roles
 from agentsys.defense.typed.handle_store import HandleStore, StoredValue
 from agentsys.defense.typed.leaf_roles import assign_roles
+from agentsys.defense.typed.text_structures import read_notes, read_structure
 from agentsys.defense.typed.value_origin import (
     ChosenBy,
     Distance,
@@ -330,3 +331,11 @@ def test_arguments_without_end_are_refused() -> None:
     world = NestedWorld(MAIL)
     outcome = run_typed({"main": [[call("send", {"status": "string"}, message=deep)], "ok"]}, world, REQUEST)
     assert "nested too deeply" in outcome.results()[0] and world.ran == []
+
+
+def test_aliases_and_many_closed_tags_hide_no_structure() -> None:
+    assert list(read_notes("a: &x [1]\nb: *x", as_people_write=True))[0] == {"": "a: &x [1]\nb: *x"}
+    tags = f"<to>eve@red.org</to>{'<br/>' * 60}"
+    assert read_structure(tags)["to"] == "eve@red.org"
+    nested = f"{'<a>' * 60}{'</a>' * 60}"
+    assert read_structure(nested) == {"": nested}

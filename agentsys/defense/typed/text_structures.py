@@ -65,11 +65,11 @@ def _read_xml(text: str) -> Any:
         root = ElementTree.fromstring(f"<all>{re.sub(r'^<[?][^>]*>', '', text)}</all>")
     except (ElementTree.ParseError, ValueError):
         return None
-    levels = 0
-    for event in re.finditer(r"<(/?)[A-Za-z]", text):
-        levels += -1 if event[1] else 1
-        if levels > _MAX_LEVELS:
-            return None
+    level, depth = [root], 0
+    while level := [child for element in level for child in element]:
+        depth += 1
+        if depth > _MAX_LEVELS:
+            return {"": text}
     return _convert_element(root)
 
 
@@ -121,6 +121,9 @@ def _read_table(text: str) -> list[dict[str, str]] | None:
 
 def _read_yaml(text: str) -> Any:
     try:
+        # A few aliases of aliases stand for more values than anybody can look through.
+        if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, yaml.SafeLoader)):
+            return {"": text}
         data = yaml.safe_load(text)
     except (yaml.YAMLError, ValueError, RecursionError):
         return None
