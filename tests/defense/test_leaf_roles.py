@@ -334,7 +334,7 @@ def test_arguments_without_end_are_refused() -> None:
 
 
 def test_aliases_and_many_closed_tags_hide_no_structure() -> None:
-    assert list(read_notes("a: &x [1]\nb: *x", as_people_write=True))[0] == {"": "a: &x [1]\nb: *x"}
+    assert next(read_notes("a: &x [1]\nb: *x", as_people_write=True)) == {"": "a: &x [1]\nb: *x"}
     tags = f"<to>eve@red.org</to>{'<br/>' * 60}"
     assert read_structure(tags)["to"] == "eve@red.org"
     nested = f"{'<a>' * 60}{'</a>' * 60}"
