@@ -63,8 +63,11 @@ def _read_xml(text: str) -> Any:
     try:
         # Pieces without a root are read as well.
         root = ElementTree.fromstring(f"<all>{re.sub(r'^<[?][^>]*>', '', text)}</all>")
-    except (ElementTree.ParseError, ValueError):
-        return None
+    except (
+        ElementTree.ParseError,
+        ValueError,
+    ):  # a value in angle brackets, say: the tags that close are read
+        return _group(_CLOSED_TAG.findall(text[:_MAX_LOOSE])) or None
     level, depth = [root], 0
     while level := [child for element in level for child in element]:
         depth += 1
@@ -73,7 +76,8 @@ def _read_xml(text: str) -> Any:
     return _convert_element(root)
 
 
-_MAX_LEVELS = 50
+_MAX_LEVELS, _MAX_LOOSE = 50, 4000
+_CLOSED_TAG = re.compile(r"(?=<([A-Za-z][\w.-]*)>(.*?)</\1>)", re.DOTALL)
 
 
 def _convert_element(element: ElementTree.Element) -> Any:
