@@ -19,6 +19,8 @@ from platformdirs import user_data_path
 
 from agentsys.errors import DISTRIBUTION
 
+OUR_PACKAGES = ("agentsys", "baselines", "agentsys_plugins")
+"""The top-level packages of this distribution."""
 _ENTRY_POINT_GROUP = "agentsys.rooms"
 _log = logging.getLogger(__name__)
 

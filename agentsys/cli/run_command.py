@@ -22,6 +22,7 @@ from agentsys.cli import complete_overrides
 from agentsys.cli.cli_output import PluginPathOption, find_table_width, print_to_console, write_next_step
 from agentsys.cli.terminal import escape_controls, raise_on_stop_signals
 from agentsys.errors import ConfigError
+from agentsys.extensions import OUR_PACKAGES
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -135,8 +136,8 @@ def _make_consoles(quiet: bool, verbose: bool, log_level: str) -> tuple[Console,
         raise ConfigError("-q and -v contradict each other: leave one out.")
     from rich.console import Console
 
-    for room in ("agentsys", "baselines"):
-        logging.getLogger(room).setLevel(log_level.upper())
+    for package in OUR_PACKAGES:
+        logging.getLogger(package).setLevel(log_level.upper())
     # This very stream, also while standard output is redirected.
     console = Console(file=sys.stdout, width=find_table_width())
     return console, Console(file=sys.stdout, width=find_table_width(), quiet=quiet)

@@ -24,6 +24,7 @@ import orjson
 
 from agentsys.base.grouping import group_by, join_names
 from agentsys.base.object_import import find_registered_class, load_registered_classes, load_target
+from agentsys.extensions import OUR_PACKAGES
 from agentsys.records.case_row import NO_ATTACK, SEARCHED_ON_SUFFIX, CaseRow
 
 NOT_IDENTITY: Mapping[str, set[str]] = {
@@ -345,7 +346,7 @@ def _find_owner(file: str, stored: Mapping[str, Any]) -> str:
     """Whose code a file or a package is: of the part that names its module, else of the first with code of its own."""
     module = file.partition("/")[0].removesuffix(".py")
     modules = {
-        group: {*re.findall(r'"_target_": "(\w+)', json.dumps(stored.get(group)))} - {"agentsys", "baselines"}
+        group: {*re.findall(r'"_target_": "(\w+)', json.dumps(stored.get(group)))}.difference(OUR_PACKAGES)
         for group in ("defense", "attack", "model")
     }
     own = [group for group, named in modules.items() if named]

@@ -23,9 +23,8 @@ from typing import Any
 
 from agentsys.base.python_parser import parse_module
 from agentsys.errors import DISTRIBUTION
-from agentsys.extensions import read_requirements
+from agentsys.extensions import OUR_PACKAGES, read_requirements
 
-_OURS = {"agentsys", "baselines"}
 _INSTALLED = {"site-packages", "dist-packages"}
 _LONGEST_NAME = 200
 """Most characters of a text that may be a file's name."""
@@ -43,7 +42,7 @@ def _list_named_modules(value: object, option: object = None) -> Iterator[str]:
         yield from (
             map(str, value) if option == "modules" else chain.from_iterable(map(_list_named_modules, value))
         )
-    elif option == "_target_" and isinstance(value, str) and value.partition(".")[0] not in _OURS:
+    elif option == "_target_" and isinstance(value, str) and value.partition(".")[0] not in OUR_PACKAGES:
         yield value.rpartition(".")[0]
 
 
@@ -55,7 +54,7 @@ def _list_named_imports(value: object, foreign: bool = False) -> Iterator[str]:
     """Yield options of foreign objects that may name a module to import."""
     if isinstance(value, Mapping):
         target = value.get("_target_")
-        foreign = foreign if target is None else str(target).partition(".")[0] not in _OURS
+        foreign = foreign if target is None else str(target).partition(".")[0] not in OUR_PACKAGES
         for key, inner in value.items():
             if key != "_target_":
                 yield from _list_named_imports(inner, foreign)
@@ -174,7 +173,7 @@ class SourceCollector:
 
 def _locate_module(top: str) -> Path | None:
     """Find a top-level module's file or a package's folder; None for ours, Python's own and unknown ones."""
-    if not top or top in _OURS or top in sys.stdlib_module_names:
+    if not top or top in OUR_PACKAGES or top in sys.stdlib_module_names:
         return None
     try:
         spec = find_spec(top)

@@ -28,6 +28,7 @@ from agentsys.base.object_import import (
     replace_texts_of_option,
 )
 from agentsys.errors import ConfigError
+from agentsys.extensions import OUR_PACKAGES
 from agentsys.models.secrets import mask_credentials
 from agentsys.models.thought_text import ThoughtBlock
 from agentsys.records.case import Case
@@ -222,12 +223,12 @@ _CASE_PACKAGES = ("attacks", "base", "benchmarks", "defense", "models", "records
 def hash_package_files() -> Mapping[str, str]:
     """Hash the code that runs cases: path from the package's name on -> first 16 digits of the SHA-256."""
     ours = Path(next(iter(agentsys.__path__)))
-    beside = find_spec("baselines")
-    theirs = [Path(folder) for folder in (beside and beside.submodule_search_locations) or ()]
+    beside = [spec for name in OUR_PACKAGES[1:] if (spec := find_spec(name)) is not None]
+    theirs = [Path(folder) for spec in beside for folder in spec.submodule_search_locations or ()]
     roots = dict.fromkeys(sorted(ours.glob("*.py")), ours.parent)
     for room in (*(ours / room for room in _CASE_PACKAGES), *theirs):
         files = (path for path in sorted(room.rglob("*")) if path.is_file() and path.name[0] != ".")
-        roots |= {path: room.parent for path in files if "__pycache__" not in path.parts}
+        roots |= {path: room.parent for path in files if not {"__pycache__", "tests"} & {*path.parts}}
     return {
         path.relative_to(root).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()[:16]
         for path, root in roots.items()
