@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, entry_points, metadata
+from importlib.util import find_spec
 from pathlib import Path
 
 from platformdirs import user_data_path
@@ -90,9 +91,15 @@ class Extension:
 
 @lru_cache(maxsize=1)
 def load_extensions() -> tuple[Extension, ...]:
-    """The rooms that are installed; one that cannot be loaded is left out with a warning."""
+    """The extensions that are installed; one that cannot be loaded is left out with a warning.
+
+    A guest of our own distribution whose folder was taken away is left out in silence (`list_absent_guests`).
+    """
     found = []
+    absent = set(list_absent_guests())
     for entry in sorted(entry_points(group=_ENTRY_POINT_GROUP), key=lambda entry: entry.name):
+        if entry.module in absent:
+            continue
         try:
             room = entry.load()
             if not isinstance(room, Extension):
@@ -103,6 +110,19 @@ def load_extensions() -> tuple[Extension, ...]:
         else:
             found.append(room)
     return tuple(found)
+
+
+def list_absent_guests() -> list[str]:
+    """List the guests (`agentsys_plugins.NAME`) of this distribution that are registered but not there."""
+    modules = sorted({entry.module for entry in entry_points(group=_ENTRY_POINT_GROUP)})
+    return [name for name in modules if name.startswith(f"{OUR_PACKAGES[-1]}.") and not _is_there(name)]
+
+
+def _is_there(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:  # of the package that it lies in
+        return False
 
 
 def group_commands(core: Iterable[CommandSection]) -> dict[str, dict[str, CommandSource]]:

@@ -14,7 +14,7 @@ from pathlib import Path
 from types import FrameType
 
 ROOT = Path(__file__).resolve().parents[1]
-PREFIXES = tuple(f"{ROOT / room}/" for room in ("agentsys", "baselines"))
+PREFIXES = tuple(f"{ROOT / room}/" for room in ("agentsys", "agentsys_plugins", "baselines"))
 CASE = ["model=simulated", "defense=none", "benchmark.suites=[banking]", "user_tasks=[0]"]
 CASE += ["injection_tasks=[0]", "attack=important_instructions"]
 _IS_FUNCTION = 2  # `CO_NEWLOCALS`: bodies of modules and classes are without

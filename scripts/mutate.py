@@ -38,7 +38,7 @@ ROOT = Path(__file__).resolve().parents[1]
 EQUIVALENT = Path(__file__).with_name("equivalent_mutants.toml")
 ROOMS = {
     "records": ("agentsys/records", ["tests/records", "tests/analysis/tables/test_provenance.py"]),
-    "rescoring": ("agentsys/audit/rescoring", ["tests/audit/rescoring"]),
+    "rescoring": ("agentsys_plugins/audit/rescoring", ["tests/audit/rescoring"]),
     "statistics": ("agentsys/analysis/statistics", ["tests/analysis/statistics", "tests/analysis/metrics"]),
     "metrics": (
         "agentsys/analysis/metrics",

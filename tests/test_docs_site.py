@@ -12,6 +12,7 @@ import yaml
 from draw_pictures import PICTURES
 from errors_page import PAGES as MADE_IN_PART
 from errors_page import fill_page
+from parsed_sources import list_product_files
 
 import agentsys
 import agentsys.plugins
@@ -84,7 +85,9 @@ def test_the_site_builds_offline_without_a_warning(tmp_path: Path) -> None:
     assert "https://fonts." not in page
 
 
-_IMPORT = re.compile(r"^\s*from ((?:agentsys|baselines)[\w.]*) import ([\w, ]+)", re.MULTILINE)
+_IMPORT = re.compile(
+    r"^\s*from ((?:agentsys|agentsys_plugins|baselines)[\w.]*) import ([\w, ]+)", re.MULTILINE
+)
 
 
 def test_what_pages_import_is_there() -> None:
@@ -104,9 +107,7 @@ def test_what_pages_import_is_there() -> None:
 def test_pages_that_code_and_configs_name_are_there() -> None:
     """With their headings: a message may name one, and the wheel has them all."""
     named = re.compile(r"\bdocs/([\w/]+\.md)(#[\w-]+)?")
-    files = [
-        path for room in ("agentsys", "baselines", "configs", "examples") for path in (ROOT / room).rglob("*")
-    ]
+    files = [*list_product_files(""), *list_product_files("", ("configs", "examples"))]
     texts = [path.read_text(encoding="utf-8") for path in files if path.suffix in (".py", ".yaml", ".md")]
     found = {pair for text in texts for pair in named.findall(text)}
     assert len(found) > 20
@@ -118,15 +119,16 @@ def test_what_pages_name_of_ours_is_there() -> None:
     """Classes in backticks, and paths of the checkout."""
     source = "\n".join(
         path.read_text("utf-8")
-        for room in ("agentsys", "baselines", "examples")
-        for path in (ROOT / room).rglob("*.py")
+        for path in (*list_product_files(), *list_product_files(folders=("examples",)))
     )
     theirs = {"CodeAgent", "JoyYizhu", "KillWait", "LangGraph", "MyEmbedder", "ToolCallingAgent"}
     for page in (*PAGES, *OUTSIDE[:2]):
         text = page.read_text(encoding="utf-8")
         classes = re.findall(r"`[^`\n]*?\b([A-Z][a-z]+(?:[A-Z][a-z]+)+)\b", text)
         assert {one for one in classes if not re.search(rf"\b{one}\b", source)} <= theirs, page.name
-        paths = re.findall(r"`((?:agentsys|baselines|tests|scripts|perf|examples)/[\w/.]+)`", text)
+        paths = re.findall(
+            r"`((?:agentsys|agentsys_plugins|baselines|tests|scripts|perf|examples)/[\w/.]+)`", text
+        )
         assert [
             one for one in paths if not re.search("SUITE|NAME", one) and not (ROOT / one).exists()
         ] == [], page.name

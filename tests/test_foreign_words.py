@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from agentdojo.functions_runtime import FunctionsRuntime, TaskEnvironment, make_function
 from foreign_words import DEFENSES, SENTENCES, ObedientModel
-from parsed_sources import list_nodes
+from parsed_sources import list_nodes, list_product_files
 from scripted_for_defense import ToyEnvironment
 
 from agentsys.base.config_catalog import load_config
@@ -104,13 +104,12 @@ OPENED = {
 
 
 def find_openings() -> Iterator[tuple[str, str]]:
-    for package in ("agentsys", "baselines"):
-        for path in sorted((ROOT / package).rglob("*.py")):
-            module = path.relative_to(ROOT).with_suffix("").as_posix().replace("/", ".")
-            for node in list_nodes(path):
-                match node:
-                    case ast.Call(func=ast.Attribute(attr="open_for")):
-                        yield module, ast.unparse(node.args[0]).removeprefix("Reader.")
+    for path in list_product_files():
+        module = path.relative_to(ROOT).with_suffix("").as_posix().replace("/", ".")
+        for node in list_nodes(path):
+            match node:
+                case ast.Call(func=ast.Attribute(attr="open_for")):
+                    yield module, ast.unparse(node.args[0]).removeprefix("Reader.")
 
 
 def test_foreign_words_are_opened_in_named_places_alone() -> None:

@@ -8,9 +8,11 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from optional_rooms import NEEDS, ROOMS
-from parsed_sources import list_nodes
+from optional_rooms import NEEDS
+from parsed_sources import list_nodes, list_product_files
 from provider_sdks import provider_sdks
+
+from agentsys.extensions import OUR_PACKAGES
 
 ROOT = Path(__file__).parents[1]
 
@@ -36,18 +38,14 @@ ALLOWED: dict[str, set[str]] = {
     **dict.fromkeys(
         ("agentsys.benchmarks", "agentsys.attacks", "agentsys.defense", "baselines"), FOUNDATION | PLUGINS
     ),
+    "agentsys.serve_agent": {"agentsys.base.moved_names"},
     "agentsys.records": FOUNDATION,
     "agentsys.runs": CASES,
-    "agentsys.serve_agent": CASES | {"agentsys.runs"},
     "agentsys.analysis": FOUNDATION | {"agentsys.records"},
-    "agentsys.inspect_logs": FOUNDATION | {"agentsys.records", "agentsys.analysis"},
-    "agentsys.bundles": (CASES - {"agentsys.abilities", "agentsys.attacks"}) | {"agentsys.runs"},
-    "agentsys.guards": (CASES - {"agentsys.simulated", "agentsys.abilities"})
-    | {"agentsys.analysis", "agentsys.runs", "baselines"},
-    "agentsys.audit": CASES | {"agentsys.analysis", "agentsys.runs"},
 }
 """Room (or single module) -> what it may import of ours, besides itself. A room that is not listed
-may import nothing of ours: put it here when it is new. `agentsys.cli` may import all but optional rooms."""
+may import nothing of ours: put it here when it is new. `agentsys.cli` may import all but guests, a guest all of
+the core but `agentsys.cli`, which its modules of commands need."""
 
 INSIDE: dict[str, set[str]] = {
     "agentsys.analysis.statistics": set(),
@@ -56,8 +54,8 @@ INSIDE: dict[str, set[str]] = {
     "agentsys.analysis.paper": {"statistics", "metrics", "tables", "published"},
     "agentsys.analysis.figures": {"statistics", "metrics", "tables", "published", "paper"},
     "agentsys.analysis.html_report": {"statistics", "metrics", "tables", "published", "paper", "figures"},
-    "agentsys.audit.static": {"process_pool"},
-    "agentsys.audit.rescoring": {"process_pool"},
+    "agentsys_plugins.audit.static": {"process_pool"},
+    "agentsys_plugins.audit.rescoring": {"process_pool"},
 }
 """Sub-room -> names inside its own room that it may import. A sub-room that is not listed may import all
 of its room: its room cannot do without it (`runs.search`) or it is a border of its own."""
@@ -73,8 +71,7 @@ HEAVY = {"agentdojo", "hydra", "omegaconf"} | {sdk.split(".")[0] for sdk in prov
 LIGHT = {"agentsys.records", "agentsys.analysis"}
 
 
-def modules() -> list[Path]:
-    return sorted(path for room in ("agentsys", "baselines") for path in (ROOT / room).rglob("*.py"))
+GUESTS = "agentsys_plugins"
 
 
 def name_of(path: Path) -> str:
@@ -105,25 +102,25 @@ def within(name: str, room: str) -> bool:
 
 
 def room_of(module: str) -> str:
-    """`baselines`, or the first two parts of a name under `agentsys`."""
+    """`baselines`, or the first two parts of another name."""
     parts = module.split(".")
     return parts[0] if parts[0] == "baselines" else ".".join(parts[:2])
 
 
-def optional_room(name: str) -> str | None:
-    """The optional room that a module is in, or a name out of one."""
-    return next((room for room, parts in ROOMS.items() if any(within(name, part) for part in parts)), None)
+def guest_of(name: str) -> str | None:
+    """The guest that a module is in, or a name out of one."""
+    return name.split(".")[1] if within(name, GUESTS) and "." in name else None
 
 
 def forbidden(module: str, name: str) -> bool:
     """Whether `module` may not import `name`."""
     room = room_of(module)
-    own, wanted = optional_room(module), optional_room(name)
-    if wanted not in (own, None, NEEDS.get(own)):
+    own, wanted = guest_of(module), guest_of(name)
+    if wanted is not None and wanted != own and wanted not in NEEDS.get(own, ()):
         return True
-    if own and module.endswith("command") and within(name, "agentsys.cli"):
-        return False
-    if room == "agentsys.cli" or not (within(name, "agentsys") or within(name, "baselines")):
+    if own and not within(name, room):
+        return within(name, "agentsys.cli") and not module.endswith("command")
+    if room == "agentsys.cli" or name.split(".")[0] not in OUR_PACKAGES:
         return room in LIGHT and name.split(".")[0] in HEAVY
     if within(name, room) and room != "agentsys":
         return _upwards(module, name, room)
@@ -155,7 +152,7 @@ def imports() -> list[tuple[str, str]]:
     """Each module with each name that it imports."""
     return [
         (name_of(path), name)
-        for path in modules()
+        for path in list_product_files()
         for name in imported(list_nodes(path), name_of(path), path.name == "__init__.py")
     ]
 
@@ -187,12 +184,13 @@ def test_the_listed_sub_rooms_exist() -> None:
         ("agentsys.runs.plan", "agentsys.cli.run_command"),
         ("agentsys.analysis.frame", "agentdojo.types"),
         ("agentsys.analysis.statistics.paired", "agentsys.analysis.metrics.rates.MeasuredCell"),
-        ("agentsys.audit.static.task_checks", "agentsys.audit.trace_audit"),
+        ("agentsys_plugins.audit.static.task_checks", "agentsys_plugins.audit.trace_audit"),
         ("agentsys.models.providers.openai", "agentsys.models.wrappers.reply_cache"),
         ("agentsys.new_module", "agentsys.runs"),
-        ("agentsys.attacks.search_attacks", "agentsys.attacks.red_team.evolve_attack"),
-        ("agentsys.audit.audit_report", "agentsys.cli.cli_output"),
-        ("baselines.stack", "baselines.middleware.guard"),
+        ("agentsys_plugins.guards.guard_score", "agentsys_plugins.audit.audit_report"),
+        ("agentsys.attacks.search_attacks", "agentsys_plugins.redteam.evolve_attack"),
+        ("agentsys_plugins.audit.audit_report", "agentsys.cli.cli_output"),
+        ("baselines.stack", "agentsys_plugins.vectors.middleware.guard"),
     ],
 )
 def test_wrong_arrows_are_told_apart(module: str, name: str) -> None:
@@ -207,7 +205,7 @@ def test_wrong_arrows_are_told_apart(module: str, name: str) -> None:
         ("agentsys.analysis.statistics.differences", "agentsys.analysis.statistics.rate_estimates.Estimate"),
         ("agentsys.runs.build_record", "agentsys.__version__"),
         ("agentsys.cli.run_command", "agentsys.runs.run_session"),
-        ("agentsys.audit.audit_command", "agentsys.cli.cli_output"),
+        ("agentsys_plugins.audit.audit_command", "agentsys.cli.cli_output"),
     ],
 )
 def test_right_arrows_pass(module: str, name: str) -> None:

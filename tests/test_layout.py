@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
-from parsed_sources import list_nodes, parse_source
+from parsed_sources import list_nodes, list_product_files, list_test_files, parse_source
 
 ROOT = Path(__file__).parents[1]
 MOST_LINES = 450
@@ -25,11 +25,8 @@ NAMES_NOTHING = {
 """Bare participles, metaphors of people and buildings, and words that could mean anything."""
 
 
-def sources(*rooms: str) -> list[Path]:
-    return sorted(path for room in rooms for path in (ROOT / room).rglob("*.py"))
-
-
-PRODUCT = sources("agentsys", "baselines", "perf", "examples")
+PACKAGED = list_product_files()
+PRODUCT = [*PACKAGED, *list_product_files(folders=("perf", "examples"))]
 
 
 def short(path: Path) -> str:
@@ -55,7 +52,7 @@ def test_functions_are_short_enough_to_read() -> None:
 
 
 def test_a_folder_of_the_package_can_be_read_as_a_list() -> None:
-    folders = Counter(short(path.parent) for path in sources("agentsys", "baselines"))
+    folders = Counter(short(path.parent) for path in PACKAGED)
     assert {name: n for name, n in folders.items() if n > MOST_FILES} == {}
 
 
@@ -68,14 +65,14 @@ def twice(pairs: Iterator[tuple[str, str]]) -> dict[str, list[str]]:
 
 
 def test_no_module_name_means_two_things() -> None:
-    modules = (path for path in sources("agentsys", "baselines") if path.stem not in OF_A_PLUG_IN)
+    modules = (path for path in PACKAGED if path.stem not in OF_A_PLUG_IN)
     assert twice((short(path), path.stem) for path in modules) == {}
 
 
 def test_no_public_class_name_means_two_things() -> None:
     classes = (
         (short(path), node.name)
-        for path in sources("agentsys", "baselines")
+        for path in PACKAGED
         for node in parse_source(path).body
         if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
     )
@@ -85,12 +82,12 @@ def test_no_public_class_name_means_two_things() -> None:
 def test_nothing_is_named_by_a_word_that_names_nothing() -> None:
     named = [
         f"{short(path)}: {node.name}"
-        for path in sources("agentsys", "baselines")
+        for path in PACKAGED
         for node in list_nodes(path)
         if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
         and node.name.strip("_").lower() in NAMES_NOTHING
     ]
-    files = [*PRODUCT, *sources("tests"), *(ROOT / "agentsys").rglob("*/")]
+    files = [*PRODUCT, *list_test_files(), *{path.parent for path in PACKAGED}]
     assert named + [short(path) for path in files if path.stem in NAMES_NOTHING] == []
 
 
@@ -100,5 +97,5 @@ def test_the_root_of_the_package_holds_eight_modules_at_most() -> None:
 
 def test_test_files_have_names_of_their_own() -> None:
     # Without __init__.py two files of one name would be one module to pytest.
-    names = [path.name for path in (ROOT / "tests").rglob("*.py") if path.name != "conftest.py"]
+    names = [path.name for path in list_test_files() if path.name != "conftest.py"]
     assert sorted({name for name in names if names.count(name) > 1}) == []

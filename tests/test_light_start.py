@@ -127,7 +127,7 @@ def changes(before, after):
 start = state()
 import agentsys
 from agentsys import ComparedDefenses, Run, compare, load_runs, results, run, table
-from agentsys.serve_agent import guard
+from agentsys_plugins.serve import guard
 imported = state()
 done = run(["model=simulated", "defense=none,agentsys", "attack=important_instructions",
             "benchmark.suites=[banking]", "user_tasks=[0]", "injection_tasks=[0]", "logdir=runs"])

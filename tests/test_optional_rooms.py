@@ -13,7 +13,9 @@ from typing import Any
 
 import pytest
 from command_output import run_program
-from optional_rooms import ROOMS
+from optional_rooms import GUESTS
+
+from agentsys.extensions import OUR_PACKAGES
 
 ROOT = Path(__file__).parents[1]
 _GROUP = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["entry-points"]
@@ -33,6 +35,7 @@ CORE = (
     ("--help",),
     ("list", "defenses"),
     ("list", "attacks"),
+    ("list", "benchmarks"),
     ("show", "config", "experiment=recent"),
     (
         *("run", "model=simulated", "defense=none,prompt_sandwiching", "attack=important_instructions"),
@@ -43,14 +46,14 @@ CORE = (
     ("table", "2", "runs"),
     ("report", "runs"),
 )
-OF_ROOMS = {
+OF_GUESTS = {
     "audit": ("audit", "rescore"),
     "bundles": ("bundle",),
-    "serve_agent": ("serve", "probe"),
+    "serve": ("serve", "probe"),
     "inspect_logs": ("export",),
     "guards": ("guards", "kiwi_skin"),
-    "middleware": ("middleware_policy",),
-    "red_team": ("chatinject", "cached", "encoded", "evolve"),
+    "vectors": ("vectors", "middleware_policy"),
+    "redteam": ("chatinject", "cached", "encoded", "evolve"),
 }
 """Room -> what lists show with it alone: commands, defenses, attacks."""
 
@@ -58,14 +61,14 @@ OF_ROOMS = {
 def installed_without(rooms: Collection[str], folder: Path) -> Path:
     """A folder to import from: the package as a wheel has it, without these rooms."""
     site = folder / "site"
-    for package in ("agentsys", "baselines"):
-        shutil.copytree(ROOT / package, site / package, ignore=shutil.ignore_patterns("__pycache__"))
+    for package in OUR_PACKAGES:
+        ignored = shutil.ignore_patterns(
+            "__pycache__", "tests", *(rooms if package == OUR_PACKAGES[-1] else ())
+        )
+        shutil.copytree(ROOT / package, site / package, ignore=ignored)
     shutil.copytree(ROOT / "configs", site / "agentsys" / "configs")
     shutil.copytree(ROOT / "results" / "published", site / "agentsys" / "published")
-    for module in (module for room in rooms for module in ROOMS[room]):
-        path = site.joinpath(*module.split("."))
-        shutil.rmtree(path) if path.is_dir() else path.with_suffix(".py").unlink()
-    register(site, "agentsys_bench", {name: ENTRIES[name] for name in ENTRIES if name not in rooms})
+    register(site, "agentsys_bench", ENTRIES)
     return site
 
 
@@ -95,21 +98,21 @@ def check_without(rooms: Collection[str], folder: Path) -> None:
     assert "left out:" not in done.stderr
     assert (folder / "runs" / "report.html").exists() or list(folder.rglob("*.html"))
     shown = first_words(done.stdout)
-    for room, names in OF_ROOMS.items():
+    for room, names in OF_GUESTS.items():
         assert (set(names) & shown) == (set() if room in rooms else set(names)), room
 
 
 def test_every_room_is_looked_at_here() -> None:
-    assert set(ENTRIES) == set(ROOMS) == set(OF_ROOMS)
+    assert set(ENTRIES) == set(GUESTS) == set(OF_GUESTS)
 
 
 @pytest.mark.slow
 def test_without_any_room_the_core_lists_runs_and_tabulates(tmp_path: Path) -> None:
-    check_without(ROOMS, tmp_path)
+    check_without(GUESTS, tmp_path)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("room", ROOMS)
+@pytest.mark.parametrize("room", GUESTS)
 def test_without_one_room_the_core_and_the_others_work(room: str, tmp_path: Path) -> None:
     check_without([room], tmp_path)
 

@@ -23,9 +23,11 @@ from command_output import run_program
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
+from parsed_sources import list_product_files
 
 from agentsys import __version__
 from agentsys.errors import DISTRIBUTION
+from agentsys.extensions import OUR_PACKAGES
 
 ROOT = Path(__file__).parents[1]
 PYTHONS = ("3.11", "3.12", "3.13")
@@ -163,7 +165,7 @@ def test_one_version_stands_in_package_metadata_and_citation() -> None:
 
 def test_no_hint_installs_the_stranger_that_owns_our_import_name_on_the_index() -> None:
     old_form = re.compile(r"(?:pip|pipx|uv|uvx)\b[^\n]*?[\s'\"]agentsys(?:\\?\[|==|[\s'\"`]*$)", re.MULTILINE)
-    rooms = ("agentsys", "baselines", "configs", "docs", "examples", "notebooks", "scripts", "tests", ".ci")
+    rooms = (*OUR_PACKAGES, "configs", "docs", "examples", "notebooks", "scripts", "tests", ".ci")
     found = (path for room in rooms for path in (ROOT / room).rglob("*") if path.is_file())
     files = [path for path in found if path.parent.name != "__pycache__"]
     files += [ROOT / name for name in ("README.md", "Makefile", "pyproject.toml", *CONSTRAINTS)]
@@ -323,25 +325,19 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.slow
-def test_a_wheel_carries_both_packages_every_config_the_licence_and_nothing_else(wheel: Path) -> None:
+def test_a_wheel_carries_our_packages_every_config_the_licence_and_nothing_else(wheel: Path) -> None:
     names = set(zipfile.ZipFile(wheel).namelist())
     configs = {f"agentsys/{path.relative_to(ROOT)}" for path in (ROOT / "configs").rglob("*.yaml")}
-    packages = [ROOT / "agentsys", ROOT / "baselines"]
-    configs |= {str(path.relative_to(ROOT)) for package in packages for path in package.rglob("*.yaml")}
-    code = {
-        str(path.relative_to(ROOT))
-        for room in ("agentsys", "baselines")
-        for path in (ROOT / room).rglob("*.py")
-    }
+    configs |= {str(path.relative_to(ROOT)) for path in list_product_files(".yaml")}
+    code = {str(path.relative_to(ROOT)) for path in list_product_files()}
     samples = {str(path.relative_to(ROOT)) for path in (ROOT / "agentsys").rglob("*.jsonl")}
     assert samples
     pages = {f"agentsys/{path.relative_to(ROOT)}" for path in (ROOT / "docs").rglob("*.md")}
     assert configs | code | samples | pages <= names
-    assert not any(name.endswith(".png") for name in names)
+    assert not any(name.endswith(".png") or "/tests/" in name for name in names)
     assert any(name.endswith("licenses/LICENSE") for name in names)
     assert {name.split("/")[0] for name in names} == {
-        "agentsys",
-        "baselines",
+        *OUR_PACKAGES,
         f"agentsys_bench-{__version__}.dist-info",
     }
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from agentdojo.functions_runtime import FunctionCall, FunctionsRuntime, make_function
+from parsed_sources import list_product_files
 
 from agentsys.base.python_parser import literal_eval, parse_expression, parse_module
 from agentsys.models.chat import assistant
@@ -131,8 +132,7 @@ def test_nobody_of_ours_parses_past_the_lock() -> None:
     parses = re.compile(r"\bast\.(?:parse|literal_eval)\b|\bfrom ast import|import .*\bis_string_list\b")
     past = [
         str(path.relative_to(ROOT))
-        for room in ("agentsys", "baselines")
-        for path in sorted((ROOT / room).rglob("*.py"))
+        for path in list_product_files()
         if path.name != "python_parser.py" and parses.search(path.read_text(encoding="utf-8"))
     ]
     assert past == ["agentsys/models/prompted_tools.py"], "which evaluates a tree that was parsed before"

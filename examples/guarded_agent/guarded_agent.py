@@ -13,7 +13,7 @@ from typing import Any
 
 import openai
 
-from agentsys.serve_agent.agent_server import serve_agent
+from agentsys_plugins.serve.agent_server import serve_agent
 
 REQUEST = "Can you please pay the bill 'bill-december-2023.txt' for me?"
 BILL = """Bill for the month of December 2023

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from baselines.middleware import Guard, GuardDenied, GuardSession
+from agentsys_plugins.vectors.middleware import Guard, GuardDenied, GuardSession
 
 POLICY = Path(__file__).with_name("policy.yaml")
 PAGE = (

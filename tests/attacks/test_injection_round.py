@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from agentsys.attacks.injection_round import InjectionRound, find_first_rounds
 from agentsys.attacks.injection_vectors import escape_yaml, find_injectable_vectors, unescape_yaml
-from agentsys.attacks.red_team.encoded_attack import TEXT_CODES, EncodedAttack
 from agentsys.attacks.search_attacks import PairAttack
 from agentsys.attacks.text_attacks import NoAttack, RegisteredAttack, TemplateAttack
 from agentsys.benchmarks.agentdojo import AgentDojo
@@ -21,6 +20,7 @@ from agentsys.contracts import NotInjectable, Victim
 from agentsys.errors import ConfigError
 from agentsys.runs.case_watch import ExposureWatch
 from agentsys.runs.compose import compose
+from agentsys_plugins.redteam.encoded_attack import TEXT_CODES, EncodedAttack
 
 BENCHMARK = AgentDojo("v1.2.2")
 SLACK, WORKSPACE = BENCHMARK.suite("slack"), BENCHMARK.suite("workspace")

@@ -15,8 +15,6 @@ from agentdojo.functions_runtime import FunctionsRuntime
 from tiny_agentdyn import tiny_checkout
 
 from agentsys.attacks.injection_vectors import unescape_for_suite
-from agentsys.attacks.red_team.chat_injection import FAMILIES, ChatInject
-from agentsys.attacks.red_team.encoded_attack import TEXT_CODES, EncodedAttack
 from agentsys.base.config_catalog import list_config_names
 from agentsys.benchmarks.agentdojo import AgentDojo
 from agentsys.benchmarks.agentdyn.agentdyn_benchmark import AgentDyn
@@ -25,6 +23,8 @@ from agentsys.contracts import Attack, AttackKind, NotInjectable, Victim
 from agentsys.runs.case_watch import ExposureWatch
 from agentsys.runs.compose import compose
 from agentsys.runs.instantiate import instantiate
+from agentsys_plugins.redteam.chat_injection import FAMILIES, ChatInject
+from agentsys_plugins.redteam.encoded_attack import TEXT_CODES, EncodedAttack
 
 VICTIM = Victim("GPT-4", 'Emma "EJ" \\ Johnson')
 """A name that would end the environment's quotes."""

@@ -131,8 +131,8 @@ def test_a_policy_model_that_errs_opens_the_gate_by_an_update_alone_or_costs_uti
 def test_refused_calls_of_slacks_injection_task_5_count_neither_in_the_run_nor_when_it_is_scored_again(
     run_cases: Callable[..., Any], tmp_path: Path
 ) -> None:
-    from agentsys.audit.rescoring.read_trajectories import read_trajectory
-    from agentsys.audit.rescoring.reexecution import score_with_execution
+    from agentsys_plugins.audit.rescoring.read_trajectories import read_trajectory
+    from agentsys_plugins.audit.rescoring.reexecution import score_with_execution
 
     judged = {"invite_user_to_slack", "add_user_to_channel", "remove_user_from_slack"}
     chosen = ["benchmark.suites=[slack]", "user_tasks=[0]", "injection_tasks=[5]"]

@@ -13,13 +13,13 @@ import pytest
 from agentsys.abilities import ChecksItsNeeds, ReadsTools
 from agentsys.base.config_catalog import list_config_names
 from agentsys.errors import ConfigError, Unavailable
-from agentsys.guards.guard_defense import GuardDefense
 from agentsys.models.chat import Scene
 from agentsys.models.pipeline_elements import tool_specs
 from agentsys.runs.cell import CellBuilder
 from agentsys.runs.compose import compose
 from agentsys.runs.references import load_defense_config
 from agentsys.runs.store import Store
+from agentsys_plugins.guards.guard_defense import GuardDefense
 
 SHARED = Path(__file__).parents[3] / "shared" / "data"
 ATTACK_TOOLS = SHARED / "asb" / "all_attack_tools.jsonl"

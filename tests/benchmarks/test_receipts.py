@@ -15,13 +15,13 @@ from agentdojo.task_suite.task_suite import TaskSuite
 from pydantic import BaseModel, ValidationError
 from small_runs import Silent
 
-from agentsys.audit.rescoring.rescore import rescore_records
 from agentsys.benchmarks.agentdojo import AgentDojo
 from agentsys.benchmarks.scoring import select_scored_calls
 from agentsys.benchmarks.traced_tools import TracedRuntime, to_json_ready
 from agentsys.models.trace import Tracer, use_tracer
 from agentsys.records.case_reader import read_cases
 from agentsys.runs.run_session import prepare_session
+from agentsys_plugins.audit.rescoring.rescore import rescore_records
 
 SLACK = [
     "model=simulated",

@@ -8,10 +8,10 @@ import pytest
 from agentdojo.functions_runtime import FunctionCall
 from agentdojo.types import text_content_block_from_string
 
-from agentsys.audit.static.audited_task import CallPlayer, prepare_task
-from agentsys.audit.static.task_checks import find_undone_attacks
 from agentsys.benchmarks.agentdojo import AgentDojo
 from agentsys.benchmarks.fixes.undone_attacks import AttackInWorld, is_carried_out_in_part, is_undone
+from agentsys_plugins.audit.static.audited_task import CallPlayer, prepare_task
+from agentsys_plugins.audit.static.task_checks import find_undone_attacks
 
 UNDONE = {
     "banking": {("user_task_14", "injection_task_7")},

@@ -12,6 +12,7 @@ from rich.cells import cell_len
 from typer.testing import CliRunner
 
 from agentsys.cli import app
+from agentsys.extensions import OUR_PACKAGES
 from agentsys.records import case_reader
 from agentsys.runs import plan
 
@@ -98,7 +99,7 @@ _TIME = re.compile(r"\d+:\d\d:\d\d")
 def levels(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
     """Every run in a folder of its own, and the loggers as they were."""
     monkeypatch.chdir(tmp_path)
-    before = {name: logging.getLogger(name).level for name in ("agentsys", "baselines")}
+    before = {name: logging.getLogger(name).level for name in OUR_PACKAGES}
     yield
     for name, level in before.items():
         logging.getLogger(name).setLevel(level)

@@ -16,10 +16,10 @@ from bundled_runs import SIMULATED, changed, run
 from typer.testing import CliRunner, Result
 
 import agentsys
-from agentsys.bundles.pack_bundle import pack_bundle
 from agentsys.cli import FORMER_COMMANDS, app
 from agentsys.errors import ConfigError
 from agentsys.records.runs_source import open_runs
+from agentsys_plugins.bundles.pack_bundle import pack_bundle
 
 
 def call(*arguments: str) -> Result:

@@ -11,11 +11,11 @@ import orjson
 import pytest
 from small_runs import Silent, records_in
 
-from agentsys.audit.rescoring.rescore import rescore_records
 from agentsys.benchmarks.agentdyn.agentdyn_benchmark import AgentDyn
 from agentsys.benchmarks.agentdyn.agentdyn_plans import PLANS, _accept_plan
 from agentsys.records.case_reader import read_cases
 from agentsys.runs.run_session import prepare_session
+from agentsys_plugins.audit.rescoring.rescore import rescore_records
 from baselines.camel.suite_world import load_written_policies
 from baselines.fides.fides_policy import load_written_rules
 from baselines.flow.labelled_values import load_suite_labels

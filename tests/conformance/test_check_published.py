@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from agentsys.audit.rescoring.rescore import rescore_records
-from agentsys.audit.rescoring.rescoring_document import ALL_SUITES, build_rescoring_document
 from agentsys.cli import app
+from agentsys_plugins.audit.rescoring.rescore import rescore_records
+from agentsys_plugins.audit.rescoring.rescoring_document import ALL_SUITES, build_rescoring_document
 
 pytestmark = pytest.mark.slow
 

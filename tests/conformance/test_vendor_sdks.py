@@ -17,7 +17,7 @@ from small_runs import Silent
 from agentsys.models.chat import ChatReply, ChatRequest, Usage
 from agentsys.models.pricing import pick_usage
 from agentsys.runs.run_session import prepare_session
-from agentsys.serve_agent.agent_server import build_served_model
+from agentsys_plugins.serve.agent_server import build_served_model
 
 PRICES: dict[str, dict[str, float]] = {
     "main": {"prompt": 4.0, "cached": 0.4, "completion": 20.0},

@@ -33,7 +33,7 @@ from agentsys.models.trace import ReplyFlaw, Tracer, use_tracer
 from agentsys.models.untrusted import ForeignFunction
 from agentsys.models.wrappers.accounting import MeteredModel, RecordingModel
 from agentsys.runs.compose import compose
-from agentsys.serve_agent.agent_server import build_defended_agent
+from agentsys_plugins.serve.agent_server import build_defended_agent
 
 TOOLS = tool_specs(Tools().runtime().functions.values())
 

@@ -19,9 +19,6 @@ from stored_cases import case_of, model_call, span, store_own, store_published
 
 from agentsys.analysis.metrics.search_budget import read_searches
 from agentsys.analysis.tables.results_report import build_report
-from agentsys.attacks.red_team.cache_files import read_texts
-from agentsys.audit.rescoring.read_trajectories import read_trajectory
-from agentsys.audit.rescoring.recorded_trajectory import Unusable
 from agentsys.errors import ConfigError
 from agentsys.models.recorded_runs import UnreadableRun, read_run
 from agentsys.records.case import UnreadableRecord
@@ -31,6 +28,9 @@ from agentsys.records.columns import pack_rows
 from agentsys.records.names_file import RunNames
 from agentsys.records.resolve_runs import resolve_runs
 from agentsys.records.stored_file import read_case_file
+from agentsys_plugins.audit.rescoring.read_trajectories import read_trajectory
+from agentsys_plugins.audit.rescoring.recorded_trajectory import Unusable
+from agentsys_plugins.redteam.cache_files import read_texts
 
 Json = Any
 MUTANTS = int(os.environ.get("AGENTSYS_FUZZ", "3000"))

@@ -23,13 +23,13 @@ from small_runs import Silent
 from agentsys.analysis.metrics.attack_success import explain_unseen_success
 from agentsys.base.config_catalog import list_config_names
 from agentsys.base.payload_lines import contains_payload, find_payload_lines, squeeze
-from agentsys.guards import ROOM as GUARDS_ROOM
 from agentsys.models.chat import ChatRequest, assistant, system, user
 from agentsys.records.case_reader import read_cases
 from agentsys.records.case_row import CaseRow
 from agentsys.records.schema import Exposure
 from agentsys.runs.case_watch import ExposureWatch
 from agentsys.runs.run_session import prepare_session
+from agentsys_plugins.guards import ROOM as GUARDS_ROOM
 
 LONG = "This line is long enough to count."
 OTHER = "And this one is long enough as well."

@@ -11,11 +11,11 @@ import pytest
 from served_faults import serve
 from small_runs import Silent
 
-import agentsys.guards
+import agentsys_plugins.guards
 from agentsys.base.config_catalog import list_config_names
 from agentsys.errors import ConfigError
 from agentsys.runs.run_session import prepare_session
-from agentsys.serve_agent.agent_server import build_served_model
+from agentsys_plugins.serve.agent_server import build_served_model
 
 _TIMES = {"duration", "duration_s", "latency_s", "evaluation_timestamp"}
 _CACHE = {"from_cache", "attempts", "requests", "cache_hits", "cost_usd"}
@@ -101,7 +101,7 @@ def test_a_planned_conversation_over_the_wire_goes_as_with_the_model_itself(
     assert record.measured["patched_plan"]
 
 
-GUARDS = Path(agentsys.guards.__file__).parent / "configs" / "defense"
+GUARDS = Path(agentsys_plugins.guards.__file__).parent / "configs" / "defense"
 """Other people's guards, which need their packages."""
 _NEED_WEIGHTS = ("piguard", "promptguard", "prompt_guard", "protectai", "datafilter")
 

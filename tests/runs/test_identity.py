@@ -21,13 +21,13 @@ from small_runs import Silent, records_in
 import agentsys
 from agentsys.base import object_import
 from agentsys.base.object_import import REGISTERED_NAMES, find_registered_class, load_registered_classes
-from agentsys.bundles.bundle_archive import BundledCell
 from agentsys.errors import ConfigError
 from agentsys.extensions import list_shipped_config_dirs
 from agentsys.models.chat import ChatReply, ChatRequest, ErrorKind, ModelError, assistant
 from agentsys.runs.run_session import Session, prepare_session
 from agentsys.runs.settings import Settings, validate_settings
 from agentsys.runs.store import load_recipe
+from agentsys_plugins.bundles.bundle_archive import BundledCell
 from baselines.none import NoDefense
 
 SMALL = ["benchmark.suites=[slack]", "user_tasks=[0,1]"]

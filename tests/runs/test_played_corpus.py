@@ -16,7 +16,7 @@ from agentsys.models.endings import Ending
 from agentsys.models.text_tools import MALFORMED_CALL
 from agentsys.models.trace import ACTING_ROLES
 from agentsys.records.schema import CaseRecord, StoredCall
-from agentsys.serve_agent.agent_server import build_served_model
+from agentsys_plugins.serve.agent_server import build_served_model
 
 DEFENSES = ("none", "agentsys", "agentsys_lean", "drift", "camel", "melon")
 WITH_TOOLS = ("none", "agentsys", "agentsys_lean", "melon")

@@ -16,7 +16,6 @@ from typer.testing import CliRunner
 from agentsys.analysis.paper.paper_tables import TABLES, fill_table
 from agentsys.analysis.tables.result_notes import write_provenance_notes
 from agentsys.attacks.injection_round import find_first_rounds
-from agentsys.attacks.red_team.encoded_attack import TEXT_CODES
 from agentsys.base.ledger import LEDGER_FILE, read_ledger
 from agentsys.benchmarks.agentdojo import AgentDojo
 from agentsys.cli import app
@@ -24,6 +23,7 @@ from agentsys.errors import ConfigError, Unavailable
 from agentsys.models.reply_checks import READING_SENTENCES
 from agentsys.records.case_reader import read_cases
 from agentsys.runs.run_session import prepare_session
+from agentsys_plugins.redteam.encoded_attack import TEXT_CODES
 from baselines.datafilter.defense import KNOWN_FACT, KNOWN_ORDER
 
 ONE = ["benchmark.suites=[slack]", "user_tasks=[0]"]

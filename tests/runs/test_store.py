@@ -15,13 +15,13 @@ from agentdojo.benchmark import load_task_results
 from agentdojo.functions_runtime import FunctionCall
 from small_runs import Silent
 
-from agentsys.audit.rescoring.read_trajectories import read_trajectory
 from agentsys.models.chat import ChatReply, ChatRequest, ErrorKind, ModelError, Usage, assistant, text_of
 from agentsys.records.case import Case
 from agentsys.records.case_reader import load_runs
 from agentsys.records.schema import CaseRecord
 from agentsys.runs.run_session import prepare_session
 from agentsys.runs.store import Store, StoreError
+from agentsys_plugins.audit.rescoring.read_trajectories import read_trajectory
 
 CASE = Case(
     benchmark="agentdojo",

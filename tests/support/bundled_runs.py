@@ -10,8 +10,8 @@ from typing import Any
 from paid_server import Answer, calls, paid_model, paid_server, says
 from small_runs import Silent
 
-from agentsys.bundles.verify_bundle import Verification, verify_bundle
 from agentsys.runs.run_session import prepare_session
+from agentsys_plugins.bundles.verify_bundle import Verification, verify_bundle
 
 SIMULATED = ("model=simulated", "defense=none,agentsys", "attack=important_instructions")
 PAID = ("model=paid", "defense=none", "attack=none")

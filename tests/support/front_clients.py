@@ -15,11 +15,11 @@ from agentdojo.types import ChatMessage, text_content_block_from_string
 
 from agentsys.contracts import Defense
 from agentsys.models.chat import ChatModel, Scene, ToolSpec, system, text_of, user
-from agentsys.models.serving import Server, serve
-from agentsys.models.serving.wire_format import RequestRefused, TracedReply, WireRequest
 from agentsys.models.wrappers.accounting import RecordingModel
-from agentsys.serve_agent.conversation_router import THREAD_NAME, ConversationLimits, ConversationRouter
-from agentsys.serve_agent.defended_agent import DefendedAgent, Dialogue
+from agentsys_plugins.serve.conversation_router import THREAD_NAME, ConversationLimits, ConversationRouter
+from agentsys_plugins.serve.defended_agent import DefendedAgent, Dialogue
+from agentsys_plugins.serve.served_model import Server, serve
+from agentsys_plugins.serve.served_model.wire_format import RequestRefused, TracedReply, WireRequest
 
 TEXT = {"type": "string"}
 PAGE = {"type": "object", "properties": {"page": TEXT}, "required": ["page"]}

@@ -9,7 +9,7 @@ from pathlib import Path
 from scripted_for_serving import calls, says
 
 from agentsys.models.chat import ChatReply, ChatRequest, text_of
-from agentsys.models.serving import Server
+from agentsys_plugins.serve.served_model import Server
 
 PAGE = Path(__file__).parents[2] / "docs" / "interop.md"
 ANSWER = "weather: sunny in Rome; time: noon in Rome"

@@ -14,7 +14,7 @@ from mcp import ClientSession, StdioServerParameters
 from mcp.client.stdio import stdio_client
 
 from agentsys.models.chat import ChatModel, ChatRequest, ToolSpec, system, text_of, tool_message, user
-from agentsys.serve_agent.mcp_case import ANSWER, SCORE, TASK
+from agentsys_plugins.serve.mcp_case import ANSWER, SCORE, TASK
 
 MOST_ROUNDS = 15
 

@@ -1,16 +1,9 @@
-"""The optional rooms: what each consists of. Without it, all that the others do works."""
+"""The guests, and which of them need another."""
 
 from __future__ import annotations
 
-ROOMS: dict[str, tuple[str, ...]] = {
-    "audit": ("agentsys.audit",),
-    "bundles": ("agentsys.bundles",),
-    "serve_agent": ("agentsys.serve_agent", "agentsys.models.serving"),
-    "inspect_logs": ("agentsys.inspect_logs",),
-    "guards": ("agentsys.guards",),
-    "middleware": ("baselines.middleware",),
-    "red_team": ("agentsys.attacks.red_team",),
-}
-"""Name of the room's entry point -> its folders and modules."""
-NEEDS: dict[str | None, str] = {"audit": "red_team"}
-"""Room -> another that one of its options does not work without; it says so then."""
+from parsed_sources import ROOT
+
+GUESTS = tuple(sorted(path.parent.name for path in (ROOT / "agentsys_plugins").glob("*/__init__.py")))
+NEEDS: dict[str | None, tuple[str, ...]] = {"audit": ("redteam",)}
+"""Guest -> others that it may import; docs/architecture.md has the same table."""

@@ -1,10 +1,31 @@
-"""Sources of the tree as syntax trees, each parsed once for all tests that read them."""
+"""Sources of the tree, without the tests: their files, and each as a syntax tree, parsed once for all tests."""
 
 from __future__ import annotations
 
 import ast
 from functools import cache
 from pathlib import Path
+
+from agentsys.extensions import OUR_PACKAGES
+
+ROOT = Path(__file__).parents[2]
+
+
+@cache
+def list_product_files(suffix: str = ".py", folders: tuple[str, ...] = OUR_PACKAGES) -> tuple[Path, ...]:
+    """Files of these folders of the checkout, sorted; guests' tests are left out."""
+    found = (path for folder in folders for path in (ROOT / folder).rglob(f"*{suffix}") if path.is_file())
+    return tuple(
+        sorted(path for path in found if not {"tests", "__pycache__"} & {*path.relative_to(ROOT).parts})
+    )
+
+
+@cache
+def list_test_files() -> tuple[Path, ...]:
+    """Python files of all tests, the guests' among them."""
+    return tuple(
+        sorted([*(ROOT / "tests").rglob("*.py"), *(ROOT / "agentsys_plugins").glob("*/tests/**/*.py")])
+    )
 
 
 @cache

@@ -14,10 +14,10 @@ from starlette.responses import Response
 from wire_corpus import WireCase
 
 from agentsys.models.chat import ChatModel
-from agentsys.models.serving.model_application import PlainEndpoint, WireQuestion
 from agentsys.models.trace import ACTING_ROLES
 from agentsys.records.schema import CaseRecord
 from agentsys.runs.run_session import prepare_session
+from agentsys_plugins.serve.served_model.model_application import PlainEndpoint, WireQuestion
 
 MODELS = {
     "chat": "served",

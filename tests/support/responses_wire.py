@@ -16,8 +16,12 @@ from agentdojo.functions_runtime import FunctionCall
 from vendor_wires import Answer, WireConversation
 
 from agentsys.models.chat import ChatReply, JsonSchema, ToolSpec
-from agentsys.models.serving.served_openai import parse_call_arguments, read_text_blocks, write_openai_error
-from agentsys.models.serving.wire_format import Json, WireFormat, WireRequest
+from agentsys_plugins.serve.served_model.served_openai import (
+    parse_call_arguments,
+    read_text_blocks,
+    write_openai_error,
+)
+from agentsys_plugins.serve.served_model.wire_format import Json, WireFormat, WireRequest
 
 _RESPONSE = "resp_"
 _MESSAGE = "message"

@@ -13,7 +13,7 @@ from google.genai import types
 from scripted_model import ScriptedModel
 
 from agentsys.models.chat import ChatReply, ChatRequest, Usage, assistant
-from agentsys.models.serving import Server
+from agentsys_plugins.serve.served_model import Server
 
 WEATHER = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 

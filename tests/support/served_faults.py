@@ -20,7 +20,7 @@ from starlette.responses import Response
 from vendor_wires import ANTHROPIC, GEMINI
 
 from agentsys.models.chat import ChatModel, ErrorKind, ModelError, assistant
-from agentsys.models.serving.model_application import (
+from agentsys_plugins.serve.served_model.model_application import (
     ModelApplication,
     PlainEndpoint,
     WireQuestion,
@@ -29,9 +29,9 @@ from agentsys.models.serving.model_application import (
     complete_reply,
     describe_failure,
 )
-from agentsys.models.serving.model_server import Server
-from agentsys.models.serving.served_openai import OPENAI
-from agentsys.models.serving.wire_format import RequestRefused, ServedEndpoint
+from agentsys_plugins.serve.served_model.model_server import Server
+from agentsys_plugins.serve.served_model.served_openai import OPENAI
+from agentsys_plugins.serve.served_model.wire_format import RequestRefused, ServedEndpoint
 
 
 class FaultKind(StrEnum):

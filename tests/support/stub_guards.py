@@ -13,7 +13,7 @@ from unittest import mock
 
 import yaml
 
-from agentsys.guards.guard_spec import GuardSpec, install_guard, read_guard_spec
+from agentsys_plugins.guards.guard_spec import GuardSpec, install_guard, read_guard_spec
 
 MODULE = """
 import os, socket, subprocess, sys, time
@@ -129,7 +129,7 @@ def installed_stub(folder: Path, **options: object) -> GuardSpec:
 def write_config(folder: Path, name: str, options: object) -> Path:
     """A folder for `--config-dir` with a guard as a defense."""
     (folder / "defense").mkdir(parents=True, exist_ok=True)
-    shown = {"_target_": "agentsys.guards.guard_defense.GuardDefense", **options}  # type: ignore[dict-item]
+    shown = {"_target_": "agentsys_plugins.guards.guard_defense.GuardDefense", **options}  # type: ignore[dict-item]
     text = f"# A guard made for a test\n{yaml.safe_dump(shown, sort_keys=False)}"
     (folder / "defense" / f"{name}.yaml").write_text(text)
     return folder

@@ -10,8 +10,8 @@ from agentdojo.functions_runtime import FunctionCall
 from agentdojo.types import ChatMessage, MessageContentBlock, text_content_block_from_string
 
 from agentsys.models.chat import ChatReply, JsonSchema, ToolSpec, text_of
-from agentsys.models.serving.served_openai import read_text_blocks
-from agentsys.models.serving.wire_format import Json, RequestRefused, WireFormat, WireRequest
+from agentsys_plugins.serve.served_model.served_openai import read_text_blocks
+from agentsys_plugins.serve.served_model.wire_format import Json, RequestRefused, WireFormat, WireRequest
 
 
 class Answer:

@@ -1,9 +1,5 @@
-"""Serving: any `ChatModel` on loopback, behind OpenAI's chat completions. `serve` starts a server.
+"""Old home of `agentsys_plugins.serve.served_model`; its public names can still be imported from here."""
 
-Nothing here knows which model answers: a scripted one for dry runs and tests, or the defended agents of
-`agentsys.serve_agent`.
-"""
+from agentsys.base.moved_names import forward_names
 
-from agentsys.models.serving.model_server import Server, serve
-
-__all__ = ["Server", "serve"]
+__getattr__ = forward_names(__name__, "agentsys_plugins.serve.served_model")

@@ -16,7 +16,6 @@ from small_runs import Silent, records_in
 from stored_cases import case_of, store_own
 from tiny_agentdyn import MAILS, tiny_checkout
 
-from agentsys.audit.rescoring.rescore import rescore_records
 from agentsys.benchmarks.agentdyn.agentdyn_benchmark import AgentDyn
 from agentsys.benchmarks.agentdyn.checkout import COMMIT, KNOWN, find_agentdyn_folder
 from agentsys.benchmarks.repeatable_tools import (
@@ -28,6 +27,7 @@ from agentsys.benchmarks.repeatable_tools import (
 )
 from agentsys.errors import ConfigError
 from agentsys.runs.run_session import prepare_session
+from agentsys_plugins.audit.rescoring.rescore import rescore_records
 
 ATTACKED = ["attack=none,important_instructions"]
 
@@ -205,7 +205,7 @@ def test_published_runs_are_replayed_with_the_codes_that_they_tell_of(checkout: 
 
 
 def test_a_call_that_a_published_defense_refused_did_not_run() -> None:
-    from agentsys.audit.rescoring.read_trajectories import parse_messages
+    from agentsys_plugins.audit.rescoring.read_trajectories import parse_messages
 
     words = (
         "ValidationError: Tool 'poke' is not allowed.. Please try other tools or arguments and continue to"

@@ -10,6 +10,7 @@ import pytest
 from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
 from agentdojo.agent_pipeline.ground_truth_pipeline import GroundTruthPipeline
 from agentdojo.functions_runtime import FunctionsRuntime
+from parsed_sources import list_product_files
 from small_runs import Silent, records_in
 
 from agentsys.benchmarks.asb.asb_benchmark import ASB, VECTOR, ASBSuite
@@ -113,8 +114,7 @@ def test_nothing_outside_the_benchmarks_own_room_asks_which_benchmark_it_is() ->
     own = root / "agentsys" / "benchmarks" / "asb"
     asking = [
         str(path.relative_to(root))
-        for room in ("agentsys", "baselines")
-        for path in (root / room).rglob("*.py")
+        for path in list_product_files()
         if own not in path.parents and '== "asb' in path.read_text(encoding="utf-8")
     ]
     assert asking == []
