@@ -29,7 +29,7 @@ PIP := $(BIN)/python -m pip -qq --disable-pip-version-check
 PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run paper notebooks pictures league docs bench test lane test-lowest test-newest test-slow test-detectors lint clean
+.PHONY: help setup run paper notebooks pictures league docs bench test lane test-core test-lowest test-newest test-slow test-detectors lint clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -111,6 +111,9 @@ test: lint lane ## Formatting, types and the fast tests
 lane: setup
 	@$(BIN)/python -m pip --disable-pip-version-check freeze --exclude-editable | paste -sd ' ' | fold -s -w 160
 	$(PYTEST) -m "not slow and not live"
+
+test-core: setup ## The fast tests of the core and the paper's baselines, without agentsys_plugins/
+	PYTHONDONTWRITEBYTECODE= scripts/test_core.sh $(BIN)/python -n $(WORKERS) --dist worksteal
 
 test-lowest: ## The fast tests on the lowest versions that pyproject.toml allows, in .venv-lowest
 	@$(MAKE) VENV=.venv-lowest CONSTRAINTS=constraints-lowest.txt lane

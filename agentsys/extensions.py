@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, entry_points, metadata
 from importlib.util import find_spec
@@ -85,6 +85,9 @@ class Extension:
     section: CommandSection | None = None
     configs: Path | None = None
     """Folder with YAMLs in groups, as in `configs/`."""
+    fetch: Mapping[str, str] = field(default_factory=dict)
+    """Data set of `agentsys fetch` -> `module:function`: downloads it to a folder (None: its default) from an address
+    (None: its own); returns an `agentsys.benchmarks.fetch_data.DownloadedFolder` and the setting that uses it."""
     check: str | None = None
     """`module:function`: gives the findings of this room about `RunsToCheck`."""
 
@@ -116,6 +119,12 @@ def list_absent_guests() -> list[str]:
     """List the guests (`agentsys_plugins.NAME`) of this distribution that are registered but not there."""
     modules = sorted({entry.module for entry in entry_points(group=_ENTRY_POINT_GROUP)})
     return [name for name in modules if name.startswith(f"{OUR_PACKAGES[-1]}.") and not _is_there(name)]
+
+
+def explain_absent_guests() -> str:
+    """Write a sentence that names the absent guests, with a space before it; empty if all are there."""
+    names = [name.rpartition(".")[2] for name in list_absent_guests()]
+    return f" Not installed: {', '.join(names)} (see agentsys_plugins/README.md)." if names else ""
 
 
 def _is_there(module: str) -> bool:
@@ -161,6 +170,10 @@ def list_shipped_config_dirs() -> list[Path]:
         shipped_config_dir(),
         *(room.configs for room in load_extensions() if room.configs is not None),
     ]
+
+
+FETCHED = "fetched"
+"""Value of a benchmark's option for data that `agentsys fetch` downloaded to the user's data folder."""
 
 
 def find_user_data_folder() -> Path:

@@ -45,7 +45,11 @@ from agentsys.models.chat import (
 from agentsys.models.pipeline_elements import LoopState, default_system_message, has_reading_name, tool_specs
 from agentsys.models.prompted_tools import wrap_in_tag
 from agentsys.models.trace import ReplyFlaw, Tracer, span, use_tracer
-from baselines.attriguard.attribution_audit import JUDGE_CONTRACT, build_judge_question
+from agentsys_plugins.rivals.attriguard.attribution_audit import JUDGE_CONTRACT, build_judge_question
+from agentsys_plugins.rivals.fides.fides_agent import QUERY_CONTRACT as FIDES_QUERY
+from agentsys_plugins.rivals.firewall import FirewallOptions, Minimizer, OutputFirewall
+from agentsys_plugins.rivals.promptarmor import ArmorGuard, ArmorOptions
+from agentsys_plugins.rivals.result_parsing.result_parser import ParsingOptions, ResultParser
 from baselines.camel.camel_agent import PROGRAM_CONTRACT, build_planner_prompt
 from baselines.camel.suite_world import QUERY_CONTRACT as CAMEL_QUERY
 from baselines.camel.suite_world import add_answer_flag
@@ -61,14 +65,10 @@ from baselines.drift.drift_validator import CURRENT, FIRST, PROPOSED, QUERY
 from baselines.drift.drift_validator import JUDGE_CONTRACT as DRIFT_JUDGE
 from baselines.drift.injection_isolator import isolate_results
 from baselines.drift.prompts import ENVIRONMENT
-from baselines.fides.fides_agent import QUERY_CONTRACT as FIDES_QUERY
-from baselines.firewall import FirewallOptions, Minimizer, OutputFirewall
 from baselines.flow.quarantined_model import ask_for_shape
 from baselines.isolategpt.app_plan import make_app_plan
 from baselines.progent.policy_model import CalledTool, PolicyModel, WrittenRule
 from baselines.progent.progent_rules import ProgentSettings
-from baselines.promptarmor import ArmorGuard, ArmorOptions
-from baselines.result_parsing.result_parser import ParsingOptions, ResultParser
 from baselines.tool_boundary.boundary_filter import FilterTurn
 from baselines.tool_filter import FILTER_CONTRACT, FilterTools, ToolFilterOptions
 

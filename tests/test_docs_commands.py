@@ -49,7 +49,7 @@ OFFLINE = [
     for line in RUNS
     if "model=simulated" in line.rest and "benchmark=agentdyn" not in line.rest and line.page != "guards.md"
 ]
-"""AgentDyn's runs need a checkout: tests/conformance/test_agentdyn.py. Other people's guards need their packages."""
+"""AgentDyn's runs need a checkout: agentsys_plugins/agentdyn/tests. Other people's guards need their packages."""
 
 
 def overrides_of(line: Shown) -> list[str]:

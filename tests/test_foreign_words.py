@@ -94,11 +94,11 @@ OPENED = {
     "agentsys.defense.agentsys": {"AGENT"},
     "agentsys.defense.sanitizer": {"SANITIZER"},
     "agentsys.defense.tool_turn": {"GATE", "QUARANTINE"},
-    "agentsys.defense.typed.typed_session": {"GATE"},
+    "agentsys_plugins.typed.typed_session": {"GATE"},
     "agentsys.defense.worker": {"QUARANTINE", "RECORD"},
     "baselines.camel.suite_world": {"GATE", "RECORD"},
-    "baselines.fides.fides_agent": {"AGENT", "GATE", "QUARANTINE"},
-    "baselines.fides.hidden_values": {"GATE"},
+    "agentsys_plugins.rivals.fides.fides_agent": {"AGENT", "GATE", "QUARANTINE"},
+    "agentsys_plugins.rivals.fides.hidden_values": {"GATE"},
 }
 """Module -> who opens what tools gave in it. One more is a decision: say it in docs/guarantees.md."""
 

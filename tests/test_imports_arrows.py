@@ -190,7 +190,7 @@ def test_the_listed_sub_rooms_exist() -> None:
         ("agentsys_plugins.guards.guard_score", "agentsys_plugins.audit.audit_report"),
         ("agentsys.attacks.search_attacks", "agentsys_plugins.redteam.evolve_attack"),
         ("agentsys_plugins.audit.audit_report", "agentsys.cli.cli_output"),
-        ("baselines.stack", "agentsys_plugins.vectors.middleware.guard"),
+        ("agentsys_plugins.rivals.stack", "agentsys_plugins.vectors.middleware.guard"),
     ],
 )
 def test_wrong_arrows_are_told_apart(module: str, name: str) -> None:

@@ -27,26 +27,26 @@ from agentsys.models.pipeline_elements import tool_specs
 from agentsys.models.reply_contract import ReplyContract
 from agentsys.models.text_tools import MALFORMED_CALL, TEXT_PROTOCOLS, with_parsed_calls
 from agentsys.models.trace import ReplyFlaw
-from baselines.attriguard.attribution_audit import JUDGE_CONTRACT as ATTRIGUARD_JUDGE
-from baselines.camel.camel_agent import PROGRAM_CONTRACT
-from baselines.camel.suite_world import QUERY_CONTRACT as CAMEL_QUERY
-from baselines.drift.drift_plan import PERMISSION_CONTRACT, PLANNER_CONTRACT, read_permission_reply
-from baselines.drift.drift_validator import JUDGE_CONTRACT as DRIFT_JUDGE
-from baselines.drift.injection_isolator import DETECTOR_CONTRACT
-from baselines.fides.fides_agent import QUERY_CONTRACT as FIDES_QUERY
-from baselines.firewall import MINIMIZER_CONTRACT
-from baselines.firewall import SANITIZER_CONTRACT as FIREWALL_SANITIZER
-from baselines.isolategpt.app_plan import PLAN_CONTRACT
-from baselines.progent.policy_model import DECIDE_CONTRACT, UPDATE_CONTRACT, make_contract
-from baselines.progent.progent_rules import ProgentSettings
-from baselines.promptarmor import ARMOR_CONTRACT, read_armor_verdict
-from baselines.result_parsing.result_parser import (
+from agentsys_plugins.rivals.attriguard.attribution_audit import JUDGE_CONTRACT as ATTRIGUARD_JUDGE
+from agentsys_plugins.rivals.fides.fides_agent import QUERY_CONTRACT as FIDES_QUERY
+from agentsys_plugins.rivals.firewall import MINIMIZER_CONTRACT
+from agentsys_plugins.rivals.firewall import SANITIZER_CONTRACT as FIREWALL_SANITIZER
+from agentsys_plugins.rivals.promptarmor import ARMOR_CONTRACT, read_armor_verdict
+from agentsys_plugins.rivals.result_parsing.result_parser import (
     EXPECTATION_CONTRACT,
     EXTRACTION_CONTRACT,
     read_json_text,
     read_marked,
     read_marked_or_json,
 )
+from baselines.camel.camel_agent import PROGRAM_CONTRACT
+from baselines.camel.suite_world import QUERY_CONTRACT as CAMEL_QUERY
+from baselines.drift.drift_plan import PERMISSION_CONTRACT, PLANNER_CONTRACT, read_permission_reply
+from baselines.drift.drift_validator import JUDGE_CONTRACT as DRIFT_JUDGE
+from baselines.drift.injection_isolator import DETECTOR_CONTRACT
+from baselines.isolategpt.app_plan import PLAN_CONTRACT
+from baselines.progent.policy_model import DECIDE_CONTRACT, UPDATE_CONTRACT, make_contract
+from baselines.progent.progent_rules import ProgentSettings
 from baselines.tool_filter import FILTER_CONTRACT, read_picked_tools
 
 CORPUS = Path(__file__).parent / "corpus"

@@ -1,4 +1,4 @@
-"""Downloads data from others' public repositories at pinned states: published runs, AgentDyn's package, ASB.
+"""Downloads data from others' public repositories at pinned states: published runs, ASB; guests add theirs.
 
 Part of a repository's archive is downloaded, checked, and kept as a whole or not at all.
 """
@@ -21,7 +21,6 @@ from pathlib import Path, PurePosixPath
 from urllib.parse import urlsplit
 
 from agentsys.base.atomic_file import write_atomically
-from agentsys.benchmarks.agentdyn.checkout import COMMIT, KNOWN, find_agentdyn_folder, read_checkout
 from agentsys.benchmarks.asb.asb_data import CHECKSUMS
 from agentsys.errors import ConfigError
 from agentsys.extensions import find_user_data_folder
@@ -161,7 +160,7 @@ _MOST_PADDING = 1 << 20
 _INSTEAD_HINT = "Nothing was kept. Give another --source, or unpack the files yourself and name their folder."
 
 
-_HOST = "https://codeload.github.com"
+ARCHIVE_HOST = "https://codeload.github.com"
 _ATTACKED = "*/important_instructions/*.json"
 
 
@@ -180,7 +179,7 @@ class RunsSource:
     @property
     def url(self) -> str:
         """Address of the archive."""
-        return f"{_HOST}/{self.repository}/tar.gz/{self.ref}"
+        return f"{ARCHIVE_HOST}/{self.repository}/tar.gz/{self.ref}"
 
 
 RUNS_SOURCES = {
@@ -214,8 +213,6 @@ RUNS_SOURCES = {
 }
 """Name on the command line -> source."""
 
-_AGENTDYN_URL = f"{_HOST}/SaFo-Lab/AgentDyn/tar.gz/{COMMIT}"
-
 
 def fetch_runs(
     name: str, pipeline: str | None, to: Path | None, source: str | None
@@ -235,23 +232,6 @@ def fetch_runs(
     folder = (to or find_user_data_folder() / name) / chosen
     part = ArchivePart(f"runs/{chosen}/", (".json",))
     return fetch_archive_part(source or runs.url, part, folder, make_digest_check(known)), bool(known)
-
-
-def fetch_agentdyn(to: Path | None, source: str | None) -> DownloadedFolder:
-    """Download AgentDyn's package at the known commit.
-
-    Raises:
-        ConfigError: If the download fails, or its files are not those of the commit.
-    """
-    part = ArchivePart("src/agentdojo/", (".py", ".yaml"))
-    folder = (to or find_agentdyn_folder()) / "src" / "agentdojo"
-    return fetch_archive_part(source or _AGENTDYN_URL, part, folder, _check_is_agentdyn)
-
-
-def _check_is_agentdyn(folder: Path) -> None:
-    digest = read_checkout(str(folder)).digest
-    if digest not in KNOWN:
-        raise ConfigError(f"the files have SHA-256 {digest}: not those of commit {COMMIT[:7]}.")
 
 
 _ASB_LARGEST = 16 * 2**20

@@ -20,7 +20,13 @@ from agentsys import __version__
 from agentsys.base.config_catalog import CONFIG_GROUPS, list_config_names, list_setting_names
 from agentsys.cli.terminal import filter_logs, ignore_closed_output, replace_unencodable, run_to_exit_status
 from agentsys.errors import ConfigError, unknown_name
-from agentsys.extensions import CommandSection, CommandSource, find_shipped_docs_dir, group_commands
+from agentsys.extensions import (
+    CommandSection,
+    CommandSource,
+    explain_absent_guests,
+    find_shipped_docs_dir,
+    group_commands,
+)
 
 _CORE_SECTIONS = (
     CommandSection(
@@ -187,7 +193,7 @@ def make_lazy_group(sections: Mapping[str, Mapping[str, CommandSource]]) -> type
                 raise ConfigError(f"agentsys {cmd_name} is now: agentsys {FORMER_COMMANDS[cmd_name]}")
             if cmd_name in list_config_names("experiment"):
                 raise ConfigError(f"'{cmd_name}' is an experiment: agentsys run experiment={cmd_name}")
-            raise ConfigError(unknown_name("command", cmd_name, stand_ins))
+            raise ConfigError(unknown_name("command", cmd_name, stand_ins) + explain_absent_guests())
 
     return LazyGroup
 

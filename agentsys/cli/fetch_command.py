@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated
 
@@ -10,13 +10,24 @@ import typer
 
 from agentsys.cli.cli_output import print_line
 from agentsys.cli.terminal import escape_to_line
-from agentsys.errors import ConfigError, require_known_name
+from agentsys.errors import ConfigError, unknown_name
+from agentsys.extensions import explain_absent_guests, load_extensions
 
-_DATA_SETS = ("agentdojo-runs", "agentdyn", "asb", "drift-runs")
+_RUNS = ("agentdojo-runs", "drift-runs")
+
+
+def _find_guests_data() -> dict[str, str]:
+    return {name: target for guest in load_extensions() for name, target in guest.fetch.items()}
+
+
+def _list_data_sets() -> list[str]:
+    return sorted([*_RUNS, "asb", *_find_guests_data()])
 
 
 def fetch_command(
-    what: Annotated[str, typer.Argument(metavar="WHAT", help=f"What to get: {', '.join(_DATA_SETS)}.")],
+    what: Annotated[
+        str, typer.Argument(metavar="WHAT", help=f"What to get: {', '.join(_list_data_sets())}.")
+    ],
     pipeline: Annotated[
         str | None,
         typer.Argument(metavar="[PIPELINE]", help="Of published runs: whose."),
@@ -30,16 +41,18 @@ def fetch_command(
     ] = None,
 ) -> None:
     """Download public data at a pinned state and check its SHA-256. What differs is not kept."""
-    require_known_name("data set", what, _DATA_SETS)
-    if pipeline is not None and not what.endswith("-runs"):
+    if what not in (known := _list_data_sets()):
+        raise ConfigError(unknown_name("data set", what, known) + explain_absent_guests())
+    if pipeline is not None and what not in _RUNS:
         raise ConfigError(
             f"fetch {what} takes no PIPELINE; published runs do: fetch agentdojo-runs {pipeline}."
         )
-    benchmark = _BENCHMARKS.get(what)
-    if benchmark is None:
+    if what in _RUNS:
         _fetch_runs(what, pipeline, to, source)
+    elif what == "asb":
+        _fetch_asb(to, source)
     else:
-        benchmark(to, source)
+        _fetch_for_guest(what, to, source)
 
 
 def _fetch_asb(to: Path | None, source: str | None) -> None:
@@ -52,22 +65,11 @@ def _fetch_asb(to: Path | None, source: str | None) -> None:
     print_line(escape_to_line(f"{done.folder}: {said}. Use them with benchmark=asb benchmark.data={option}"))
 
 
-def _fetch_agentdyn(to: Path | None, source: str | None) -> None:
-    from agentsys.benchmarks.fetch_data import fetch_agentdyn
-
-    done = fetch_agentdyn(to, source)
+def _fetch_for_guest(what: str, to: Path | None, source: str | None) -> None:
+    module, _, function = _find_guests_data()[what].partition(":")
+    done, setting = getattr(import_module(module), function)(to, source)
     said = f"{done.files} files" if done.fresh else "there already"
-    option = "" if to is None else f" benchmark.source={to}"
-    print_line(
-        escape_to_line(f"{done.folder}: {said}, checksum as expected. Use it with benchmark=agentdyn{option}")
-    )
-
-
-_BENCHMARKS: Mapping[str, Callable[[Path | None, str | None], None]] = {
-    "agentdyn": _fetch_agentdyn,
-    "asb": _fetch_asb,
-}
-"""What is data of a benchmark -> how it is fetched."""
+    print_line(escape_to_line(f"{done.folder}: {said}, checksum as expected. Use it with {setting}"))
 
 
 def _fetch_runs(what: str, pipeline: str | None, to: Path | None, source: str | None) -> None:

@@ -8,6 +8,7 @@ last, so nothing in it can imitate a heading.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 
@@ -93,6 +94,9 @@ the output tells you to. If none can, give the same answer again.
 
 {INTENT} You get back these fields only."""
 """Message to a worker that is offered tools only after it reported a missing field."""
+
+TEXT_MARK = re.compile(r"<text (\d{1,6})(?:, (\d{1,9}) characters)?>", re.ASCII)
+"""Stands in a worker's view for a text that it is not shown: its number and its length."""
 
 WORKER_SECTIONS = ("INTENT", "CALLS SO FAR", "TOOL OUTPUT")
 """Sections of a worker's task; the untrusted one is last."""

@@ -22,12 +22,11 @@ from agentsys.defense.privileges import Privilege
 from agentsys.defense.prompts import (
     PRIVILEGES_SECTIONS,
     SANITIZER_SECTIONS,
+    TEXT_MARK,
     VALIDATOR_SECTIONS,
     WORKER_SECTIONS,
     read_sections,
 )
-from agentsys.defense.typed.blind_view import TEXT_MARK
-from agentsys.defense.typed.prompts import TASK_POLICY_SECTIONS
 from agentsys.models.chat import ChatRequest, assistant, text_of
 from agentsys.models.loose_json import find_json_values
 from agentsys.models.pipeline_elements import has_reading_name
@@ -44,9 +43,6 @@ from agentsys.simulated.script_grounding import find_fact, ground_arguments, lis
 from agentsys.simulated.simulated_role import SimulatedKnowledge, SimulatedRole, find_injected_passages
 from agentsys.simulated.slips import mark_quoting_role
 from agentsys.simulated.text_matching import compile_words_pattern, find_instruction_spans
-
-TASK_POLICY_ROLE = "task_policy"
-"""Asked by `agentsys_typed_derived` (agentsys.defense.typed.value_judge)."""
 
 STATUS_FIELD = "status"
 """The field that acting calls declare; a simulated worker always answers it with `done`."""
@@ -293,22 +289,12 @@ def _guess_privilege(tool: Mapping[str, str]) -> Privilege:
     return Privilege.QUERY if reads and "url" not in tool["description"].casefold() else Privilege.COMMAND
 
 
-def play_task_policy(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssistantMessage:
-    """Name the commands of the user task's ground truth, each with the whole request as its reason."""
-    sections = read_sections(read_task_text(request), TASK_POLICY_SECTIONS)
-    task = knowledge.find_task(sections[1]) if sections is not None else None
-    calls = task.calls if task is not None else ()
-    because = sections[1] if sections is not None else ""
-    return assistant(json.dumps({"commands": {call.function: {"because": because} for call in calls}}))
-
-
 SIMULATED_ROLES: Mapping[str, SimulatedRole] = MappingProxyType(
     {
         worker.WORKER_ROLE: play_worker,
         validator.VALIDATOR_ROLE: play_validator,
         sanitizer.SANITIZER_ROLE: play_sanitizer,
         privileges.PRIVILEGES_ROLE: play_privileges,
-        TASK_POLICY_ROLE: play_task_policy,
     }
 )
 """Role -> handler."""

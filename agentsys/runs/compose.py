@@ -34,7 +34,7 @@ from yaml import YAMLError
 
 from agentsys.base.config_catalog import list_config_names
 from agentsys.errors import ConfigError, unknown_name
-from agentsys.extensions import list_shipped_config_dirs, shipped_config_dir
+from agentsys.extensions import explain_absent_guests, list_shipped_config_dirs, shipped_config_dir
 from agentsys.records.row_settings import NOT_IDENTITY
 from agentsys.runs.instantiate import READ_TOOLS
 from agentsys.runs.references import (
@@ -220,7 +220,7 @@ def _check_choice(group: str, name: object, choices: Mapping[str, Sequence[str]]
         raise ConfigError(f"{group}=[{names}] is a list; a sweep has commas alone: {group}={names or 'NAME'}")
     if isinstance(name, str | int | float) and group in choices and name not in choices[group]:
         instead = _REPLACEMENTS.get((group, str(name)), "")
-        raise ConfigError(f"{unknown_name(group, str(name), choices[group])}{instead}")
+        raise ConfigError(unknown_name(group, str(name), choices[group]) + instead + explain_absent_guests())
 
 
 def _read_preset_sweep(config: DictConfig) -> dict[str, list[str]]:

@@ -17,12 +17,12 @@ from tiny_agentdyn import tiny_checkout
 from agentsys.attacks.injection_vectors import unescape_for_suite
 from agentsys.base.config_catalog import list_config_names
 from agentsys.benchmarks.agentdojo import AgentDojo
-from agentsys.benchmarks.agentdyn.agentdyn_benchmark import AgentDyn
 from agentsys.benchmarks.asb.asb_benchmark import ASB
 from agentsys.contracts import Attack, AttackKind, NotInjectable, Victim
 from agentsys.runs.case_watch import ExposureWatch
 from agentsys.runs.compose import compose
 from agentsys.runs.instantiate import instantiate
+from agentsys_plugins.agentdyn.agentdyn_benchmark import AgentDyn
 from agentsys_plugins.redteam.chat_injection import FAMILIES, ChatInject
 from agentsys_plugins.redteam.encoded_attack import TEXT_CODES, EncodedAttack
 

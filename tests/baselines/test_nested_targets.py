@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from agentsys.models.untrusted import Untrusted
+from agentsys_plugins.rivals.fides.fides_policy import CallArgument, FidesCallPolicy, FidesRules, judge_call
+from agentsys_plugins.rivals.fides.hidden_values import HiddenValues
 from baselines.camel.suite_world import CamelCondition, CamelJudge, CamelPolicies
-from baselines.fides.fides_policy import CallArgument, FidesCallPolicy, FidesRules, judge_call
-from baselines.fides.hidden_values import HiddenValues
 from baselines.flow.labelled_values import FROM_USER, label_from_tool, to_value
 from baselines.progent import defense as progent
 from baselines.progent.progent_rules import allow_under

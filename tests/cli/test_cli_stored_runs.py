@@ -74,7 +74,7 @@ def test_errors_as_agentdojo_counts_them_reaches_records_without_a_score(tmp_pat
 
 def test_a_tie_of_versions_is_said_with_every_share(tmp_path: Path) -> None:
     # A suite that somebody registers with AgentDojo is no version of its.
-    import_module("agentsys.benchmarks.nested.nested_suite")
+    import_module("agentsys_plugins.typed.nested.nested_suite")
     stored(tmp_path, published())
     page = call("check", tmp_path)
     assert page.exit_code == 0

@@ -16,7 +16,7 @@ import pytest
 from pydantic import BaseModel, EmailStr, Field, NaiveDatetime
 
 import agentsys.defense.privileges as privileges
-import baselines.firewall as firewall
+import agentsys_plugins.rivals.firewall as firewall
 from agentsys.defense.sanitizer import SANITIZER_CONTRACT
 from agentsys.defense.validator import VALIDATOR_CONTRACT
 from agentsys.models.enforced_schema import make_enforceable_schema

@@ -27,7 +27,7 @@ from agentsys.models.pipeline_elements import (
     is_element_sequence,
 )
 from agentsys.runs.run_case import continue_pipeline
-from baselines.stack import split_loop
+from agentsys_plugins.rivals.stack import split_loop
 
 
 class Told:

@@ -17,22 +17,22 @@ from agentsys.models.reply_checks import count_oddities
 from agentsys.models.reply_contract import ReplyContract, UnusableReply
 from agentsys.models.trace import ReplyFlaw, Tracer, span, use_tracer
 from agentsys.models.wrappers.accounting import RecordingModel
-from baselines import firewall
-from baselines.attriguard.attribution_audit import ATTENUATOR_CONTRACTS, JUDGE_CONTRACT
+from agentsys_plugins.rivals import firewall
+from agentsys_plugins.rivals.attriguard.attribution_audit import ATTENUATOR_CONTRACTS, JUDGE_CONTRACT
+from agentsys_plugins.rivals.fides.fides_agent import QUERY_CONTRACT as FIDES_QUERY
+from agentsys_plugins.rivals.promptarmor import ARMOR_CONTRACT
+from agentsys_plugins.rivals.result_parsing import result_parser as parsing
 from baselines.camel.camel_agent import PROGRAM_CONTRACT
 from baselines.camel.suite_world import QUERY_CONTRACT as CAMEL_QUERY
 from baselines.drift.drift_plan import PERMISSION_CONTRACT, PLANNER_CONTRACT
 from baselines.drift.drift_validator import FORMATTER_CONTRACT
 from baselines.drift.drift_validator import JUDGE_CONTRACT as DRIFT_JUDGE
 from baselines.drift.injection_isolator import DETECTOR_CONTRACT
-from baselines.fides.fides_agent import QUERY_CONTRACT as FIDES_QUERY
 from baselines.isolategpt.app_plan import PLAN_CONTRACT
 from baselines.isolategpt.hub import ACTION_CONTRACT
 from baselines.progent.policy_model import DECIDE_CONTRACT, UPDATE_CONTRACT, make_contract
 from baselines.progent.progent_rules import ProgentSettings
 from baselines.progent.prompts import FIRST_CALL
-from baselines.promptarmor import ARMOR_CONTRACT
-from baselines.result_parsing import result_parser as parsing
 from baselines.tool_filter import FILTER_CONTRACT
 
 CONTRACTS = (

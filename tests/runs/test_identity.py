@@ -245,7 +245,7 @@ def settings_of(model: str, defense: str = "my_wall.Wall") -> Settings:
                 **{"_target_": model, "name": "m", "model_id": "m-1", "temperature": 0.0, "timeout_s": 5},
                 "base_url": "https://me:pw@host/v1",
             },
-            "defense": {"_target_": "baselines.stack.Stack", "members": inner},
+            "defense": {"_target_": "agentsys_plugins.rivals.stack.Stack", "members": inner},
             "attack": {"_target_": "agentsys.attacks.injection_round.InjectionRound", "base": base},
             "benchmark": {
                 **{"_target_": "agentsys.benchmarks.agentdojo.AgentDojo", "version": "v1.2.2"},

@@ -24,7 +24,7 @@ from agentsys.models.reply_checks import READING_SENTENCES
 from agentsys.records.case_reader import read_cases
 from agentsys.runs.run_session import prepare_session
 from agentsys_plugins.redteam.encoded_attack import TEXT_CODES
-from baselines.datafilter.defense import KNOWN_FACT, KNOWN_ORDER
+from agentsys_plugins.rivals.datafilter.defense import KNOWN_FACT, KNOWN_ORDER
 
 ONE = ["benchmark.suites=[slack]", "user_tasks=[0]"]
 SWEEP = ["model=simulated", "defense=none,needy,prompt_sandwiching", *ONE]

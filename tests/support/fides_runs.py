@@ -15,7 +15,7 @@ from scripted_model import EVERY, ScriptedModel
 
 from agentsys.models.chat import ChatRequest, assistant, text_of
 from agentsys.models.trace import Tracer, use_tracer
-from baselines.fides.defense import Fides
+from agentsys_plugins.rivals.fides.defense import Fides
 
 Reply: TypeAlias = ChatAssistantMessage | Callable[[ChatRequest], ChatAssistantMessage]
 

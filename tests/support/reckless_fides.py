@@ -11,10 +11,10 @@ from agentsys.models.chat import ChatRequest, assistant
 from agentsys.simulated.script_grounding import read_tool_result
 from agentsys.simulated.scripted_agent import play_plain_agent
 from agentsys.simulated.simulated_role import SimulatedKnowledge, SimulatedRole
-from baselines.fides.defense import Fides
-from baselines.fides.fides_agent import ROLE
-from baselines.fides.hidden_values import VARIABLE_NAME
-from baselines.fides.prompts import INSPECT
+from agentsys_plugins.rivals.fides.defense import Fides
+from agentsys_plugins.rivals.fides.fides_agent import ROLE
+from agentsys_plugins.rivals.fides.hidden_values import VARIABLE_NAME
+from agentsys_plugins.rivals.fides.prompts import INSPECT
 
 
 class RecklessFides(Fides):

@@ -12,10 +12,10 @@ from agentdojo.types import ChatMessage
 from scripted_for_defense import Outcome, ScriptedModel, as_message
 
 from agentsys.defense.prompts import WORKER_SECTIONS, read_sections
-from agentsys.defense.typed.typed_agentsys import AgentSysTyped
 from agentsys.models.chat import ChatReply, ChatRequest, text_of, user
 from agentsys.models.trace import Tracer, use_tracer
 from agentsys.models.wrappers.accounting import RecordingModel
+from agentsys_plugins.typed.typed_agentsys import AgentSysTyped
 
 LABELS = json.dumps({"look": "query", "listing": "query", "send": "command", "fail": "query"})
 

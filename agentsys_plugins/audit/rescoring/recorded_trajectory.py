@@ -18,10 +18,9 @@ from agentdojo.task_suite import load_suites
 from agentdojo.types import MessageContentBlock
 
 from agentsys.benchmarks.agentdojo import AgentDojo
-from agentsys.benchmarks.agentdyn.agentdyn_benchmark import AgentDyn
-from agentsys.benchmarks.agentdyn.checkout import FETCHED
-from agentsys.contracts import InjectionTask, Suite, UserTask
+from agentsys.contracts import Benchmark, InjectionTask, Suite, UserTask
 from agentsys.errors import ConfigError
+from agentsys.extensions import FETCHED
 from agentsys.records.case_row import SIMULATED_MARK, shorten_name
 from agentsys.records.stored_file import Producer
 
@@ -171,12 +170,16 @@ def load_agentdojo(version: str, label: str = "agentdojo") -> AgentDojo:
 
 
 @lru_cache(maxsize=4)
-def load_agentdyn(source: str, label: str) -> AgentDyn:
+def load_agentdyn(source: str, label: str) -> Benchmark:
     """Load AgentDyn from a checkout (`fetched`, or a folder), once per process.
 
     Raises:
-        ConfigError: If there is no checkout, or the label is not one of AgentDyn's.
+        ConfigError: If there is no checkout, the label is not one of AgentDyn's, or the guest is not installed.
     """
+    try:
+        from agentsys_plugins.agentdyn.agentdyn_benchmark import AgentDyn
+    except ModuleNotFoundError:
+        raise ConfigError("runs on AgentDyn need the guest agentdyn, which is not installed.") from None
     _, *options = label.split("+")
     rule = {"answer": _LAST_MESSAGE} if _LAST_MESSAGE in options else {}
     benchmark = AgentDyn(source, injection=_EXACT if _EXACT in options else "folded", **rule)
@@ -230,7 +233,7 @@ def find_suite(trajectory: Trajectory, version: str) -> Suite:
         Unusable: If the version has none of this name, or the record is of another benchmark.
         ConfigError: If there is no such version.
     """
-    bench: AgentDojo | AgentDyn
+    bench: Benchmark
     if is_agentdyn(trajectory.benchmark):
         version = get_checkout_version(trajectory)
         bench = load_agentdyn(trajectory.checkout, trajectory.benchmark)

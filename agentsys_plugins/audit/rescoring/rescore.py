@@ -12,8 +12,8 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Literal, TypeVar
 
-from agentsys.benchmarks.agentdyn.checkout import FETCHED
 from agentsys.errors import ConfigError
+from agentsys.extensions import FETCHED
 from agentsys.records.names_file import RunNames
 from agentsys.records.published_facts import list_known_versions
 from agentsys_plugins.audit.process_pool import map_in_processes

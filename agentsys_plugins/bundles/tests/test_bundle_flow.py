@@ -60,7 +60,7 @@ def lead_out(name: str, content: bytes) -> bytes:
     if name != "bundle.json":
         return content
     packed = json.loads(content)
-    target = "agentsys.benchmarks.agentdyn.agentdyn_benchmark.AgentDyn"
+    target = "agentsys_plugins.agentdyn.agentdyn_benchmark.AgentDyn"
     for cell in packed["cells"].values():
         cell["settings"]["benchmark"] |= {"_target_": target, "source": "data", "suites": ["github"]}
     return json.dumps(packed).encode()
@@ -371,7 +371,7 @@ def test_a_file_of_a_member_in_a_list_belongs_to_the_identity_and_into_the_bundl
     labels.write_text("send_money: command")
     member = {"_target_": "agentsys.defense.agentsys.AgentSys", "tool_labels": str(labels)}
     stack = {
-        "_target_": "baselines.stack.Stack",
+        "_target_": "agentsys_plugins.rivals.stack.Stack",
         "members": [{"_target_": "baselines.none.NoDefense"}, member],
     }
     plain = compose(["model=simulated"])[0].model_copy(update={"defense": stack})

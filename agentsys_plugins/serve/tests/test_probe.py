@@ -147,7 +147,9 @@ def test_the_command_prints_the_table_and_writes_the_page(
 
 @pytest.mark.skipif(bool(find_missing_packages(["mcp"])), reason="the extra mcp is not installed")
 def test_the_tools_of_an_mcp_server_are_probed(tmp_path: Path) -> None:
-    server = shlex.join([sys.executable, str(Path(__file__).parents[3] / "tests" / "support" / "mcp_mail_server.py")])
+    server = shlex.join(
+        [sys.executable, str(Path(__file__).parents[3] / "tests" / "support" / "mcp_mail_server.py")]
+    )
     with open_mcp_subject(server, "What is in the file a.txt?") as subject:
         order, rows = probe_agent(
             subject, model="simulated", defenses=["none", "agentsys"], logdir=tmp_path / "logs"
