@@ -21,9 +21,10 @@ from pathlib import Path, PurePosixPath
 from urllib.parse import urlsplit
 
 from agentsys.base.atomic_file import write_atomically
-from agentsys.benchmarks.asb.asb_data import CHECKSUMS
+from agentsys.benchmarks.asb.asb_data import CHECKSUMS, find_asb_folder
+from agentsys.benchmarks.asb.asb_data import URL as ASB_URL
 from agentsys.errors import ConfigError
-from agentsys.extensions import find_user_data_folder
+from agentsys.extensions import FETCHED, find_user_data_folder
 
 _TIMEOUT_S = 60.0
 _MAX_FILE_BYTES = 32 * 2**20
@@ -239,16 +240,23 @@ _ASB_LARGEST = 16 * 2**20
 _ASB_HINT = "Nothing was kept. Give another --source, or get the files yourself and give benchmark.data=DIR."
 
 
-def fetch_asb(folder: Path, source: str, checksums: Mapping[str, str] = CHECKSUMS) -> DownloadedFolder:
+def fetch_asb(
+    to: Path | None, source: str | None, checksums: Mapping[str, str] = CHECKSUMS
+) -> tuple[DownloadedFolder, str]:
     """Download ASB's data files to a folder: either all of them are as expected, or nothing is kept.
+
+    Returns:
+        The folder, and the setting that uses it.
 
     Raises:
         ConfigError: If a download fails, or a file is not the expected one or cannot be written.
     """
+    folder, source = to or find_asb_folder(), source or ASB_URL
+    setting = f"benchmark=asb benchmark.data={to or FETCHED}"
     if urlsplit(source).scheme not in {"http", "https"}:
         raise ConfigError(f"--source {source}: give an http or https address.")
     if all(_digest_of(folder / name) == checksum for name, checksum in checksums.items()):
-        return DownloadedFolder(folder, len(checksums), False)
+        return DownloadedFolder(folder, len(checksums), False), setting
     # Download all files before writing the first.
     contents = {name: _download(f"{source.rstrip('/')}/{name}") for name in checksums}
     for name, content in contents.items():
@@ -266,7 +274,7 @@ def fetch_asb(folder: Path, source: str, checksums: Mapping[str, str] = CHECKSUM
             write_atomically(folder / name, content)
     except OSError as error:
         raise ConfigError(f"{folder} cannot be written ({error.strerror}); try another --to.") from None
-    return DownloadedFolder(folder, len(contents), True)
+    return DownloadedFolder(folder, len(contents), True), setting
 
 
 def _digest_of(path: Path) -> str | None:

@@ -16,12 +16,14 @@ from agentsys.extensions import explain_absent_guests, load_extensions
 _RUNS = ("agentdojo-runs", "drift-runs")
 
 
-def _find_guests_data() -> dict[str, str]:
-    return {name: target for guest in load_extensions() for name, target in guest.fetch.items()}
+def _find_benchmarks_data() -> dict[str, str]:
+    """Data set -> the function that downloads it (see `Extension.fetch`)."""
+    guests = {name: function for guest in load_extensions() for name, function in guest.fetch.items()}
+    return {**guests, "asb": "agentsys.benchmarks.fetch_data:fetch_asb"}
 
 
 def _list_data_sets() -> list[str]:
-    return sorted([*_RUNS, "asb", *_find_guests_data()])
+    return sorted([*_RUNS, *_find_benchmarks_data()])
 
 
 def fetch_command(
@@ -49,27 +51,15 @@ def fetch_command(
         )
     if what in _RUNS:
         _fetch_runs(what, pipeline, to, source)
-    elif what == "asb":
-        _fetch_asb(to, source)
     else:
-        _fetch_for_guest(what, to, source)
+        _fetch_for_benchmark(what, to, source)
 
 
-def _fetch_asb(to: Path | None, source: str | None) -> None:
-    from agentsys.benchmarks.asb.asb_data import URL, find_asb_folder
-    from agentsys.benchmarks.fetch_data import fetch_asb
-
-    done = fetch_asb(to or find_asb_folder(), source or URL)
-    said = f"{done.files} files, checksums as expected" if done.fresh else "there already, as expected"
-    option = "fetched" if to is None else str(to)
-    print_line(escape_to_line(f"{done.folder}: {said}. Use them with benchmark=asb benchmark.data={option}"))
-
-
-def _fetch_for_guest(what: str, to: Path | None, source: str | None) -> None:
-    module, _, function = _find_guests_data()[what].partition(":")
+def _fetch_for_benchmark(what: str, to: Path | None, source: str | None) -> None:
+    module, _, function = _find_benchmarks_data()[what].partition(":")
     done, setting = getattr(import_module(module), function)(to, source)
-    said = f"{done.files} files" if done.fresh else "there already"
-    print_line(escape_to_line(f"{done.folder}: {said}, checksum as expected. Use it with {setting}"))
+    said = f"{done.files} files, checksum as expected" if done.fresh else "there already, as expected"
+    print_line(escape_to_line(f"{done.folder}: {said}. Use it with {setting}"))
 
 
 def _fetch_runs(what: str, pipeline: str | None, to: Path | None, source: str | None) -> None:

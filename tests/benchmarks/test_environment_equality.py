@@ -25,7 +25,7 @@ from agentsys.benchmarks.environment_loader import (
 from agentsys.contracts import Victim
 from agentsys.errors import ConfigError
 
-VERSIONS = [version for version, suites in load_suites._SUITES.items() if suites]
+VERSIONS = [version for version, suites in load_suites._SUITES.items() if suites and version[0] == "v"]
 SUITES = ["workspace", "travel", "banking", "slack"]
 ATTACKS = ["important_instructions", "captcha_dos"]
 MANY = {"banking": 3000, "slack": 3000, "travel": 500, "workspace": 250}

@@ -225,11 +225,11 @@ def kept(folder: Path) -> set[str]:
 def test_every_file_arrives_and_is_not_asked_for_again(tmp_path: Path) -> None:
     folder = tmp_path / "new" / "asb"
     with serving_files(CONTENTS) as (address, asked):
-        done = fetch_asb(folder, address, EXPECTED)
+        done, _ = fetch_asb(folder, address, EXPECTED)
         assert done.fresh and set(asked) == set(CONTENTS)
         assert {name: (folder / name).read_bytes() for name in CONTENTS} == CONTENTS
         assert kept(folder) == {*CONTENTS, "SOURCE.txt"}
-        assert not fetch_asb(folder, address, EXPECTED).fresh
+        assert not fetch_asb(folder, address, EXPECTED)[0].fresh
         assert len(asked) == len(CONTENTS)
 
 

@@ -50,6 +50,9 @@ CORE = (
     ("report", "runs"),
 )
 OF_GUESTS = {
+    "agentdyn": ("agentdyn",),
+    "rivals": ("fides", "promptarmor"),
+    "typed": ("agentsys_typed", "nested"),
     "audit": ("audit", "rescore"),
     "bundles": ("bundle",),
     "serve": ("serve", "probe"),

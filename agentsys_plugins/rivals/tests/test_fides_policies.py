@@ -263,7 +263,7 @@ def run_reckless(
         session = prepare_session(
             [*overrides, f"defense={','.join(presets)}", f"logdir={tmp_path / 'runs'}"],
             config_dirs=[tmp_path / "conf"],
-            plugin_paths=[Path(__file__).parents[2] / "support"],
+            plugin_paths=[Path(__file__).parents[3] / "tests" / "support"],
         )
         assert session.execute(Silent()).fatal is None
         return records_in(tmp_path / "runs")
