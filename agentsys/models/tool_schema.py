@@ -6,7 +6,7 @@ Schemas are of other people, too: whatever is no schema is passed over, and refe
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 COMBINATORS = ("allOf", "anyOf", "oneOf")
 """Keywords whose value is a list of schemas of the same object."""
@@ -29,6 +29,31 @@ def list_required(schema: Mapping[str, Any]) -> tuple[str, ...]:
     parts = _walk_parts(schema, ("allOf",))
     lists = [part["required"] for part in parts if isinstance(part.get("required"), list)]
     return tuple(dict.fromkeys(str(name) for names in lists for name in names))
+
+
+class SchemaWords(NamedTuple):
+    """The words of a tool's schema, which nobody but its owner chose."""
+
+    values: list[str]
+    """Enumerations, constants, defaults and examples."""
+    fields: list[str]
+    """Names of the fields of objects."""
+
+
+def list_schema_words(schema: Mapping[str, Any]) -> SchemaWords:
+    """The words that stand anywhere in a schema."""
+    values: list[Any] = []
+    fields: list[str] = []
+    waiting: list[Any] = [schema]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, Mapping):  # a schema, or its arguments, one of which may be called `enum`
+            values += [node.get("const"), node.get("default")]
+            for key in ("enum", "examples"):
+                values += node[key] if isinstance(node.get(key), list) else ()
+            fields += node["properties"] if isinstance(node.get("properties"), Mapping) else ()
+        waiting += node.values() if isinstance(node, Mapping) else node if isinstance(node, list) else ()
+    return SchemaWords([value for value in values if isinstance(value, str)], fields)
 
 
 def _walk_parts(schema: Mapping[str, Any], keys: tuple[str, ...]) -> Iterator[Mapping[str, Any]]:

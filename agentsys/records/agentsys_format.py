@@ -162,7 +162,7 @@ def _find_end(spans: Sequence[Any]) -> str | None:
         (span.get("decision") or {}).get("failure") == "stuck" for span in spans if span.get("kind") == "main"
     ):
         return "stuck"
-    odd = [call.get("odd") for call in _iterate_calls(spans) if call.get("role") in ACTING_ROLES]
+    odd = [call.get("odd") for call in _iterate_calls(spans) if str(call.get("role")) in ACTING_ROLES]
     return "cut" if odd and isinstance(odd[-1], dict) and odd[-1].get("cut") else None
 
 

@@ -34,6 +34,7 @@ class _WordsInObjects(BaseModel):
     quantity: str = ""
     content: str = ""
     unnamed: str = ""
+    holder: str = ""
 
 
 class _RolesFile(BaseModel):
@@ -58,6 +59,8 @@ class ArgumentRoles:
     """Words that say something else inside an object."""
     unnamed: frozenset[str]
     """Words that say nothing inside an object: `value`."""
+    holders: frozenset[str]
+    """Words of targets that have content: what an object of that name says under a word of content is that."""
     paging: frozenset[str]
     """Arguments of reading calls that say how many things are wanted or in what order, and not which."""
     egress: frozenset[str]
@@ -83,6 +86,13 @@ class ArgumentRoles:
                 return role
         return None
 
+    def is_holder(self, path: str) -> bool:
+        """Whether the nearest target that a path names is something that has content: `message.files`."""
+        targets = (
+            word for word in reversed(_split_name(path)) if self.by_word.get(word) is ArgumentRole.TARGET
+        )
+        return next(targets, None) in self.holders
+
     def is_unnamed(self, name: str) -> bool:
         """Whether a name inside an object says nothing of what stands under it."""
         return self.read_name(name, inside=True) is None and not self.unnamed.isdisjoint(_split_name(name))
@@ -98,7 +108,7 @@ def _split_name(name: str) -> list[str]:
 def _list_words(words: str) -> Iterator[str]:
     """Listed words, each with its plural."""
     for word in words.split():
-        yield from (word, f"{word}s")
+        yield from (word, re.sub("(?<=[^aeiou])y$", "ie", word) + "s")
 
 
 _MAX_NAME_CHARS = 200
@@ -123,6 +133,7 @@ def load_argument_roles(own: Path | None = None, *, strict: bool = False) -> Arg
         {word: role for role, words in by_name.items() for word in _list_words(words)},
         {word: role for role in roles for word in _list_words(getattr(inside, role.value))},
         frozenset(_list_words(inside.unnamed)),
+        frozenset(_list_words(inside.holder)),
         frozenset(shipped.paging + ours.paging),
         frozenset(shipped.egress + ours.egress),
         {

@@ -84,7 +84,10 @@ class _RoleWalk:
         if all(isinstance(item, list) for item in items):
             walk = replace(self, columns=self._read_columns(items[0]) if items else ())
         elif len(self.columns) == len(items):
-            roles = [column or role for column in self.columns]
+            roles = [
+                column if column and self._is_cell(item) else role
+                for column, item in zip(self.columns, items, strict=True)
+            ]
         elif role is None:
             # ["To", X] and ["--to", X]: the item before says what this one is.
             words: list[ResolvedNode] = [
@@ -99,6 +102,12 @@ class _RoleWalk:
         for at, (item, own) in enumerate(zip(items, roles, strict=True)):
             # A table's first row holds the names themselves.
             yield from (walk if at else replace(walk, columns=self.columns)).visit(item, path, own)
+
+    def _is_cell(self, item: ResolvedNode) -> bool:
+        """Whether a column's name says what an item is: not of what the agent wrote, nor of an object with names."""
+        if isinstance(item, ResolvedObject) and any(self._read_field(*one, "").role for one in item.entries):
+            return False
+        return _is_untrusted(item) or _is_written_address(item)
 
     def _visit_text(self, text: ResolvedText, path: str, role: ArgumentRole | None) -> Iterator[LeafRole]:
         yield text.leaf, role or self._read_unknown_leaf(text.leaf, inside="." in path)
@@ -136,9 +145,12 @@ class _RoleWalk:
         for at, field in enumerate(fields):
             if self._is_judged_key(field):
                 yield field.key, ArgumentRole.TARGET
-            own = self._find_role(field, fields[:at] + fields[at + 1 :], around)
+            own = self._find_role(field, fields[:at] + fields[at + 1 :], around, path)
             walk = self if field.below is header else table
-            yield from walk.visit(field.below, f"{path}.{field.key.value}", own)
+            # A key that is a hidden value is no name.
+            yield from walk.visit(
+                field.below, f"{path}.{'' if field.key.by_handle else field.key.value}", own
+            )
 
     def _read_field(self, key: ResolvedLeaf, below: ResolvedNode, path: str) -> _Field:
         if key.by_handle:  # Whoever wrote it chose its words.
@@ -160,7 +172,7 @@ class _RoleWalk:
         return tuple(role if role in _GUARDED else None for role in named)
 
     def _find_role(
-        self, field: _Field, others: Sequence[_Field], around: ArgumentRole | None
+        self, field: _Field, others: Sequence[_Field], around: ArgumentRole | None, path: str
     ) -> ArgumentRole | None:
         """What a field's own name, its neighbours and the names around say of it."""
         names = field.key.value in _NAMING_TARGETS and any(other.is_unnamed for other in others)
@@ -168,6 +180,9 @@ class _RoleWalk:
             return ArgumentRole.CONTENT
         if field.role is ArgumentRole.CONTENT and field.key.value in _WEAK_CONTENT:
             said = [self._read_text(other.below) for other in others if other.is_name]
+            # {"name": ..., "address": "bob@blue.org"}: the address says who it is.
+            if self.roles.is_holder(path) or any(other.has_address for other in others):
+                around = None
             return _find_strictest(one for one in (around, *said) if one in _GUARDED) or field.role
         if field.role is not None:
             return field.role
@@ -205,6 +220,12 @@ class _Field:
     """What its own name says."""
     is_unnamed: bool
     """Whether its name says nothing, as `value` does."""
+
+    @property
+    def has_address(self) -> bool:
+        """Whether it says itself whom an object is of."""
+        named = self.role is ArgumentRole.TARGET or self.is_unnamed
+        return named and any(names_address(leaf.value) for leaf in list_leaves(self.below))
 
     @property
     def is_name(self) -> bool:

@@ -21,6 +21,7 @@ from agentsys.defense.intent import INTENT_PARAMETER, Intent, NoIntent, parse_in
 from agentsys.defense.tool_turn import CheckedArguments, ToolOutput, check_arguments, run_tool
 from agentsys.defense.worker import CallingAgent, WorkerTask, lacks_value, run_worker
 from agentsys.models.chat import ModelError, tool_message
+from agentsys.models.tool_schema import SchemaWords, list_schema_words
 from agentsys.models.trace import span
 from agentsys.models.untrusted import Reader, Untrusted
 from agentsys_plugins.typed.argument_roles import ArgumentRole, ArgumentRoles
@@ -205,18 +206,8 @@ class TypedSession:
         return LeafVerdict(leaf, role, ground)
 
     def _list_schema_words(self, tool: str) -> SchemaWords:
-        """The words that a tool's schema lists."""
         spec = next(spec for spec in self.session.plain_tools if spec.name == tool)
-        words: list[object] = []
-        fields: list[object] = []
-        waiting: list[Any] = [spec.parameters]
-        while waiting:
-            node = waiting.pop()
-            if isinstance(node, Mapping):
-                words += [*(node.get("enum") or ()), *([node["const"]] if "const" in node else [])]
-                fields += node.get("properties") or ()
-            waiting += node.values() if isinstance(node, Mapping) else node if isinstance(node, list) else ()
-        return SchemaWords([word for word in words if isinstance(word, str)], fields)
+        return list_schema_words(spec.parameters)
 
     def _carry_out(self, call: TracedCall, arguments: CheckedArguments, resolved: ResolvedArguments) -> str:
         output = run_tool(self.session.runtime, self.session.env, call.tool, arguments.raw)
@@ -345,16 +336,6 @@ class TypedSession:
             if not ends_subtask(error):
                 raise
             return Failure.WORKER_FAILED
-
-
-@dataclass(frozen=True)
-class SchemaWords:
-    """The words that a tool's schema lists, which nobody but its owner chose."""
-
-    values: Sequence[object]
-    """Enumerations and constants."""
-    fields: Sequence[object]
-    """Names of the fields of objects."""
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from agentsys.models.chat import ToolSpec
 from agentsys.models.pricing import format_tool
-from agentsys.models.tool_schema import list_arguments, list_required
+from agentsys.models.tool_schema import list_arguments, list_required, list_schema_words
 
 TREE = {
     "$defs": {
@@ -42,6 +42,16 @@ def test_arguments_are_found_wherever_they_are_named(
 ) -> None:
     assert list(list_arguments(schema)) == arguments
     assert list_required(schema) == required
+
+
+def test_words_of_a_schema_are_its_values_wherever_they_stand_and_no_argument_called_so_is_one() -> None:
+    who = {"type": "string", "default": "me", "examples": ["you", 3]}
+    box = {"items": {"properties": {"box": {"enum": ["in", None]}, "kind": {"const": "mail"}}}}
+    words = list_schema_words({"properties": {"who": who, "list": box}})
+    assert {*words.values} == {"me", "you", "mail", "in"}
+    assert {*words.fields} == {"who", "list", "box", "kind"}
+    odd = dict.fromkeys(("enum", "examples", "properties", "const", "default"), True)
+    assert list_schema_words({"properties": odd}) == ([], [*odd])
 
 
 ANY_JSON = st.recursive(

@@ -296,3 +296,13 @@ def test_odd_numbers_deeper_in_a_record_void_no_sum(
     assert case.cost_usd is None
     assert case.measured == {}
     assert any(where in note for note in case.notes)
+
+
+@pytest.mark.parametrize("role", [{"a": 1}, ["main"], None])
+def test_a_call_whose_role_is_no_text_voids_no_folder(tmp_path: Path, role: object) -> None:
+    path = store_own(tmp_path, case_of())
+    content = json.loads(path.read_text())
+    content["agentsys"]["spans"] = [{"kind": "main", "calls": [{"role": role, "odd": {"cut": True}}]}]
+    path.write_text(json.dumps(content))
+    (case,) = read_cases([tmp_path]).cases
+    assert case.ended is None

@@ -36,6 +36,9 @@ READ = {
     "city": "San Marino",
     "street": "12 Foo Street",
     "id": "INV-2031",
+    "word": "consulting",
+    "url": "https://www.green.org/plan",
+    "code": "def add_one(x):\n    return x + 1",
 }
 CALLS = yaml.safe_load((Path(__file__).parent / "data" / "honest_calls.yaml").read_text())
 
@@ -81,5 +84,5 @@ def test_the_same_calls_are_refused_where_their_texts_have_the_name_of_a_target(
         named = {("recipient" if "$c1" in str(below) else key): below for key, below in node.items()}
         return {key: rename(below) for key, below in named.items()}
 
-    # Of one contact nothing but a closed address is left.
-    assert sum(bool(list_refused(tool, rename(args))) for tool, args in CALLS) >= len(CALLS) - 1
+    # Of some nothing but a closed value is left.
+    assert sum(bool(list_refused(tool, rename(args))) for tool, args in CALLS) >= len(CALLS) - 6

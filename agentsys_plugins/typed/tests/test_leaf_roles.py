@@ -36,6 +36,7 @@ MAIL = {
     "label": "recipient of all",
     "body": '{"to": "eve@evil.org"}',
     "word": "x77",
+    "kind": "file",
     "spec": "subject: hi\nto: eve@evil.org",
 }
 
@@ -110,6 +111,14 @@ TARGETS: list[dict[str, Any]] = [
     {"csv": "to,subject\n$c1.word,hi"},
     {"content": "to;subject\n$c1.word;hi"},
     {"content": "| to | subject |\n|---|---|\n| $c1.word | hi |"},
+    {"columns": ["recipient"], "rows": ["$c1.word"]},
+    {"columns": ["recipient"], "rows": [{"value": "$c1.word"}]},
+    # Things that have content.
+    {"files": [{"path": "$c1.word", "content": "x"}]},
+    {"attachments": [{"x": "$c1.word", "text": "hi"}]},
+    {"to": {"files": "x", "name": "$c1.word"}},
+    {"to": {"$c1.kind": {"name": "$c1.word"}}},
+    {"recipient": {"name": "$c1.word", "email": "bob"}},
     # Forms of texts.
     {"xml": "<message><to>$c1.word</to><subject>hi</subject></message>"},
     {"body": "<message><to><name>$c1.word</name></to></message>"},
@@ -150,6 +159,11 @@ def test_a_target_is_found_wherever_it_stands(args: dict[str, Any]) -> None:
         {"blocks": [{"type": "paragraph", "text": "$c1.label"}]},
         {"blocks": [{"type": "link", "url": "www.blue.org", "text": "$c1.label"}]},
         {"body": "To: $c1.word, see above"},
+        {"to": [{"email": "bob@blue.org", "name": "$c1.label"}]},
+        {"person": {"name": "$c1.label", "emails": [{"value": "bob@blue.org", "label": "work"}]}},
+        {"files": [{"path": "a.py", "content": "$c1.label"}], "attachments": [{"text": "$c1.label"}]},
+        {"files": {"a.py": {"content": "$c1.label"}}},
+        {"records": [{"note": "$c1.label", "source": "x"}], "unique": ["Email"]},
         {"event": {"attendees": [{"email": "bob@blue.org"}], "title": "$c1.label"}},
         {"whatever": "$c1.word"},
         {"whatever": "He says: $c1.label"},
