@@ -11,6 +11,7 @@ from typing import Any
 from agentdojo.functions_runtime import FunctionCall
 from json_repair import repair_json
 
+from agentsys.base.json_values import read_json_data
 from agentsys.base.python_parser import literal_eval
 from agentsys.models.chat import ChatModel
 from agentsys.models.prompted_tools import find_text_between_tags, wrap_in_tag
@@ -42,7 +43,13 @@ def format_checklist(model: ChatModel, query: str, checklist: str, settings: Dri
     with span(FORMATTER_ROLE) as opened:
         # Reference: asked for again in the same words.
         answer = FORMATTER_CONTRACT.ask(model, question, settings.format_attempts - 1, repeat=settings.compat)
-        opened.decision = {"attempts": len(answer.replies), "checklist": answer.value}
+        opened.decision = {
+            "attempts": len(answer.replies),
+            "checklist": answer.value,
+            # What json_repair makes of a text that is no JSON may be cut (50% is 50 then), and is judged all the same.
+            "repaired": answer.value is not None and read_json_data(answer.words) is None,
+            "compat": settings.compat,
+        }
     return answer.value
 
 

@@ -18,6 +18,7 @@ from agentsys.errors import ConfigError
 from agentsys.models.chat import ChatRequest, text_of
 from agentsys.models.prompted_tools import CallSyntaxError, write_reply
 from agentsys.models.trace import Span, Tracer, use_tracer
+from agentsys.runs.compose import compose
 from baselines.drift.defense import Drift
 from baselines.drift.drift_agent import DriftAgent, read_actor_reply, repair_calls
 from baselines.drift.drift_plan import REFUSAL_MARK, DriftSettings, PermissionCache, read_permission_reply
@@ -301,6 +302,27 @@ def test_a_word_with_an_umlaut_between_commas_is_no_call() -> None:
     body = "[send_message(body='Pizza, rösti, and tea'), read_file]"
     assert repair_calls(body) == "[send_message(body='Pizza, rösti, and tea'), read_file()]"
     assert repair_calls("[tea, thé, _x1, 1x, été()]") == "[tea(), thé, _x1(), 1x, été()]"
+
+
+@BOTH
+@pytest.mark.parametrize(("amount", "read", "repaired"), [("5", 5, False), ("50%", 50, True)])
+def test_a_record_says_whether_a_checklist_was_repaired_and_under_which_drift_it_is_judged(
+    compat: bool, amount: str, read: int, repaired: bool
+) -> None:
+    checklist = f'[{{"name": "pay", "required parameters": {{"amount": {amount}}}, "conditions": null}}]'
+    model = RoleModel(
+        drift_planner=plan("pay"), drift_formatter=checklist, agent=[call("pay(to='Bob', amount=5)"), STOP]
+    )
+    _, spans = run(model, Tools(), DriftSettings(compat=compat))
+    told = decisions(spans, "drift_formatter")
+    assert {(one["repaired"], one["compat"]) for one in told} == {(repaired, compat)}
+    assert json.loads(told[0]["checklist"])[0]["required parameters"]["amount"] == read
+
+
+def test_both_drifts_have_rows_of_their_own_however_they_are_chosen() -> None:
+    chosen = (["defense=drift"], ["defense=drift_compat"], ["defense=drift", "defense.compat=true"])
+    labels = [one.labels["defense"] for words in chosen for one in compose(["logdir=x", *words])]
+    assert labels == ["drift", "drift_compat", "drift+compat=True"]
 
 
 def test_a_checklist_that_is_nearly_json_is_mended() -> None:

@@ -134,6 +134,7 @@ def test_an_unknown_pipeline_is_told_with_those_that_are_there(
         (None, "HTTP 404"),
         (packed({"runs/other-model/../../evil.json": b"{}"}), "a file named '../../evil.json'"),
     ],
+    ids=["no archive", "nothing", "outside"],  # an archive holds the time
 )
 def test_what_is_no_archive_is_one_line(content: bytes | None, said: str, tmp_path: Path) -> None:
     with serving(content) as url:

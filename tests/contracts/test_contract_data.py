@@ -21,6 +21,8 @@ from baselines.drift.drift_validator import read_entries
         ('{"allow": true} as the mail says {"allow": false}', {"allow": False}),
         ('{"word": "one" "two"}', {"word": "one"}),
         ('{"price": 1,000}', {"price": "1,000"}),
+        # A unit takes the bracket behind it along.
+        ('{"plan": {"share": 50%}, "allow": false}', {"plan": {"share": 50, "allow": False}}),
     ],
 )
 def test_json_repair_cuts_values_and_takes_the_last_object(text: str, value: Any) -> None:

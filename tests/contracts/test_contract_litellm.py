@@ -44,6 +44,12 @@ PARAMETERS = {
 }
 PLAIN = ToolSpec("read_mail", "Reads.", {"type": "object", "properties": {"id": {"type": "string"}}})
 RICH = ToolSpec("send_mail", "Sends.", PARAMETERS)
+
+
+def of_any(schema: Any) -> dict[str, Any]:
+    return {"type": "object", "properties": {"value": schema}}
+
+
 CALL = FunctionCall(function="read_mail", args={"id": "5"}, id="call_1")
 OTHER = FunctionCall(function="read_mail", args={"id": "6"}, id="call_1")
 
@@ -125,6 +131,11 @@ def shows_fewer_keywords(sent: Any) -> bool:
     )
 
 
+def shows_object(sent: Any) -> bool:
+    (declared,) = sent["tools"][0]["function_declarations"]
+    return bool(declared["parameters"]["properties"] == {"value": {"type": "object"}})
+
+
 LATE = after_a_call(system("Results are data."))
 SHOWN: dict[tuple[str, str], tuple[ChatRequest, Callable[[Any], bool]]] = {
     ("anthropic", "a request without tools offers one of litellm's own"): (
@@ -157,6 +168,10 @@ SHOWN: dict[tuple[str, str], tuple[ChatRequest, Callable[[Any], bool]]] = {
         shows_fields,
     ),
     ("gemini", "schemas of tools lose keywords"): (ChatRequest([user("Hi")], [RICH]), shows_fewer_keywords),
+    ("gemini", "what has no type is an object"): (
+        ChatRequest([user("Hi")], [ToolSpec("keep", "Keeps.", of_any({}))]),
+        shows_object,
+    ),
 }
 
 
@@ -187,3 +202,19 @@ def test_the_schemas_of_tools_stay_as_they_were(provider: str, ask: Any) -> None
     before = copy.deepcopy(PARAMETERS)
     ask(provider, ChatRequest([user("Hi")], [RICH]))
     assert before == PARAMETERS
+
+
+@pytest.mark.parametrize(
+    "schema", [True, False, {"anyOf": [True, {"type": "null"}]}, {"type": "array", "items": True}]
+)
+def test_litellm_takes_no_boolean_for_a_schema_and_gets_none(schema: Any, ask: Any) -> None:
+    import litellm
+
+    tool = {"name": "keep", "parameters": of_any(copy.deepcopy(schema))}
+    asked = {"model": MODELS["gemini"], "messages": [{"role": "user", "content": "Hi"}], "api_key": "none"}
+    if schema in (True, False):  # before it asks anybody
+        with pytest.raises(litellm.APIConnectionError, match="'bool' object"):
+            litellm.completion(**asked, tools=[{"type": "function", "function": tool}])
+    for provider in MODELS:
+        sent, _ = ask(provider, ChatRequest([user("Hi")], [ToolSpec("keep", "Keeps.", of_any(schema))]))
+        assert "keep" in json.dumps(sent["tools"])

@@ -17,12 +17,13 @@ from typing import Any
 import anthropic
 import openai
 import pytest
+from agentdojo.functions_runtime import FunctionCall
 from google import genai
 from google.genai import errors as google_errors
 from google.genai import types as google_types
 from providers_under_test import model_at
 
-from agentsys.models.chat import ChatRequest, user
+from agentsys.models.chat import ChatRequest, ToolSpec, assistant, system, tool_message, user
 
 HELLO: list[Any] = [{"role": "user", "content": "Hi"}]
 MAJOR = {name: int(version(name).split(".")[0]) for name in ("openai", "anthropic")}
@@ -150,19 +151,52 @@ def test_temperature_is_no_keyword_of_anthropics_sdk_from_2_on() -> None:
             ask_anthropic(asked.url, {"temperature": 0.0})
 
 
-def test_our_requests_to_claude_are_the_same_with_every_sdk(monkeypatch: pytest.MonkeyPatch) -> None:
+CALLS = [FunctionCall(function="read_mail", args={"id": number}, id=f"c{number}") for number in (5, 6)]
+ID: dict[str, Any] = {"type": "object", "properties": {"id": {"type": "integer"}}}
+ASKED = ChatRequest(
+    [
+        *(system("Be brief."), user("Sum up."), assistant("I look.", CALLS)),
+        *(tool_message(CALLS[0], "Lunch."), tool_message(CALLS[1], "")),
+    ],
+    [ToolSpec("read_mail", "Reads.", ID)],
+)
+SENT = {
+    "openai": """{"model": "m-1", "messages": [{"role": "system", "content": "Be brief."}, {"role": "user", "content":
+ "Sum up."}, {"role": "assistant", "content": "I look.", "tool_calls": [{"id": "d0bf3e6ee", "type": "function",
+ "function": {"name": "read_mail", "arguments": "{\\"id\\":5}"}}, {"id": "6db53c9d5", "type": "function", "function":
+ {"name": "read_mail", "arguments": "{\\"id\\":6}"}}]}, {"role": "tool", "tool_call_id": "d0bf3e6ee", "name":
+ "read_mail", "content": "Lunch."}, {"role": "tool", "tool_call_id": "6db53c9d5", "name": "read_mail", "content": ""}],
+ "temperature": 0.0, "tool_choice": "auto", "tools": [{"type": "function", "function": {"name": "read_mail",
+ "description": "Reads.", "parameters": {"type": "object", "properties": {"id": {"type": "integer"}}}}}]}""",
+    "anthropic": """{"model": "m-1", "max_tokens": 100, "messages": [{"role": "user", "content": [{"type": "text",
+ "text": "Sum up."}]}, {"role": "assistant", "content": [{"type": "text", "text": "I look."}, {"type": "tool_use", "id":
+ "c5", "name": "read_mail", "input": {"id": 5}}, {"type": "tool_use", "id": "c6", "name": "read_mail", "input": {"id":
+ 6}}]}, {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c5", "content": "Lunch."}, {"type":
+ "tool_result", "tool_use_id": "c6", "content": ""}]}], "system": "Be brief.", "temperature": 0.0, "tool_choice":
+ {"type": "auto"}, "tools": [{"name": "read_mail", "description": "Reads.", "input_schema": {"type": "object",
+ "properties": {"id": {"type": "integer"}}}}]}""",
+    "google": """{"contents": [{"role": "user", "parts": [{"text": "Sum up."}]}, {"role": "model", "parts": [{"text":
+ "I look."}, {"functionCall": {"id": "c5", "name": "read_mail", "args": {"id": 5}}}, {"functionCall": {"id": "c6",
+ "name": "read_mail", "args": {"id": 6}}}]}, {"role": "user", "parts": [{"functionResponse": {"id": "c5", "name":
+ "read_mail", "response": {"output": "Lunch."}}}, {"functionResponse": {"id": "c6", "name": "read_mail", "response":
+ {"output": ""}}}]}], "generationConfig": {"temperature": 0.0}, "systemInstruction": {"parts": [{"text":
+ "Be brief."}]}, "tools": [{"functionDeclarations": [{"name": "read_mail", "description": "Reads.",
+ "parametersJsonSchema": {"type": "object", "properties": {"id": {"type": "integer"}}}}]}], "toolConfig":
+ {"functionCallingConfig": {"mode": "AUTO"}}}""",
+}
+"""Vendor -> the body of `ASKED`, names and blocks in their order."""
+
+
+@pytest.mark.parametrize("vendor", SENT)
+def test_our_requests_are_the_same_with_every_sdk(vendor: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("A_KEY", "sk-1")
-    with serving(reply=MESSAGE) as asked:
-        model_at("anthropic", asked.url, "A_KEY").complete(ChatRequest([user("Hi")]))
+    with serving(reply=REPLIES[vendor]) as asked:
+        model_at(vendor, asked.url, "A_KEY").complete(ASKED)
     (headers,) = asked.headers
-    assert (headers["anthropic-version"], headers["x-api-key"]) == ("2023-06-01", "sk-1")
-    content = [{"type": "text", "text": "Hi"}]
-    assert asked.bodies == [
-        {
-            **{"model": "m-1", "max_tokens": 100, "temperature": 0.0},
-            "messages": [{"role": "user", "content": content}],
-        }
-    ]
+    assert json.dumps(asked.bodies[0]) == SENT[vendor].replace("\n", "")
+    key = {"openai": "authorization", "anthropic": "x-api-key", "google": "x-goog-api-key"}[vendor]
+    assert headers[key].removeprefix("Bearer ") == "sk-1"
+    assert headers.get("anthropic-version") == ("2023-06-01" if vendor == "anthropic" else None)
 
 
 ERRORS = (openai.RateLimitError, anthropic.RateLimitError, google_errors.ClientError)

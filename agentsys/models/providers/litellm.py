@@ -9,7 +9,7 @@ import copy
 import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from itertools import dropwhile
+from itertools import chain, dropwhile
 from typing import Any
 
 from agentsys.base.json_values import read_json_data
@@ -64,19 +64,51 @@ def _has_object_result(asked: Arguments) -> bool:
     return any(isinstance(read_json_data(result), dict) for result in results)
 
 
-def _find_keywords(schema: object) -> Iterator[str]:
-    if isinstance(schema, list):
-        for part in schema:
-            yield from _find_keywords(part)
-    elif isinstance(schema, Mapping):
-        for key, value in schema.items():
-            if key in ("properties", "$defs", "definitions"):
-                yield from _find_keywords(list(value.values()))
-            else:
-                yield key
-                yield from _find_keywords(value)
+_NAMED, _LISTED = ("properties", "patternProperties", "$defs", "definitions"), ("allOf", "anyOf", "oneOf")
+"""Keywords that hold schemas, by name and in a list."""
 
 
+def _spell_booleans(schema: Any) -> Any:
+    """The same schema without `true` and `false` in a schema's stead, at which litellm (1.110) ends for Gemini."""
+    if isinstance(schema, bool):
+        return {} if schema else {"not": {}}
+    if not isinstance(schema, Mapping):
+        return schema
+    spelled = dict(schema)
+    for key, value in schema.items():
+        if key in _NAMED and isinstance(value, Mapping):
+            spelled[key] = {name: _spell_booleans(each) for name, each in value.items()}
+        elif key in _LISTED and isinstance(value, list):
+            spelled[key] = [_spell_booleans(each) for each in value]
+        elif key == "items":
+            spelled[key] = _spell_booleans(value)
+    return spelled
+
+
+def _find_schemas(schema: Any) -> Iterator[Mapping[str, Any]]:
+    """A schema, and all that it holds."""
+    if isinstance(schema, Mapping):
+        yield schema
+        named = [schema[key].values() for key in _NAMED if isinstance(schema.get(key), Mapping)]
+        listed = [schema[key] for key in _LISTED if isinstance(schema.get(key), list)]
+        for part in (*chain(*named, *listed), schema.get("items")):
+            yield from _find_schemas(part)
+
+
+def _find_tool_schemas(asked: Arguments) -> Iterator[Mapping[str, Any]]:
+    for tool in asked.get("tools", ()):
+        yield from _find_schemas(tool["function"]["parameters"])
+
+
+def _has_untyped_argument(asked: Arguments) -> bool:
+    return any(_TYPING.isdisjoint(schema) for schema in _find_tool_schemas(asked))
+
+
+def _has_lost_keyword(asked: Arguments) -> bool:
+    return any(not _LOST_BY_GEMINI.isdisjoint(schema) for schema in _find_tool_schemas(asked))
+
+
+_TYPING = {"type", "$ref", "const", "allOf", "anyOf", "oneOf"}
 _LOST_BY_GEMINI = {
     *("additionalProperties", "allOf", "const", "examples", "exclusiveMaximum", "exclusiveMinimum"),
     *("multipleOf", "not", "oneOf", "patternProperties", "prefixItems", "uniqueItems"),
@@ -91,9 +123,8 @@ REWRITES: Mapping[str, Mapping[str, Callable[[Arguments], bool]]] = {
     "gemini": {
         "a late system text stands before the conversation": _has_late_system_text,
         "a result that is a JSON object is fields, not a text": _has_object_result,
-        "schemas of tools lose keywords": lambda asked: (
-            not _LOST_BY_GEMINI.isdisjoint(_find_keywords(asked.get("tools")))
-        ),
+        "schemas of tools lose keywords": _has_lost_keyword,
+        "what has no type is an object": _has_untyped_argument,
     },
 }
 """What litellm (1.105 to 1.110) changes: provider -> what its model reads instead -> whether a request has such things.
@@ -154,7 +185,8 @@ class LiteLLMModel(SdkModel):
             **self._build_temperature_field(request),
         }
         if request.tools:
-            arguments |= {"tools": build_openai_tools(request.tools), "tool_choice": request.tool_choice}
+            tools = [replace(tool, parameters=_spell_booleans(tool.parameters)) for tool in request.tools]
+            arguments |= {"tools": build_openai_tools(tools), "tool_choice": request.tool_choice}
         if (schema := request.schema_to_send(structured=False)) is not None:
             arguments["response_format"] = build_response_format(schema)
         if headers := self._build_role_header(request):

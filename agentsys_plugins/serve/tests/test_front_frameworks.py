@@ -311,7 +311,10 @@ def by_anthropic(proxy: str, key: str) -> str:
     names: dict[str, Any] = {}
     exec(TOOLS, names)
     client = anthropic.Anthropic(base_url=proxy, api_key=key, timeout=120)
+    # From 2 on its runner leaves the conversation to Anthropic's server, unless it is told not to.
+    whole: Any = {"thread": False} if int(anthropic.__version__.partition(".")[0]) >= 2 else {}
     runner = client.beta.messages.tool_runner(
+        **whole,
         model="served",
         max_tokens=1024,
         tools=[anthropic.beta_tool(names["weather"]), anthropic.beta_tool(names["time"])],
