@@ -289,10 +289,8 @@ def draw_guarantees(axes: Axes, panel: str, marks: Sequence[Mark], looks: Mappin
         axes.minorticks_off()
         axes.set(xlim=(-0.4, 160), xlabel="Planted target, % of attacked cases")
     else:
-        axes.set(
-            xlabel="Thousand tokens per benign case",
-            xlim=(0, 1.1 * max((mark.x for mark in marks), default=1.0)),
-        )
+        highs = [v for mark in marks for v in (mark.x, mark.x_high) if not math.isnan(v)]
+        axes.set(xlabel="Thousand tokens per benign case", xlim=(0, 1.05 * max(highs, default=1.0)))
     axes.set_ylabel("Benign utility, %")
     lows = [v for mark in marks for v in (mark.y, mark.y_low) if not math.isnan(v)]
     axes.set_ylim(max(min(lows, default=0.0) - 5, -3), 108)
