@@ -136,7 +136,6 @@ def _make_consoles(quiet: bool, verbose: bool, log_level: str) -> tuple[Console,
     from rich.console import Console
 
     # AgentDojo warns of empty answers; the records hold them, and a rehearsal's are nobody's.
-    warnings.filterwarnings("ignore", category=UserWarning, module="agentdojo")
     warnings.filterwarnings("ignore", message="Model output was None")
     for room in ("agentsys", "baselines"):
         logging.getLogger(room).setLevel(log_level.upper())

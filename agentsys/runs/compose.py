@@ -425,7 +425,11 @@ def _explain(error: Exception, overrides: Sequence[str], compose: Composer) -> s
             # Nothing beside it in another group is meant, and long names share letters by chance.
             beside = {name.rpartition(".")[2]: name for name in names if name.startswith(f"{group}.")}
             near = difflib.get_close_matches(path[-1], beside, n=2, cutoff=0.75)
-            meant = f"Did you mean {' or '.join(beside[name] for name in near)}?" if near else "It has no such option."
+            meant = (
+                f"Did you mean {' or '.join(beside[name] for name in near)}?"
+                if near
+                else "It has no such option."
+            )
             return f"Unknown setting '{key}' of this {group}. {meant} See `agentsys show config`."
     return text
 
