@@ -84,8 +84,9 @@ class _Sentence:
 class GridTables:
     """A grid as one table or, where the console is too narrow for it, in a tighter arrangement.
 
-    Then columns that say the same in every row, but for the headline numbers, stand in a line below, headings and long names are broken, and
-    what still has no room follows in further tables with the same names. No number is ever cut or broken.
+    Then columns that say the same in every row stand in a line below, unless they are `Grid.headline`; headings and
+    long names are broken; and what still has no room follows in further tables with the same names. No number is
+    ever cut or broken.
     Print it with `crop=False`.
     """
 
