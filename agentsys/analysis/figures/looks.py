@@ -17,10 +17,12 @@ _LONGEST_NAME = 35
 _BLACK = "#000000"
 _COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", "*", ">")
-_FILLS = ("full", "left", "bottom")
+_WIDE_MARKERS = ("o", "s", "^", "D", "v", "<", ">")
+"""Those in which a half is seen."""
+_HALVES = ("left", "bottom")
 _DASHES = ((), (5.0, 1.5), (1.5, 1.2), (6.0, 1.5, 1.5, 1.5), (3.0, 1.0))
-_PLACES = len(_COLORS) * len(_MARKERS)
-"""Looks of one filling."""
+_WHOLE, _HALF = len(_COLORS) * len(_MARKERS), len(_COLORS) * len(_WIDE_MARKERS)
+"""Looks with a whole marker, and looks of each half."""
 _ORDER: list[str] = tomllib.loads(Path(__file__).with_name("looks.toml").read_text(encoding="utf-8"))[
     "order"
 ].split()
@@ -75,12 +77,15 @@ def _find_place(defense: str) -> int:
     if defense in _ORDER:
         return _ORDER.index(defense)
     # Never 0: black is the undefended agent's alone.
-    return 1 + zlib.crc32(defense.encode("utf-8", "surrogatepass")) % (_PLACES * len(_FILLS) - 1)
+    return 1 + zlib.crc32(defense.encode("utf-8", "surrogatepass")) % (_WHOLE + _HALF * len(_HALVES) - 1)
 
 
 def _make_look(place: int, dashes: tuple[float, ...], label: str) -> Look:
-    # Neighbours differ in colour and in marker. The counts share the factor 2, so after half the places
-    # colours are shifted by one: otherwise the second half would repeat the first.
-    color = _COLORS[(place - 1 + place // (_PLACES // 2)) % len(_COLORS)] if place else _BLACK
-    fill = _FILLS[place // _PLACES % len(_FILLS)]
-    return Look(color, _MARKERS[place % len(_MARKERS)], fill, (0.0, dashes), label)
+    # Neighbours differ in colour and in marker. The numbers of colours and whole markers share the factor 2, so
+    # colours are shifted by one after half the places: otherwise the second half would repeat the first.
+    if place < _WHOLE:
+        color = _COLORS[(place - 1 + place // (_WHOLE // 2)) % len(_COLORS)] if place else _BLACK
+        return Look(color, _MARKERS[place % len(_MARKERS)], "full", (0.0, dashes), label)
+    half, place = divmod(place - _WHOLE, _HALF)
+    marker, color = _WIDE_MARKERS[place % len(_WIDE_MARKERS)], _COLORS[place % len(_COLORS)]
+    return Look(color, marker, _HALVES[half], (0.0, dashes), label)
