@@ -118,8 +118,11 @@ def test_a_pipeline_folder_counts_its_own_cases_and_a_folder_of_log_folders_all(
     assert sum_ledgers([tmp_path]) == LedgerTotals(4, 2, 3020, 4.0, 0.0, 2)
     assert sum_ledgers([tmp_path / "one", tmp_path / "one"]).requests == 2
     assert sum_ledgers([tmp_path / "one"]).summary_line == (
-        "Sent in all, by the ledger: 2 requests, 1,510 tokens, $2.00 (1 without a price); cases that were "
-        "run again or dropped are in it, replies from the cache are not. 1 had no usable answer ($0.00)."
+        "Sent in all, by the ledger: 2 requests, 1,510 tokens, $2.00 (1 without a price): 1 with an answer ($2.00)"
+        " and 1 without ($0.00). This sum counts every request, also of cases that were run again or dropped;"
+        " replies from the cache are not in it."
     )
-    assert "tokens, cost unknown; cases" in LedgerTotals(3, 0, 99, unpriced=3).summary_line
+    assert "tokens, cost unknown. This" in LedgerTotals(3, 0, 99, unpriced=3).summary_line
+    paid = LedgerTotals(9, 2, 99, cost_usd=3.0, failed_usd=0.75).summary_line
+    assert "9 requests" in paid and "$3.00: 7 with an answer ($2.25) and 2 without ($0.75)." in paid
     assert sum_ledgers([tmp_path / "nothing"]).summary_line == ""

@@ -111,10 +111,13 @@ class LedgerTotals:
         unpriced = f" ({self.unpriced} without a price)" if self.unpriced else ""
         cost = f"${self.cost_usd:.2f}{unpriced}" if self.unpriced < self.requests else "cost unknown"
         uncounted = f" ({self.uncounted} requests without a count)" if self.uncounted else ""
-        failed = f" {self.failed} had no usable answer (${self.failed_usd:.2f})." if self.failed else ""
+        answered = self.requests - self.failed
+        parts = f": {answered:,} with an answer (${self.cost_usd - self.failed_usd:.2f}) and"
+        failed = f"{parts} {self.failed:,} without (${self.failed_usd:.2f})" if self.failed else ""
         return (
             f"Sent in all, by the ledger: {self.requests:,} requests, {self.tokens:,} tokens{uncounted}, "
-            f"{cost}; cases that were run again or dropped are in it, replies from the cache are not.{failed}"
+            f"{cost}{failed}. This sum counts every request, also of cases that were run again or dropped;"
+            " replies from the cache are not in it."
         )
 
 

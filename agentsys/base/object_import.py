@@ -5,17 +5,22 @@ from __future__ import annotations
 import importlib
 import logging
 import sys
+import sysconfig
 import tomllib
+import traceback
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from pathlib import Path
+from types import ModuleType
 from typing import Any, NamedTuple
 
-from agentsys.errors import ConfigError
+from agentsys.errors import ConfigError, unknown_name
 
 REGISTERED_NAMES = Path(__file__).parents[1] / "registered_names.toml"
 _REGISTERED = "agentsys:"
 """Prefix of a registered name in an identity; no import path contains a colon."""
+_OUR_PACKAGES = ("agentsys", "baselines")
+"""A failure in their code is a bug."""
 
 _log = logging.getLogger(__name__)
 
@@ -24,17 +29,41 @@ def import_module_of_setting(module: str, setting: str) -> None:
     """Import a module, so that it registers its classes.
 
     Raises:
-        ConfigError: If there is no such module. Errors inside the module keep their traceback.
+        ConfigError: If there is no such module, or its code fails.
+    """
+    _import_module(module, f"{setting} names '{module}'", "install it or put its folder on PYTHONPATH.")
+
+
+def _import_module(module: str, what: str, where_to_put_it: str) -> ModuleType:
+    """Import a module that a config names.
+
+    Raises:
+        ConfigError: If there is no such module, or the user's code in it fails. Our own code keeps its traceback.
     """
     try:
-        importlib.import_module(module)
-    except ModuleNotFoundError as missing:
-        if missing.name is None or not f"{module}.".startswith(f"{missing.name}."):
+        return importlib.import_module(module)
+    except Exception as error:
+        absent = getattr(error, "name", None) if isinstance(error, ModuleNotFoundError) else None
+        if absent is not None and f"{module}.".startswith(f"{absent}."):
+            raise ConfigError(f"{what}, but there is no module '{absent}'; {where_to_put_it}") from error
+        if not isinstance(error, ImportError) and module.partition(".")[0] in _OUR_PACKAGES:
             raise
-        raise ConfigError(
-            f"{setting} names '{module}', but there is no module '{missing.name}'; install it or put its"
-            " folder on PYTHONPATH."
-        ) from missing
+        raise ConfigError(f"{what}, but its code fails: {_locate_error(error)}") from error
+
+
+def _locate_error(error: BaseException) -> str:
+    """File, line and message of an error in a module: the last line of it that is in no library."""
+    if isinstance(error, SyntaxError) and error.filename:
+        where = f"{error.filename}, line {error.lineno}"
+    else:
+        frames = traceback.extract_tb(error.__traceback__)
+        libraries = (sysconfig.get_path("stdlib"), "<frozen", str(Path(__file__).parents[1]))
+        own = [
+            f for f in frames if not f.filename.startswith(libraries) and "site-packages" not in f.filename
+        ]
+        where = f"{own[-1].filename}, line {own[-1].lineno}" if own else "in a library"
+    message = error.msg if isinstance(error, SyntaxError) else str(error)
+    return f"{where}: {type(error).__name__}: {message}"
 
 
 def add_plugin_paths(plugin_paths: Iterable[Path]) -> None:
@@ -72,12 +101,15 @@ def load_target(kind: str, config: Mapping[str, Any]) -> Any:
     if not isinstance(target, str) or "." not in target:
         raise ConfigError(f"The {kind} YAML has no `_target_: module.Class` line.")
     module_name, _, class_name = find_todays_path(target).rpartition(".")
-    try:
-        return getattr(importlib.import_module(module_name), class_name)
-    except (ImportError, AttributeError) as error:
-        raise ConfigError(
-            f"Cannot load {kind} {target}: {error}. Is its folder given with --plugin-path?"
-        ) from None
+    module = _import_module(
+        module_name, f"The {kind} YAML names {target}", "is its folder given with --plugin-path?"
+    )
+    if not hasattr(module, class_name):
+        own = [
+            name for name, value in vars(module).items() if getattr(value, "__module__", None) == module_name
+        ]
+        raise ConfigError(unknown_name(f"class in {module.__file__}", class_name, own))
+    return getattr(module, class_name)
 
 
 class RegisteredClass(NamedTuple):

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -18,7 +19,8 @@ from agentsys.analysis.tables.table_writers import (
     OutputFormat,
     render_output,
 )
-from agentsys.cli.terminal import escape_controls
+from agentsys.cli.terminal import DISK_ERRORS, escape_controls
+from agentsys.errors import ConfigError
 from agentsys.models.secrets import mask_address_credentials
 
 if TYPE_CHECKING:
@@ -43,11 +45,31 @@ PluginPathOption = Annotated[
 ]
 
 
+@contextmanager
+def explain_unwritable(out: Path, instead: Path) -> Iterator[None]:
+    """Say of a path that cannot be written, or whose folder cannot be made, what to type in its place.
+
+    Raises:
+        ConfigError: For whatever the system refuses inside the block.
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.errno in DISK_ERRORS:
+            raise
+        raise ConfigError(f"Cannot write {out}: {error.strerror}. Name another: --out {instead}") from None
+
+
 def write_output(output: Output, form: OutputFormat, out: Path | None = None) -> None:
-    """Write a result."""
+    """Write a result.
+
+    Raises:
+        ConfigError: If the file cannot be written.
+    """
     if out is not None:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        out.write_bytes(render_output(output, form))
+        with explain_unwritable(out, Path(out.name or "results.txt")):
+            out.parent.mkdir(parents=True, exist_ok=True)
+            out.write_bytes(render_output(output, form))
     elif form is OutputFormat.TABLE:
         from rich.console import Console
 

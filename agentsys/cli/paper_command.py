@@ -12,14 +12,17 @@ from agentsys.analysis.paper.paper_document import make_paper_document, make_pap
 from agentsys.analysis.paper.paper_tables import TABLES, fill_table
 from agentsys.analysis.statistics.outcome_grid import ErrorRule
 from agentsys.analysis.tables.table_writers import OutputFormat
-from agentsys.cli.cli_output import FormatOption, OutOption, write_output
+from agentsys.cli.cli_output import FormatOption, OutOption, explain_unwritable, write_output
 from agentsys.cli.stored_runs import ErrorsOption, NamesOption, print_unfinished, read_stored_runs
-from agentsys.errors import require_known_name
+from agentsys.errors import ConfigError, require_known_name
 from agentsys.records.case_reader import LoadedCases
 
 FoldersArgument = Annotated[
     list[Path], typer.Argument(metavar="DIR...", help="Folders of runs, ours or published ones.")
 ]
+
+_FIGURES_FOLDER = Path("results/figures")
+_PICTURES = {".pdf", ".png", ".svg", ".csv", ".jpg", ".eps"}
 
 
 def table_command(
@@ -57,7 +60,7 @@ def figure_command(
     folders: FoldersArgument,
     out: Annotated[
         Path, typer.Option(metavar="DIR", help="Folder for the PDF, the PNG and the plotted numbers (CSV).")
-    ] = Path("results/figures"),
+    ] = _FIGURES_FOLDER,
     model: Annotated[
         str | None, typer.Option(help="Whose runs to show; by default the paper's model, else the largest.")
     ] = None,
@@ -75,10 +78,13 @@ def figure_command(
     from agentsys.analysis.figures.drawing import save_figure
     from agentsys.analysis.figures.figure_catalog import FIGURES, make_figure
 
+    if out.suffix in _PICTURES:
+        raise ConfigError(f"--out {out}: a figure is three files. Name their folder: --out {out.parent}")
     kind = FIGURES[require_known_name("figure", name, FIGURES)]
     defenses = defense.split(",") if defense else ()
     reading = read_stored_runs(folders, names, whole_names=True)
     print_unfinished(reading)
     drawn = make_figure(kind, reading.cases, errors, model=model, defenses=defenses, bare=plain)
-    for path in save_figure(drawn, out):
-        print(path)
+    with explain_unwritable(out, _FIGURES_FOLDER):
+        for path in save_figure(drawn, out):
+            print(path)

@@ -13,7 +13,7 @@ from agentsys.analysis.html_report.page import MOST_CASES, make_html_report
 from agentsys.analysis.statistics.outcome_grid import ErrorRule
 from agentsys.analysis.tables.results_report import build_report
 from agentsys.base.atomic_file import write_atomically
-from agentsys.cli.cli_output import ConfigDirOption, PluginPathOption, print_line
+from agentsys.cli.cli_output import ConfigDirOption, PluginPathOption, explain_unwritable, print_line
 from agentsys.cli.stored_runs import (
     ErrorsOption,
     MetricOption,
@@ -80,9 +80,5 @@ def choose_report_path(folder: Path, reading: LoadedCases) -> Path:
 def _write_report(path: Path, html: str) -> None:
     if path.is_dir():
         raise ConfigError(f"'{path}' is a folder. Name a file: --out {path / DEFAULT_REPORT_NAME}")
-    try:
+    with explain_unwritable(path, Path(DEFAULT_REPORT_NAME)):
         write_atomically(path, html.encode())
-    except OSError as error:
-        raise ConfigError(
-            f"Cannot write {path}: {error.strerror}. Name another file: --out {DEFAULT_REPORT_NAME}"
-        ) from None

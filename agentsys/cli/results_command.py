@@ -49,6 +49,7 @@ from agentsys.cli.stored_runs import (
     read_stored_runs,
 )
 from agentsys.cli.terminal import escape_to_line
+from agentsys.errors import ConfigError
 from agentsys.records.case_reader import LoadedCases, describe_skipped
 from agentsys.records.case_row import CaseRow
 
@@ -60,6 +61,11 @@ ByOption = Annotated[
         " Else a tag of the tasks, e.g. action_open.",
     ),
 ]
+_SHOWN_ELSEWHERE = {
+    "suite": "every suite has a column with --full",
+    **{axis: f"agentsys compare DIR --by {axis}" for axis in ("defense", "model", "attack", "run")},
+}
+"""What `--by` is asked for -> where it stands."""
 TogetherOption = Annotated[
     str | None,
     typer.Option(
@@ -100,6 +106,8 @@ def results_command(
     if by == "cost":
         _write_costs(folders, names, form, out)
         return
+    if by in _SHOWN_ELSEWHERE:
+        raise ConfigError(f"--by {by}: {_SHOWN_ELSEWHERE[by]}")
     own = load_own_metrics(metric, config_dir, plugin_path)
     reading = read_stored_runs(folders, names, whole_names=form.for_programs, version=of_version)
     if form.for_programs:

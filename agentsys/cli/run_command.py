@@ -136,6 +136,8 @@ def _make_consoles(quiet: bool, verbose: bool, log_level: str) -> tuple[Console,
         raise ConfigError("-q and -v contradict each other: leave one out.")
     from rich.console import Console
 
+    # AgentDojo warns of empty answers; the records hold them, and a rehearsal's are nobody's.
+    warnings.filterwarnings("ignore", message="Model output was None")
     for package in OUR_PACKAGES:
         logging.getLogger(package).setLevel(log_level.upper())
     # This very stream, also while standard output is redirected.
@@ -182,8 +184,7 @@ def _run_with_progress(session: Session, console: Console, *, verbose: bool) -> 
     meter = None if session.usage_log is None else session.usage_log.meter
     show = VerboseProgress if verbose else LiveProgress if console.is_terminal else PlainProgress
     try:
-        # Some of AgentDojo's checkers print, and it warns of empty answers; the records hold both.
-        warnings.filterwarnings("ignore", message="Model output was None")
+        # Some of AgentDojo's checkers print; the records hold it.
         with (
             raise_on_stop_signals(),
             show(totals, console, meter) as progress,

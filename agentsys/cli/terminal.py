@@ -123,7 +123,7 @@ INTERRUPTED_STATUS = 130
 
 _STOP_SIGNALS = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
 """What batch systems and closing terminals send; Windows has no SIGHUP."""
-_DISK_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM})
+DISK_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM})
 _PATH_ERRORS = frozenset({errno.EISDIR, errno.ENOTDIR, errno.EEXIST})
 """A folder was named where a file is wanted (`--out .`), or a file where a folder is."""
 
@@ -145,11 +145,11 @@ def run_to_exit_status(command: Callable[[], object]) -> int:
         _print_error("Interrupted.")
         return INTERRUPTED_STATUS
     except OSError as error:
-        if error.errno not in _DISK_ERRORS | _PATH_ERRORS:
+        if error.errno not in DISK_ERRORS | _PATH_ERRORS:
             raise
         where = f"{error.filename}: " if error.filename else ""
         _print_error(f"Error: {where}{error.strerror}.")
-        return DISK_STATUS if error.errno in _DISK_ERRORS else USAGE_STATUS
+        return DISK_STATUS if error.errno in DISK_ERRORS else USAGE_STATUS
     return status if isinstance(status, int) else 0
 
 
@@ -176,6 +176,7 @@ def _report_usage_error(error: Any) -> int:
 _FOREIGN_OPTIONS = {
     "cfg": "agentsys show config prints what a command would work with",
     "limit": "limit_per_suite=VALUE says how many cases of each suite are run",
+    "m": "comma lists sweep as they are: defense=none,agentsys",
     "multirun": "comma lists sweep as they are: defense=none,agentsys",
 }
 """Options of other harnesses -> how the same is done here."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import itertools
 import re
 import shlex
@@ -36,7 +37,7 @@ from agentsys.base.config_catalog import list_config_names
 from agentsys.errors import ConfigError, unknown_name
 from agentsys.extensions import explain_absent_guests, list_shipped_config_dirs, shipped_config_dir
 from agentsys.records.row_settings import NOT_IDENTITY
-from agentsys.runs.instantiate import READ_TOOLS
+from agentsys.runs.instantiate import READ_TOOLS, knows_option
 from agentsys.runs.references import (
     add_contents,
     add_yaml_folder,
@@ -219,8 +220,16 @@ def _check_choice(group: str, name: object, choices: Mapping[str, Sequence[str]]
         names = ",".join(map(str, name))
         raise ConfigError(f"{group}=[{names}] is a list; a sweep has commas alone: {group}={names or 'NAME'}")
     if isinstance(name, str | int | float) and group in choices and name not in choices[group]:
-        instead = _REPLACEMENTS.get((group, str(name)), "")
+        instead = _REPLACEMENTS.get((group, str(name)), "") or _find_choice_hint(group, str(name))
         raise ConfigError(unknown_name(group, str(name), choices[group]) + instead + explain_absent_guests())
+
+
+def _find_choice_hint(group: str, name: str) -> str:
+    """Say how a shell's pattern is written here, or which folder with such a YAML was not named."""
+    if "*" in name:
+        return f" A pattern is written glob(...): '{group}=glob({name})'"
+    folders = [path.parents[1] for path in Path().glob(f"*/{group}/*.yaml") if path.stem == name]
+    return f" ./{folders[0]} has one: add --config-dir {shlex.quote(str(folders[0]))}" if folders else ""
 
 
 def _read_preset_sweep(config: DictConfig) -> dict[str, list[str]]:
@@ -401,11 +410,27 @@ def _explain(error: Exception, overrides: Sequence[str], compose: Composer) -> s
     for override in overrides:
         key = override.split("=")[0].lstrip("+~")
         if f"'{key}'" in text and "Could not override" in text:
+            value = override.partition("=")[2]
             if key in _KEYS_ELSEWHERE:
-                return f"Unknown setting '{key}'. Write {_KEYS_ELSEWHERE[key]}={override.partition('=')[2]}"
-            known = flatten_options(to_plain_config(compose([o for o in overrides if o != override]).config))
-            names = [*GROUPS, *(name for name in known if "._" not in name)]
-            return unknown_name("setting", key, names).split(" Known:")[0] + " See `agentsys show config`."
+                return f"Unknown setting '{key}'. Write {_KEYS_ELSEWHERE[key]}={value}"
+            values = to_plain_config(compose([o for o in overrides if o != override]).config)
+            group, *path = key.split(".")
+            if path and isinstance(values.get(group), dict) and knows_option(group, values[group], path):
+                plus = shlex.quote(f"+{key}={value}")
+                return f"Setting '{key}' is not in the YAML of this {group}; a plus adds it. Write {plus}"
+            names = [*GROUPS, *(name for name in flatten_options(values) if "._" not in name)]
+            if not path:
+                unknown = unknown_name("setting", key, names).split(" Known:")[0]
+                return f"{unknown} See `agentsys show config`."
+            # Nothing beside it in another group is meant, and long names share letters by chance.
+            beside = {name.rpartition(".")[2]: name for name in names if name.startswith(f"{group}.")}
+            near = difflib.get_close_matches(path[-1], beside, n=2, cutoff=0.75)
+            meant = (
+                f"Did you mean {' or '.join(beside[name] for name in near)}?"
+                if near
+                else "It has no such option."
+            )
+            return f"Unknown setting '{key}' of this {group}. {meant} See `agentsys show config`."
     return text
 
 
@@ -429,6 +454,7 @@ _KEYS_ELSEWHERE = {
     "base_url": "model.base_url",
     "model_id": "model.model_id",
     "traces": "model.traces",
+    "executor.address": "executor=ray executor.address",
     "experiments": "experiment",
     "defenses": "defense",
     "attacks": "attack",

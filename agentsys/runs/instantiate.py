@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator, Mapping
-from typing import Any
+import inspect
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, get_args, get_origin
 
 from agentdojo.task_suite.task_suite import TaskSuite
+from pydantic import BaseModel
 
 from agentsys import abilities, contracts
 from agentsys.base.object_import import build_object, load_target
 from agentsys.errors import ConfigError
+from agentsys.models.build_model import ModelCard
 
 _REQUIRED: Mapping[str, type] = {
     "defense": contracts.Defense,
@@ -95,6 +98,34 @@ def load_class(kind: str, config: Mapping[str, Any]) -> Any:
         return load_target(kind, config)
     except ConfigError:
         return None
+
+
+def knows_option(group: str, node: Mapping[str, Any], path: Sequence[str]) -> bool:
+    """True if a config takes an option that its YAML does not list: its class has it, or the card of a model.
+
+    Args:
+        group: The config's group.
+        node: The config, or one inside it.
+        path: The option's name; the names of the configs that hold it come first, e.g. `["retry", "total_s"]`.
+    """
+    name, *inside = path
+    fields = ModelCard.model_fields if group == "model" and "_target_" in node else {}
+    if not inside:
+        return name in fields or name in _list_parameters(group, node)
+    if name not in fields:
+        inner = node.get(name)
+        return isinstance(inner, Mapping) and knows_option(group, inner, inside)
+    kinds = [fields[name].annotation, *get_args(fields[name].annotation)]
+    cards = [kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel)]
+    return any(inside[0] in card.model_fields for card in cards) or (
+        not cards and get_origin(kinds[0]) is dict
+    )
+
+
+def _list_parameters(group: str, node: Mapping[str, Any]) -> list[str]:
+    made_of = load_class(group, node) if "_target_" in node else None
+    parameters = inspect.signature(made_of).parameters.values() if callable(made_of) else ()
+    return [parameter.name for parameter in parameters if parameter.kind is not parameter.VAR_KEYWORD]
 
 
 def _build_option(group: str, option: Any) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import itertools
 import json
 import math
 import random
@@ -16,16 +17,20 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import yaml
 from asb_cases import AGENTS, TOOLS, attacked, benign, control, grid
 from command_output import command_output
+from figure_faults import list_faults, list_shown_texts
+from matplotlib.colors import to_rgb
 from matplotlib.text import Text
 from stored_cases import case_of, row, store_own
 
 from agentsys.analysis.figures.drawing import DrawnFigure, apply_style, save_figure
 from agentsys.analysis.figures.figure_catalog import FIGURES, make_figure
 from agentsys.analysis.figures.figure_data import PAPER, RUNS, Mark, write_marks_csv
+from agentsys.analysis.figures.looks import choose_looks
 from agentsys.analysis.figures.utility_figures import (
     PLANTED,
     SPENT,
@@ -33,7 +38,10 @@ from agentsys.analysis.figures.utility_figures import (
     compute_relative_drop,
     find_family,
 )
+from agentsys.analysis.html_report.charts import draw_rates
 from agentsys.analysis.metrics.rates import measure
+from agentsys.analysis.tables.results_document import arrange_sheets
+from agentsys.base.config_catalog import list_config_names
 from agentsys.errors import ConfigError
 from agentsys.extensions import shipped_config_dir
 from agentsys.records.case_reader import read_cases
@@ -365,3 +373,124 @@ def test_the_preset_of_figure_2_has_two_modes_and_a_control() -> None:
     preset = yaml.safe_load((shipped_config_dir() / "experiment" / "figure2.yaml").read_text())
     assert preset["sweep"]["benchmark.mode"] == ["faithful", "react"]
     assert preset["sweep"]["attack"] == ["none", "opi_context_ignoring", "opi_empty"]
+
+
+ROWS = (
+    *("none", "agentsys", "drift", "progent", "camel", "prompt_sandwiching", "spotlighting", "isolategpt"),
+    *("fides", "firewall", "attriguard", "tool_filter", "melon_compat", "keyword_filter", "promptarmor"),
+    *("agentsys_strict", "agentsys_lean", "agentsys_no_isolation", "agentsys_no_sanitizer"),
+    *("agentsys_no_validator", "agentsys_typed", "agentsys_typed_words", "tool_result_parsing"),
+    "tool_result_parsing_check_first",
+)
+"""Twenty-four defenses, the longest names among them."""
+
+
+@pytest.fixture(scope="session")
+def preset_runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[CaseRow, ...]]:
+    """Figure -> cases of the presets behind it, run once by the simulated model under all of `ROWS`."""
+    folder = tmp_path_factory.mktemp("presets")
+    run = ["run", "model=simulated", f"defense={','.join(ROWS)}", "-q"]
+    table2 = ["model.susceptibility=0.7", "attack=none,important_instructions,adaptive_closed"]
+    command_output(*run, "experiment=table2", *table2, "benchmark.suites=[banking,slack]", "limit_per_suite=3",
+                   f"logdir={folder / 'table2'}")  # fmt: skip
+    command_output(*run, "experiment=figure2", "benchmark.mode=react", "attack=opi_context_ignoring,opi_empty",
+                   "limit_per_suite=1", f"logdir={folder / 'asb'}")  # fmt: skip
+    table2_cases, asb_cases = (read_cases([folder / name]).cases for name in ("table2", "asb"))
+    return {name: asb_cases if name == "2" else table2_cases for name in FIGURES}
+
+
+@pytest.mark.parametrize("rows", [2, 8, 18, 24])
+@pytest.mark.parametrize("name", list(FIGURES))
+def test_no_text_lies_on_another_and_nothing_is_cut_at_any_number_of_rows(
+    name: str, rows: int, preset_runs: dict[str, tuple[CaseRow, ...]]
+) -> None:
+    drawn = make_figure(FIGURES[name], preset_runs[name], defenses=ROWS[:rows])
+    assert list_faults(drawn.figure) == []
+    shown = " ".join(text.get_text() for text in list_shown_texts(drawn.figure))
+    ours = {mark.series for mark in drawn.marks if mark.origin == RUNS and math.isfinite(mark.y)}
+    assert ours and ours <= set(ROWS[:rows])
+    assert [name for name in ours if name not in shown] == []
+
+
+def test_the_reports_rates_hold_24_rows(preset_runs: dict[str, tuple[CaseRow, ...]]) -> None:
+    (sheet,) = arrange_sheets(measure(preset_runs["3"]))
+    drawn = draw_rates(sheet)
+    assert list_faults(drawn.figure) == []
+    assert len({mark.series.partition(" ")[0] for mark in drawn.marks}) == len(ROWS)
+
+
+def test_a_fault_would_be_seen() -> None:
+    """The same measure on a picture in which texts, marks and intervals are in each other's way."""
+    figure = make_figure(FIGURES["3"], _cases("none")).figure
+    axes = figure.axes[0]
+    axes.set_title("a heading that is far too long for its panel", loc="left")
+    axes.plot([90, 90], [10, 20], lw=0.7)
+    axes.plot([90, 90], [15, 25], lw=0.7)
+    axes.plot([-900, 20], [10, 20])
+    faults = " ".join(list_faults(figure))
+    assert "is on" in faults and "an interval lies on another one" in faults and "is cut in" in faults
+
+
+def test_every_shipped_defense_has_a_look_of_its_own_in_every_figure() -> None:
+    names = list_config_names("defense")
+    looks = choose_looks({name: name for name in names})
+    assert len({look[:3] for look in looks.values()}) == len(names), (
+        "Add the new defense to analysis/figures/looks.toml"
+    )
+    assert not any(look.dashes[1] for look in looks.values())
+    for some in (names[:3], names[40:43], ["none", "mine", names[-1]]):
+        alone = choose_looks({name: name for name in some})
+        assert {name: alone[name] for name in some if name in looks} == {
+            name: looks[name] for name in some if name in looks
+        }
+
+
+def test_of_two_alike_looks_the_later_has_other_dashes_and_a_note_says_so() -> None:
+    looks = {name: choose_looks({name: name})[name] for name in [f"mine_{number}" for number in range(60)]}
+    places: dict[Any, str] = {}
+    pair = next(
+        (places[look[:3]], name)
+        for name, look in looks.items()
+        if look[:3] in places or places.setdefault(look[:3], name) is None
+    )
+    drawn = make_figure(FIGURES["tokens"], _cases("none", *pair))
+    assert f"Told from another by its line alone: {pair[1]}." in _words(drawn)
+    both = choose_looks({name: name for name in ("none", *pair)})
+    assert [bool(look.dashes[1]) for look in both.values()] == [False, False, True]
+    assert "by its line" not in _words(_figure("tokens", "none", "agentsys", pair[0]))
+
+
+def test_two_versions_of_a_defense_share_its_look_but_for_the_line() -> None:
+    first, second = choose_looks({"fides, v1": "fides", "fides, v2": "fides"}).values()
+    assert first[:3] == second[:3] == choose_looks({"fides": "fides"})["fides"][:3]
+    assert (first.dashes[1], bool(second.dashes[1])) == ((), True)
+
+
+# G. M. Machado et al., "A Physiologically-based Model for Simulation of Color Vision Deficiency", 2009;
+# severity 1, on linear RGB.
+DEUTERANOPIA = np.array(
+    [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.011820, 0.042940, 0.968881]]
+)
+XYZ = np.array([[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]])
+
+
+def _see(color: str, eye: Any) -> Any:
+    """CIELAB coordinates of a colour as such an eye sees it."""
+    rgb = np.array(to_rgb(color))
+    linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
+    x, y, z = np.cbrt(XYZ @ np.clip(eye @ linear, 0, 1) / (0.9505, 1.0, 1.089))
+    return np.array([116 * y - 16, 500 * (x - y), 200 * (y - z)])
+
+
+@pytest.mark.parametrize("eye", [np.eye(3), DEUTERANOPIA], ids=["all cones", "deuteranopia"])
+def test_colours_of_one_marker_can_be_told_apart_without_red_or_green(eye: Any) -> None:
+    looks = choose_looks({name: name for name in list_config_names("defense")}).values()
+    for first, second in itertools.combinations(looks, 2):
+        if (first.marker, first.fill) == (second.marker, second.fill):
+            assert np.linalg.norm(_see(first.color, eye) - _see(second.color, eye)) > 15
+
+
+def test_a_long_name_keeps_its_ends() -> None:
+    names = [f"mine_{'x' * 40}_{end}" for end in ("first", "only")]
+    labels = {look.label for look in choose_looks(dict(zip(names, names, strict=True))).values()}
+    assert len(labels) == 2 and all(len(label) <= 35 for label in labels)

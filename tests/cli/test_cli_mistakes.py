@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+import inspect
+import io
 import re
 import shlex
+import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import redirect_stderr
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
+from command_output import command_output
+from stored_cases import case_of, store_own
 
-from agentsys.cli import app
+from agentsys.base.config_catalog import list_config_names, load_config
+from agentsys.base.object_import import load_target
+from agentsys.cli import app, dry_run
+from agentsys.cli.terminal import run_to_exit_status
 from agentsys.errors import ConfigError
 from agentsys.runs.compose import compose
 
@@ -45,6 +55,17 @@ SETTINGS: tuple[tuple[str, str], ...] = (
     ("experiment=table2_light", "experiment=table2"),
     ("experiment=table2_compat", "experiment=table2 'defense=none,"),
     ("executor=processes", "executor=threads"),
+    ("executor.address=auto", "executor=ray executor.address=auto"),
+    ("model=gpt-4o-mini model.retry.total_s=8", "+model.retry.total_s=8"),
+    ("model=gpt-4o-mini model.tools=text", "+model.tools=text"),
+    ("model=gpt-4o-mini model.price.written=3", "+model.price.written=3"),
+    ("model=gpt-4o-mini model.roles.attacker=gpt-4o", "+model.roles.attacker=gpt-4o"),
+    ("model=gpt-4o-mini model.price.as=3", "no such option"),
+    ("model.max_tokens=100", "no such option"),
+    ("model.susceptibilty=1", "Did you mean model.susceptibility?"),
+    ("attack=import*", "'attack=glob(import*)'"),
+    ("'defense=none,agentsys_*'", "'defense=glob(agentsys_*)'"),
+    ("defense=kept_in_conf", "add --config-dir conf"),
     ("limit_per_sute=3", "Did you mean limit_per_suite"),
     ("limit=3", "limit_per_suite=3"),
     ("limit_per_suite=many", "limit_per_suite"),
@@ -62,6 +83,7 @@ SETTINGS: tuple[tuple[str, str], ...] = (
     ("budget.usd=lots", "usd"),
     ("cache.mode=sometimes", "cache"),
     ("=3", "Write key=value"),
+    ("-m defense=none,agentsys", "defense=none,agentsys"),
     ("defense=3", "Unknown defense '3'"),
     ("defense", "Write key=value"),
     ("logdir=${oc.env:HOME}x${oc.env:OPENAI_API_KEY}", "OPENAI_API_KEY"),
@@ -82,13 +104,25 @@ COMMANDS: tuple[tuple[str, str], ...] = (
     ("compare nowhere", "No folder 'nowhere'"),
     ("report nowhere", "No folder 'nowhere'"),
     ("init --url nowhere", "agentsys init --url"),
+    ("results runs --by suite", "--full"),
+    ("results runs --by model", "agentsys compare DIR --by model"),
+    ("figure 4 runs --out fig4.png", "--out ."),
+    ("figure 4 runs --out file/in/it", "--out results/figures"),
+    ("table 2 runs --out file/in/table.txt", "--out table.txt"),
+    ("results runs --out /proc/none/table.txt", "--out table.txt"),
+    ("compare runs --out file/table.txt", "--out table.txt"),
+    ("report runs --out file/report.html --no-figures", "--out report.html"),
 )
 
 
-def is_one_line(error: BaseException | None) -> bool:
-    """Whether it is printed as one line, ours or click's."""
-    kinds = [kind.__name__ for kind in type(error).__mro__]
-    return isinstance(error, ConfigError) or "ClickException" in kinds or isinstance(error, SystemExit)
+def line_printed(*words: str) -> tuple[int, str]:
+    """Status and the one line on standard error of a command, as the installed program ends it."""
+    said = io.StringIO()
+    with redirect_stderr(said):
+        status = run_to_exit_status(lambda: app(list(words), standalone_mode=False, prog_name="agentsys"))
+    lines = said.getvalue().splitlines()
+    assert len(lines) == 1, lines
+    return status, lines[0].removesuffix(" See agentsys run --help.")
 
 
 def test_there_are_sixty() -> None:
@@ -101,14 +135,23 @@ def test_a_wrong_setting_is_one_line_that_helps(
     typed: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    result = CliRunner().invoke(app, ["run", "--dry-run", typed])
-    assert is_one_line(result.exception), result.exception
-    text = str(result.exception) if isinstance(result.exception, ConfigError) else result.output
-    assert said in text and "Traceback" not in text
-    for advice in re.findall(r"Write ([\w.]+=\S+)$", text):
-        compose([advice])
+    own = tmp_path / "conf" / "defense" / "kept_in_conf.yaml"
+    own.parent.mkdir(parents=True)
+    own.write_text("defaults: [none]\n")
+    words = shlex.split(typed)
+    status, text = line_printed("run", "--dry-run", *words)
+    assert status and said in text
+    right = [word for word in words[:-1] if word != "-m"]
+    for advice in re.findall(r"Write (?!key=)(\+?[\w.]+=\S.*)$", text):
+        compose([*right, *shlex.split(advice)])
     for line in re.findall(r"agentsys run (\S+=\S+)", text):
         compose([line.rstrip(".")])
+    for pattern in re.findall(r"'(\w+=glob\(.*\))'", text):
+        assert compose([*right, pattern])
+    for folder in re.findall(r"add --config-dir (\S+)$", text):
+        assert compose(words, [Path(folder)])
+    if "Did you mean model." in text:
+        assert compose([f"{re.findall(r'Did you mean (model[.][^? ]+)', text)[0]}=1"])
 
 
 @pytest.mark.parametrize(("typed", "said"), COMMANDS)
@@ -120,10 +163,85 @@ def test_a_wrong_command_is_one_line_that_helps(
     monkeypatch.chdir(tmp_path)
     with zipfile.ZipFile("empty.zip", "w") as archive:
         archive.writestr("x", "y")
-    result = CliRunner().invoke(app, shlex.split(typed))
-    assert is_one_line(result.exception), result.exception
-    text = str(result.exception) if isinstance(result.exception, ConfigError) else result.output
-    assert said in text and "\n" not in str(result.exception)
+    Path("file").touch()
+    for defense in ("none", "agentsys"):
+        store_own(Path("runs"), case_of(defense=defense, model="gpt-4o-mini"))
+    status, text = line_printed(*shlex.split(typed))
+    assert status and said in text
+    for out in re.findall(r"(?:folder|another): (--out \S+)$", text):
+        before = typed.partition(" --out ")[0].split()
+        command_output(*before, *out.split(), *(["--no-figures"] if before[0] == "report" else []))
+    if match := re.search(r"agentsys (compare) DIR (--by \w+)$", text):
+        command_output(match[1], "runs", *match[2].split()[:1], "defense")
+
+
+def list_unwritten_options() -> Iterator[tuple[str, str, str, object]]:
+    """(group, name, option, default) of what a class takes and its YAML does not list, one per class."""
+    seen = set()
+    for group in ("model", "defense", "attack", "benchmark"):
+        for name in list_config_names(group):
+            node = load_config(group, name)
+            target = node.get("_target_")
+            if not isinstance(target, str) or target in seen:
+                continue
+            seen.add(target)
+            for option, parameter in inspect.signature(load_target(group, node)).parameters.items():
+                simple = parameter.default is None or isinstance(parameter.default, (bool, int, float))
+                if option not in node and simple:
+                    yield group, name, option, "null" if parameter.default is None else parameter.default
+                    break
+
+
+def test_an_option_that_a_yaml_does_not_list_is_advised_with_a_plus_in_every_group() -> None:
+    advised = set()
+    for group, name, option, default in list_unwritten_options():
+        needed = [f"{group}.{key}=x" for key, value in load_config(group, name).items() if value == "???"]
+        words = [f"{group}={name}", *needed]
+        with pytest.raises(ConfigError) as caught:
+            compose([*words, f"{group}.{option}={default}"])
+        advice = f"+{group}.{option}={default}"
+        assert str(caught.value).endswith(f"Write {advice}")
+        assert option in getattr(compose([*words, advice])[0], group) or default == "null"
+        advised.add(group)
+    assert advised >= {"model", "defense"}
+
+
+OWN_CODE = {
+    "syntax": ("class Mine:\n    def broken(self)\n        pass\n", "line 2: SyntaxError: expected ':'"),
+    "module_level": ("\nLIMIT = {}['a']\nclass Mine: pass\n", "line 2: KeyError: 'a'"),
+    "in_a_library": ("import json\njson.loads('{')\nclass Mine: pass\n", "line 2: JSONDecodeError"),
+    "import": ("import no_such_library\nclass Mine: pass\n", "line 1: ModuleNotFoundError: No module named"),
+    "name": ("from json import nothing\nclass Mine: pass\n", "line 1: ImportError: cannot import name"),
+    "misspelt": ("class Mines: pass\nclass Other: pass\n", "Did you mean Mines? Known: Mines, Other."),
+}
+"""Case -> a module of the user's own, and what the answer says of it."""
+
+
+@pytest.mark.parametrize("kind", OWN_CODE)
+def test_a_fault_in_ones_own_module_is_its_file_line_and_message(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    code, said = OWN_CODE[kind]
+    module = tmp_path / f"own_{kind}.py"
+    module.write_text(code)
+    (tmp_path / "conf" / "defense").mkdir(parents=True)
+    (tmp_path / "conf" / "defense" / "mine.yaml").write_text(f"_target_: own_{kind}.Mine\n")
+    words = ["run", "--dry-run", "defense=mine", "--config-dir", str(tmp_path / "conf")]
+    status, text = line_printed(*words, "--plugin-path", str(tmp_path))
+    assert status == 2 and str(module) in text and said in text
+
+
+def test_a_dry_run_does_not_pass_on_agentdojos_warning_of_an_empty_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(
+        dry_run, "show_estimate", lambda *_: warnings.warn("Model output was None for task x", stacklevel=1)
+    )
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        command_output("run", "--dry-run", "limit_per_suite=1", "benchmark.suites=[banking]")
+    assert [str(one.message) for one in caught] == []
 
 
 @pytest.mark.parametrize("content", [b"_target_: [oops\n", b"a: \xcb\n"])

@@ -22,6 +22,7 @@ from agentsys.analysis.figures.figure_data import (
     Selection,
     list_series,
 )
+from agentsys.analysis.figures.looks import Look, shorten_name
 from agentsys.analysis.metrics.cell_verdict import IS_CONTROL
 from agentsys.analysis.metrics.rates import TARGETED_ASR, measure, read_number
 from agentsys.analysis.metrics.rates_by_length import (
@@ -111,14 +112,14 @@ def list_modes(marks: Iterable[Mark]) -> dict[str, str]:
     rank = {name: place for place, name in enumerate(_ORDER)}
     modes = {mark.panel.removesuffix(CONTROL_SUFFIX) for mark in marks} or {_NO_MODE}
     ordered = sorted(modes, key=lambda mode: (rank.get(mode.partition("+")[0], len(rank)), mode))
-    return {mode: "" if mode == _NO_MODE else drawing.shorten_name(mode) for mode in ordered}
+    return {mode: "" if mode == _NO_MODE else shorten_name(mode) for mode in ordered}
 
 
-def draw_mode(axes: Axes, _: str, marks: Sequence[Mark], looks: Mapping[str, drawing.Look]) -> None:
+def draw_mode(axes: Axes, _: str, marks: Sequence[Mark], looks: Mapping[str, Look]) -> None:
     """Draw a row per defense; a control is small and pale, below the attack's mark."""
     axes.grid(visible=False, axis="y")
     axes.set_yticks(range(len(looks)), [look.label for look in looks.values()])
-    axes.set(xlim=(-4, 104), ylim=(len(looks) - 0.4, -0.8), xlabel="Targeted ASR, % (lower is safer)")
+    axes.set(xlim=(-10, 110), ylim=(len(looks) - 0.4, -0.8), xlabel="Targeted ASR, % (lower is safer)")
     axes.label_outer()
     for mark in marks:
         look = looks[mark.series]
@@ -183,7 +184,7 @@ def _measure_rounds(about: Mark, line: RunLine, errors: ErrorRule) -> Iterator[M
         yield replace(about, panel=f"length={length}", x=float(round_)).with_y(number)
 
 
-def draw_rounds(axes: Axes, panel: str, marks: Sequence[Mark], looks: Mapping[str, drawing.Look]) -> None:
+def draw_rounds(axes: Axes, panel: str, marks: Sequence[Mark], looks: Mapping[str, Look]) -> None:
     """Draw the rounds of one trajectory length."""
     length = int(panel.removeprefix("length="))
     drawing.draw_lines(axes, marks, looks)
@@ -222,11 +223,11 @@ def _measure_growth(about: Mark, line: RunLine, errors: ErrorRule) -> Iterator[M
                 yield replace(about, panel=panel, x=float(length)).with_y(mean, per=1e3)
 
 
-def draw_growth(axes: Axes, _: str, marks: Sequence[Mark], looks: Mapping[str, drawing.Look]) -> None:
+def draw_growth(axes: Axes, _: str, marks: Sequence[Mark], looks: Mapping[str, Look]) -> None:
     """Draw a line per defense."""
     drawing.draw_lines(axes, marks, looks)
     ticks = range(0, _LONGEST + 1, 2)
     axes.set_xticks(ticks, [*map(str, ticks[:-1]), f"{_LONGEST}+"])
     axes.set(xlim=(-0.5, _LONGEST + 0.5), xlabel="Trajectory length (tool results)")
-    axes.set_ylim(bottom=0)
+    axes.set_ylim(0, drawing.find_top(marks) * 1.05)
     axes.set_ylabel("Thousand tokens per case")

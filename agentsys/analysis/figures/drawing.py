@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import math
 import textwrap
-import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from agentsys.analysis.figures.figure_data import CONTROL_SUFFIX, PAPER, Mark, list_series, write_marks_csv
-from agentsys.analysis.tables.table_document import cut_name
+import numpy as np
+
+from agentsys.analysis.figures.figure_data import CONTROL_SUFFIX, PAPER, Mark, write_marks_csv
+from agentsys.analysis.figures.looks import Look
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from matplotlib.transforms import Transform
 
-    DrawPanel = Callable[[Axes, str, list[Mark], Mapping[str, "Look"]], None]
-    """Draws the marks of the panel named; the looks are those of all panels' series, in order."""
+    DrawPanel = Callable[[Axes, str, list[Mark], Mapping[str, Look]], None]
+    """Draws the panel named. It has the marks of all bands, for the limits, and the looks of this band's series."""
 
 RC: Any = {
     # Type 42 (TrueType) is embedded in full and stays text; journals refuse matplotlib's Type 3.
@@ -51,27 +53,23 @@ FILLED_SIZE, HOLLOW_SIZE = 5.5, 8.5
 """Points across a marker; where ours falls on the paper's, the paper's shows as a ring."""
 _WIDTH = 7.2
 """Inches of a page's text."""
-_LONGEST_NAME = 26
-"""Characters of a name; a longer one is cut, the CSV has it whole."""
-# Colours of M. Okabe and K. Ito, "Color Universal Design", 2008; yellow is too pale for lines.
-_COLORS = ("#000000", "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
-_MARKERS = ("o", "s", "^", "D", "v", "P", "X", "p", "<", "h", ">", "*", "d", "8")
-_DASHES = ((), (5.0, 1.5), (1.5, 1.2), (6.0, 1.5, 1.5, 1.5), (3.0, 1.0))
-_LOOKS = 210
-"""Looks that differ in something: the least number that the lengths of markers, dashes and colours divide."""
-_WELL_KNOWN = ("none", "agentsys", "drift", "progent", "camel", "spotlighting", "prompt_sandwiching",
-               "tool_filter", "melon", "isolategpt", "piguard", "phrase_detector", "protectai", "fides",
-               "middleware", "instructional_prevention", "delimiters")  # fmt: skip
-"""Series with a look that nobody else has; in this order the quickstart's six have six colours."""
+_PANEL = (150.0, 165.0)
+"""Points of print across and up, as the layout engine will make a panel of marks, more or less."""
+_LINE = 0.15
+"""Inches of a line of the title or the notes."""
 
 
-class Look(NamedTuple):
-    """Look of one series, told apart by colour and, in grey, by marker or dashes; and its name."""
+class Layout(NamedTuple):
+    """Room that a figure has; the page grows with its series."""
 
-    color: str
-    marker: str
-    dashes: tuple[float, tuple[float, ...]]
-    label: str
+    height: float
+    """Inches of a band, without title and notes."""
+    row_height: float = 0.0
+    """Inches more for each series."""
+    most: int = 6
+    """Series in a band."""
+    legend: bool = True
+    """Whether series are named beside the panels, not at an axis."""
 
 
 class DrawnFigure(NamedTuple):
@@ -105,78 +103,61 @@ def apply_style() -> AbstractContextManager[None]:
     return matplotlib.rc_context(RC)
 
 
-def choose_looks(marks: Sequence[Mark]) -> dict[str, Look]:
-    """Choose a look for each series, in the order in which they may choose: the same in every figure.
-
-    That of a name which is not well-known follows from its letters; if another one in the same figure has its
-    marker already, the next free one is taken.
-    """
-    labels = {mark.series: shorten_name(mark.series) for mark in marks}
-    places = {name: _WELL_KNOWN.index(name) for name in labels if name in _WELL_KNOWN}
-    for name in [name for name in labels if name not in places]:
-        start = zlib.crc32(name.encode("utf-8", "surrogatepass")) % _LOOKS
-        free = [(start + step) % _LOOKS for step in range(1, _LOOKS + 1)]
-        free = [place for place in free if place >= len(_WELL_KNOWN) and place not in places.values()]
-        markers = {place % len(_MARKERS) for place in places.values()}
-        places[name] = next((place for place in free if place % len(_MARKERS) not in markers), free[0])
-    return {name: _make_look(places[name], label) for name, label in labels.items()}
-
-
-def _make_look(place: int, label: str) -> Look:
-    # Black is the undefended agent's alone.
-    color = _COLORS[0] if place == 0 else _COLORS[1 + (place - 1) % (len(_COLORS) - 1)]
-    return Look(color, _MARKERS[place % len(_MARKERS)], (0.0, _DASHES[place % len(_DASHES)]), label)
-
-
-def shorten_name(name: str) -> str:
-    """Write a name as figures show it: on one line, not endlessly long."""
-    return cut_name(name, _LONGEST_NAME)
-
-
 def draw_panels(
     panels: Mapping[str, str],
     marks: Sequence[Mark],
+    looks: Mapping[str, Look],
     draw: DrawPanel,
-    height: float,
+    layout: Layout,
     words: tuple[str, Sequence[str], Sequence[str]],
-    *,
-    legend: bool = True,
 ) -> Figure:
-    """Draw panels side by side, and beside them a legend of all series.
+    """Draw panels side by side; where there are many series, in several bands below each other.
 
     Args:
         panels: Panel of a mark -> heading.
         marks: What is drawn, each in its panel; a control's in that of its attack.
-        draw: Draws the marks of one panel into its axes.
-        height: Inches; the width is that of a page.
+        looks: Look of each series, in the order in which they are drawn.
+        draw: Draws the marks of one panel and band into its axes.
+        layout: The room there is for it.
         words: The title, lines to be read with it, and notes below. Long lines are wrapped.
-        legend: Whether there is one; a figure may name its series at an axis instead.
     """
     from matplotlib.figure import Figure
-    from matplotlib.lines import Line2D
 
     title, subtitle, notes = words
-    figure = Figure(figsize=(_WIDTH, height), layout="constrained")
+    above = [title, *(line for text in subtitle for line in textwrap.wrap(text, int(_WIDTH * 15)))]
+    below = [line for text in notes for line in textwrap.wrap(text, int(_WIDTH * 19))]
+    count = max(1, math.ceil(len(looks) / layout.most))
+    bands = [[str(name) for name in some] for some in np.array_split(list(looks), count)]
+    heights = [layout.height + layout.row_height * len(band) for band in bands]
+    size = (_WIDTH, sum(heights) + _LINE * (len(above) + len(below)))
+    figure = Figure(figsize=size, layout="constrained")
     # One text: the layout engine keeps room for a suptitle of any height, and for no second one.
-    above = [line for text in subtitle for line in textwrap.wrap(text, int(_WIDTH * 17))]
-    figure.suptitle("\n".join([title, *above]), x=0.01, ha="left", fontsize=9, color=INK)
-    below = [line for text in notes for line in textwrap.wrap(text, int(_WIDTH * 19.5))]
+    figure.suptitle("\n".join(above), x=0.01, ha="left", fontsize=9, color=INK)
     figure.supxlabel("\n".join(below), x=0.01, ha="left", fontsize=7, color=FAINT)
-    looks = choose_looks(marks)
-    every = figure.subplots(1, len(panels), squeeze=False)[0]
-    for axes, (panel, heading) in zip(every, panels.items(), strict=True):
-        axes.set_title(heading, loc="left", fontsize=9, fontweight="bold", color=INK)
-        mine = [mark for mark in marks if mark.panel.removesuffix(CONTROL_SUFFIX) == panel]
-        draw(axes, panel, mine, looks)
-    if legend:
-        lines = [
-            Line2D([], [], color=one.color, marker=one.marker, ls=one.dashes, ms=FILLED_SIZE, label=one.label)
-            for one in looks.values()
-        ]
-        # As many below each other as the figure has room for.
-        columns = 1 + len(lines) // int(height * 6)
-        figure.legend(handles=lines, loc="outside right center", ncols=columns, handlelength=1.6)
+    every = figure.subplots(count, len(panels), squeeze=False, height_ratios=heights)
+    for place, (band, row) in enumerate(zip(bands, every, strict=True)):
+        for axes, panel in zip(row, panels, strict=True):
+            mine = [mark for mark in marks if mark.panel.removesuffix(CONTROL_SUFFIX) == panel]
+            draw(axes, panel, mine, {name: looks[name] for name in band})
+            if place < count - 1:
+                axes.set_xlabel("")
+        if layout.legend:
+            _add_legend(row[-1], [looks[name] for name in band])
+    for axes, heading in zip(every[0], panels.values(), strict=True):
+        wrapped = textwrap.fill(heading, int(_WIDTH * 7 / len(panels)))
+        axes.set_title(wrapped, loc="left", fontsize=9, fontweight="bold", color=INK)
     return figure
+
+
+def _add_legend(axes: Axes, looks: Iterable[Look]) -> None:
+    """Name the series of a band at its right, where the layout engine makes room."""
+    from matplotlib.lines import Line2D
+
+    lines = [
+        Line2D([], [], color=look.color, ls=look.dashes, label=look.label, **_style_marker(look))
+        for look in looks
+    ]
+    axes.legend(handles=lines, loc="center left", bbox_to_anchor=(1, 0.5), handlelength=2.2, markerscale=0.9)
 
 
 def remove_words(figure: Figure, *, simulated: bool) -> None:
@@ -185,35 +166,99 @@ def remove_words(figure: Figure, *, simulated: bool) -> None:
     figure.supxlabel("")
 
 
-def draw_point(axes: Axes, mark: Mark, look: Look) -> None:
-    """Draw one mark where it stands. Colour and marker tell the series, the filling tells whose it is."""
+def _style_marker(look: Look, *, hollow: bool = False) -> dict[str, Any]:
+    if hollow:
+        return {"marker": look.marker, "ms": HOLLOW_SIZE, "mfc": "white", "mec": look.color, "mew": 1.2}
+    halves: Any = {"mfc": look.color, "fillstyle": look.fill, "markerfacecoloralt": "white"}
+    return {"marker": look.marker, "ms": FILLED_SIZE, "mec": look.color, "mew": 1.2, **halves}
+
+
+def draw_point(axes: Axes, mark: Mark, look: Look, transform: Transform | None = None) -> None:
+    """Draw one mark where it stands, or beside it as `transform` says.
+
+    Colour, marker and half filling tell the series, hollow marks are the paper's.
+    """
     hollow = mark.origin == PAPER
-    size, fill, order = (HOLLOW_SIZE, "white", 3) if hollow else (FILLED_SIZE, look.color, 4)
-    style: Any = {"mfc": fill, "mec": look.color, "mew": 1.2, "zorder": order, "clip_on": False}
-    axes.plot([mark.x], [mark.y], ls="none", marker=look.marker, ms=size, **style)
-    draw_whiskers(axes, mark, look.color)
+    style: Any = {"zorder": 3 if hollow else 4, "clip_on": False, "transform": transform or axes.transData}
+    axes.plot([mark.x], [mark.y], ls="none", **_style_marker(look, hollow=hollow), **style)
+    draw_whiskers(axes, mark, look.color, look.dashes, transform)
 
 
-def draw_whiskers(axes: Axes, mark: Mark, color: str) -> None:
+def draw_whiskers(
+    axes: Axes, mark: Mark, color: str, dashes: Any = "-", transform: Transform | None = None
+) -> None:
     """Draw the intervals of a mark, as far as it has any."""
-    style: Any = {"color": color, "zorder": 2, "lw": 0.7, "alpha": 0.45}
+    style: Any = {"color": color, "ls": dashes, "zorder": 2, "lw": 0.7, "alpha": 0.6}
+    style["transform"] = transform or axes.transData
     if not math.isnan(mark.y_low):
         axes.plot([mark.x, mark.x], [mark.y_low, mark.y_high], **style)
     if not math.isnan(mark.x_low):
         axes.plot([mark.x_low, mark.x_high], [mark.y, mark.y], **style)
 
 
-def draw_lines(axes: Axes, marks: Sequence[Mark], looks: Mapping[str, Look]) -> None:
-    """Draw points, those of ours joined to a line per series, side by side where several share a place."""
-    series = list_series(mark for mark in marks if mark.origin != PAPER)
-    for index, name in enumerate(series):
-        aside = (index - (len(series) - 1) / 2) * min(0.14, 0.7 / len(series))
-        mine = [replace(m, x=m.x + aside) for m in marks if m.series == name and m.origin != PAPER]
-        mine.sort(key=lambda mark: mark.x)
-        x, y = [mark.x for mark in mine], [mark.y for mark in mine]
-        axes.plot(x, y, color=looks[name].color, ls=looks[name].dashes, lw=1.1, zorder=2)
-        for mark in mine:
-            draw_point(axes, mark, looks[name])
-    for mark in marks:
+def draw_name_marker(axes: Axes, row: float, look: Look) -> None:
+    """Draw a series' marker between its name at the axis and its row, which makes the names a legend."""
+    style: Any = {"transform": axes.get_yaxis_transform(), "clip_on": False}
+    axes.plot([-0.03], [row], ls="none", **_style_marker(look), **style)
+
+
+def draw_scatter(axes: Axes, marks: Sequence[Mark], looks: Mapping[str, Look]) -> None:
+    """Draw points of the series that have a look, over pale ones of the others. The limits must be set before.
+
+    Points that would cover each other, or lie on each other's intervals, are moved apart by some points of print.
+    """
+    from matplotlib.transforms import ScaledTranslation
+
+    figure = axes.get_figure(root=True)
+    assert figure is not None
+    others = [mark for mark in marks if mark.series not in looks and mark.origin != PAPER]
+    for mark in others:
+        axes.plot([mark.x], [mark.y], "o", ms=2.5, color="#cccccc", zorder=1, clip_on=False)
+    mine = [mark for mark in marks if mark.series in looks]
+    ours = [mark for mark in mine if mark.origin != PAPER]
+    shares = (axes.transData - axes.transAxes).transform([(mark.x, mark.y) for mark in ours] or [(1, 1)])
+    for mark, (right, up) in zip(ours, _move_apart(shares * _PANEL), strict=False):
+        aside = ScaledTranslation(right / 72, up / 72, figure.dpi_scale_trans)
+        draw_point(axes, mark, looks[mark.series], axes.transData + aside)
+    for mark in mine:
         if mark.origin == PAPER:
             draw_point(axes, mark, looks[mark.series])
+
+
+def _move_apart(places: Any) -> list[Any]:
+    """Find a small move for each place, after which markers are apart, and so are the lines through them.
+
+    Args:
+        places: Shape `(n, 2)`; points of print.
+
+    Returns:
+        A move for each place, in points of print.
+    """
+    # A spiral of golden angles: no two of its steps have a coordinate in common.
+    steps = np.arange(400)
+    turns = steps * math.pi * (3 - math.sqrt(5))
+    spiral = 0.9 * np.sqrt(steps)[:, None] * np.stack([np.cos(turns), np.sin(turns)], axis=1)
+    taken: list[Any] = []
+    for place in places:
+        away = np.abs(place + spiral - np.reshape(taken, (-1, 1, 2)))
+        free = np.all((np.hypot(away[..., 0], away[..., 1]) > FILLED_SIZE) & (away.min(axis=2) > 1.5), axis=0)
+        taken.append(place + spiral[np.argmax(free)])
+    return [moved - place for moved, place in zip(taken, places, strict=True)]
+
+
+def draw_lines(axes: Axes, marks: Sequence[Mark], looks: Mapping[str, Look]) -> None:
+    """Draw points, those of ours joined to a line per series, side by side where several share a place."""
+    for index, (name, look) in enumerate(looks.items()):
+        aside = (index - (len(looks) - 1) / 2) * min(0.14, 0.75 / len(looks))
+        mine = [replace(m, x=m.x + aside) for m in marks if m.series == name and m.origin != PAPER]
+        mine.sort(key=lambda mark: mark.x)
+        if len(mine) > 1:
+            x, y = [mark.x for mark in mine], [mark.y for mark in mine]
+            axes.plot(x, y, color=look.color, ls=look.dashes, lw=1.1, zorder=2)
+        for mark in (*mine, *(m for m in marks if m.series == name and m.origin == PAPER)):
+            draw_point(axes, mark, look)
+
+
+def find_top(marks: Iterable[Mark]) -> float:
+    """The highest end of all marks and intervals; 1 where there is none above 0."""
+    return max((v for mark in marks for v in (mark.y, mark.y_high) if not math.isnan(v)), default=0.0) or 1.0

@@ -9,8 +9,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from agentsys.analysis.figures import attack_figures, utility_figures
-from agentsys.analysis.figures.drawing import DrawnFigure, apply_style, draw_panels, remove_words
+from agentsys.analysis.figures.drawing import DrawnFigure, Layout, apply_style, draw_panels, remove_words
 from agentsys.analysis.figures.figure_data import RUNS, Mark, Selection, list_series
+from agentsys.analysis.figures.looks import choose_looks, list_alike
 from agentsys.analysis.metrics.cell_verdict import BROKEN
 from agentsys.analysis.metrics.rates import PERCENT
 from agentsys.analysis.paper.paper_tables import ATTACK, BENCHMARK, RunLine, list_run_lines
@@ -41,14 +42,9 @@ class FigureKind:
     panels: Mapping[str, str] | Callable[[Sequence[Mark]], Mapping[str, str]]
     """Panel -> heading."""
     draw: DrawPanel
+    layout: Layout
     notes: Callable[[Selection, Sequence[Mark]], Iterable[str]]
     """Says what a reader must know, but for what is left out of every figure alike."""
-    height: float = 3.9
-    """Inches."""
-    row_height: float = 0.0
-    """Inches more for each series."""
-    legend: bool = True
-    """Whether series are named beside the panels, not at an axis."""
     benchmark: str = BENCHMARK
     prepare: Callable[[Iterable[CaseRow]], Iterable[CaseRow]] | None = None
     """Gives cases the names that the figure knows them by."""
@@ -108,10 +104,8 @@ FIGURES = {
         attack_figures.measure_figure2,
         attack_figures.list_modes,
         attack_figures.draw_mode,
+        Layout(0.8, row_height=0.32, most=10_000, legend=False),
         attack_figures.write_notes,
-        height=2.4,
-        row_height=0.32,
-        legend=False,
         benchmark=attack_figures.BENCHMARK,
         prepare=attack_figures.rename_cases,
         joins_versions=False,
@@ -127,8 +121,8 @@ FIGURES = {
         utility_figures.measure_figure3,
         utility_figures.PANELS3,
         utility_figures.draw_figure3,
+        Layout(2.9, most=12),
         utility_figures.write_notes3,
-        height=4.4,
     ),
     "4": FigureKind(
         "figure4",
@@ -138,9 +132,8 @@ FIGURES = {
         utility_figures.measure_figure4,
         utility_figures.PANELS4,
         utility_figures.draw_figure4,
+        Layout(1.0, row_height=0.27, most=8, legend=False),
         utility_figures.write_notes4,
-        height=2.6,
-        row_height=0.4,
     ),
     "table1": FigureKind(
         "figure_table1",
@@ -150,6 +143,7 @@ FIGURES = {
         attack_figures.measure_table1,
         attack_figures.ROUND_PANELS,
         attack_figures.draw_rounds,
+        Layout(2.2),
         lambda *_: [attack_figures.ROUND_NOTE],
     ),
     "tokens": FigureKind(
@@ -160,6 +154,7 @@ FIGURES = {
         attack_figures.measure_tokens,
         attack_figures.TOKEN_PANELS,
         attack_figures.draw_growth,
+        Layout(2.2),
         attack_figures.write_token_notes,
     ),
     "guarantees": FigureKind(
@@ -170,8 +165,8 @@ FIGURES = {
         utility_figures.measure_guarantees,
         utility_figures.PANELS_GUARANTEES,
         utility_figures.draw_guarantees,
+        Layout(2.9, most=12),
         utility_figures.write_guarantee_notes,
-        height=4.6,
     ),
 }
 """What `agentsys figure` takes -> figure."""
@@ -202,10 +197,12 @@ def make_figure(
                 f"Nothing to draw in {kind.name}: these runs hold none of the numbers it shows."
             )
         panels = kind.panels(drawn) if callable(kind.panels) else kind.panels
+        defenses_of = {name: line.defense for name, line in selection.series}
+        looks = choose_looks({name: defenses_of.get(name, name) for name in list_series(drawn)})
         notes = [*kind.notes(selection, drawn), *selection.omissions]
-        height = kind.height + kind.row_height * len(list_series(drawn))
+        notes += selection.name_series("Told from another by its line alone", list_alike(looks))
         words = (kind.title, selection.write_subtitle(drawn), notes)
-        figure = draw_panels(panels, drawn, kind.draw, height, words, legend=kind.legend)
+        figure = draw_panels(panels, drawn, looks, kind.draw, kind.layout, words)
         if bare:
             remove_words(figure, simulated=any(mark.simulated for mark in marks))
         return DrawnFigure(kind.name, figure, marks)

@@ -10,7 +10,15 @@ from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from agentsys.analysis.figures import drawing
-from agentsys.analysis.figures.figure_data import PAPER, WHISKERS_CAPTION, Mark, Selection, list_series
+from agentsys.analysis.figures.figure_data import (
+    APART_CAPTION,
+    PAPER,
+    WHISKERS_CAPTION,
+    Mark,
+    Selection,
+    list_series,
+)
+from agentsys.analysis.figures.looks import Look
 from agentsys.analysis.metrics import rates, rates_by_length
 from agentsys.analysis.metrics.planted_target import PlantedTarget
 from agentsys.analysis.metrics.rates_by_length import compute_mean_tokens
@@ -58,7 +66,7 @@ def measure_figure3(selection: Selection, errors: ErrorRule = ErrorRule.REPORT) 
 
 def write_notes3(selection: Selection, marks: Sequence[Mark]) -> Iterator[str]:
     """Say what is on the axes, and whom a panel could not place."""
-    yield WHISKERS_CAPTION
+    yield f"{WHISKERS_CAPTION} {APART_CAPTION}"
     yield f"Security: 100% - targeted ASR. Tokens: all roles, mean per benign case x {_USER_TASKS} user tasks."
     for panel, why in (
         (TRADE, "No benign or no attacked cases, so not in (a)"),
@@ -67,21 +75,19 @@ def write_notes3(selection: Selection, marks: Sequence[Mark]) -> Iterator[str]:
         yield from selection.name_series(why, selection.list_absent(m for m in marks if m.panel == panel))
 
 
-def draw_figure3(axes: Axes, panel: str, marks: Sequence[Mark], looks: Mapping[str, drawing.Look]) -> None:
+def draw_figure3(axes: Axes, panel: str, marks: Sequence[Mark], looks: Mapping[str, Look]) -> None:
     """Draw a point per defense; nothing is cut off, not even whiskers."""
     wide = [v for mark in marks for v in (mark.x, mark.x_low, mark.x_high) if not math.isnan(v)]
-    tops = [v for mark in marks for v in (mark.y, mark.y_high) if not math.isnan(v)]
-    axes.set_ylim(-3, min(max(tops, default=60) * 1.15, 104))
+    axes.set_ylim(-3, min(drawing.find_top(marks) * 1.15, 108))
     if panel == TRADE:
         axes.set(xlabel="Security, % (100 - targeted ASR)", ylabel="Benign utility, %")
-        axes.set_xlim(min(wide, default=60) - 3, 103)
+        axes.set_xlim(min(wide, default=60) - 3, 106)
     else:
         axes.set(xlabel="Tokens, millions (log scale)", ylabel="Defense quality, %", xscale="log")
         axes.set_xticks(_TICKS, [f"{tick:g}" for tick in _TICKS])
         axes.minorticks_off()
         axes.set_xlim(min(wide, default=1) / 1.3, max(wide, default=10) * 1.3)
-    for mark in marks:
-        drawing.draw_point(axes, mark, looks[mark.series])
+    drawing.draw_scatter(axes, marks, looks)
 
 
 def _measure_trade(about: Mark, line: RunLine, errors: ErrorRule) -> Iterator[Mark]:
@@ -145,7 +151,7 @@ def write_notes4(selection: Selection, marks: Sequence[Mark]) -> Iterator[str]:
         yield f"Left out: {lost} cases of unknown ground-truth length."
 
 
-def draw_figure4(axes: Axes, panel: str, marks: Sequence[Mark], looks: Mapping[str, drawing.Look]) -> None:
+def draw_figure4(axes: Axes, panel: str, marks: Sequence[Mark], looks: Mapping[str, Look]) -> None:
     """Draw bars on the left, lines on the right."""
     (_draw_bars if panel == UTILITY else _draw_lengths)(axes, marks, looks)
 
@@ -172,20 +178,21 @@ def _list_places(metric: str) -> list[float]:
     return [float(condition.removeprefix("length=")) if condition.startswith("length=") else math.nan]
 
 
-def _draw_bars(axes: Axes, marks: Sequence[Mark], looks: Mapping[str, drawing.Look]) -> None:
+def _draw_bars(axes: Axes, marks: Sequence[Mark], looks: Mapping[str, Look]) -> None:
     """Draw two bars per defense, short above long (hatched), with the paper's values as hollow markers."""
-    series = list_series(marks)
-    for mark in sorted(marks, key=lambda mark: series.index(mark.series)):
-        row = series.index(mark.series) + (-0.2 if mark.x == _SHORT else 0.2)
-        _draw_bar(axes, mark, row, looks[mark.series])
-    axes.set_yticks(range(len(series)), [looks[name].label + _write_drop(marks, name) for name in series])
-    axes.tick_params(axis="y", length=0)
+    for row, (name, look) in enumerate(looks.items()):
+        drawing.draw_name_marker(axes, row, look)
+        for mark in (mark for mark in marks if mark.series == name):
+            _draw_bar(axes, mark, row + (-0.2 if mark.x == _SHORT else 0.2), look)
+    labels = [look.label + _write_drop(marks, name) for name, look in looks.items()]
+    axes.set_yticks(range(len(looks)), labels, fontsize=7)
+    axes.tick_params(axis="y", length=0, pad=9)
     axes.grid(visible=False, axis="y")
-    axes.set(ylim=(len(series) - 0.4, -0.6), xlabel="Part of the benign utility, points")
-    axes.set_xlim(left=0)
+    axes.set(ylim=(len(looks) - 0.4, -0.6), xlim=(0, drawing.find_top(marks) * 1.05))
+    axes.set_xlabel("Part of the benign utility, points")
 
 
-def _draw_bar(axes: Axes, mark: Mark, row: float, look: drawing.Look) -> None:
+def _draw_bar(axes: Axes, mark: Mark, row: float, look: Look) -> None:
     if mark.origin == PAPER:
         size, face = drawing.HOLLOW_SIZE - 2, "white"
         axes.plot([mark.y], [row], ls="none", marker="D", ms=size, mfc=face, mec=drawing.INK, zorder=5)
@@ -203,16 +210,16 @@ def _write_drop(marks: Sequence[Mark], name: str) -> str:
     return "" if math.isnan(drop) else f"\n{-drop:+.1f}%"
 
 
-def _draw_lengths(axes: Axes, marks: Sequence[Mark], looks: Mapping[str, drawing.Look]) -> None:
+def _draw_lengths(axes: Axes, marks: Sequence[Mark], looks: Mapping[str, Look]) -> None:
     placed = [mark for mark in marks if not math.isnan(mark.x)]
     drawing.draw_lines(axes, placed, looks)
-    for bound in (mark for mark in marks if math.isnan(mark.x)):
+    for bound in (mark for mark in marks if math.isnan(mark.x) and mark.series in looks):
         axes.axhline(bound.y, color=looks[bound.series].color, lw=0.8, ls=":", zorder=1)
     buckets = range(1, rates_by_length.LAST_BUCKET + 1)
     axes.set_xticks(buckets, [*map(str, buckets[:-1]), f"{rates_by_length.LAST_BUCKET}+"])
-    top = max(v for mark in placed for v in (mark.y, mark.y_high) if not math.isnan(v))
+    top = drawing.find_top(placed)
     axes.set(xlim=(0.5, rates_by_length.LAST_BUCKET + 0.5), ylim=(-0.03 * top, top * 1.12))
-    axes.set(xlabel="Calls in the user task's ground truth", ylabel="Successful attacks, % of all cases")
+    axes.set(xlabel="Calls in the ground truth", ylabel="Attacks, % of all cases")
 
 
 WORST_OF = ("important_instructions", "adaptive", "adaptive_checks", "adaptive_in_field", "adaptive_closed")
@@ -261,9 +268,9 @@ def _measure_guarantee(about: Mark, line: RunLine, errors: ErrorRule) -> Iterato
 def write_guarantee_notes(selection: Selection, marks: Sequence[Mark]) -> Iterator[str]:
     """Say what counts as a planted target, and whom the figure lacks or flatters."""
     yield (
-        f"{WHISKERS_CAPTION} Planted target: a command ran with a recipient, account, id or address that only the"
-        f" attacker named; under the worst of {', '.join(WORST_OF)}, linear up to {_LINEAR:g} %. Lines join the"
-        " presets of one family."
+        f"{WHISKERS_CAPTION} {APART_CAPTION} Planted target: a command ran with a recipient, account, id or"
+        f" address that only the attacker named; under the worst of {', '.join(WORST_OF)}, linear up to"
+        f" {_LINEAR:g} %. Lines join the presets of one family."
     )
     placed = list_series(marks)
     met = {name: {case.attack for case in line.cases} for name, line in selection.series if name in placed}
@@ -274,7 +281,7 @@ def write_guarantee_notes(selection: Selection, marks: Sequence[Mark]) -> Iterat
     yield from selection.name_series(why, selection.list_absent(marks))
 
 
-def draw_guarantees(axes: Axes, panel: str, marks: Sequence[Mark], looks: Mapping[str, drawing.Look]) -> None:
+def draw_guarantees(axes: Axes, panel: str, marks: Sequence[Mark], looks: Mapping[str, Look]) -> None:
     """Draw a point per defense, and a pale line through the presets of each family."""
     if panel == PLANTED:
         axes.set_xscale("symlog", linthresh=_LINEAR)
@@ -282,14 +289,12 @@ def draw_guarantees(axes: Axes, panel: str, marks: Sequence[Mark], looks: Mappin
         axes.minorticks_off()
         axes.set(xlim=(-0.4, 160), xlabel="Planted target, % of attacked cases")
     else:
-        axes.set(
-            xlabel="Thousand tokens per benign case",
-            xlim=(0, 1.1 * max((mark.x for mark in marks), default=1.0)),
-        )
+        highs = [v for mark in marks for v in (mark.x, mark.x_high) if not math.isnan(v)]
+        axes.set(xlabel="Thousand tokens per benign case", xlim=(0, 1.05 * max(highs, default=1.0)))
     axes.set_ylabel("Benign utility, %")
-    axes.set_ylim(max(min((mark.y for mark in marks), default=0.0) - 15, -3), 106)
+    lows = [v for mark in marks for v in (mark.y, mark.y_low) if not math.isnan(v)]
+    axes.set_ylim(max(min(lows, default=0.0) - 5, -3), 108)
     for family in group_by(marks, lambda mark: find_family(mark.series)).values():
         mine = sorted(family, key=lambda mark: (mark.x, mark.y))
         axes.plot([m.x for m in mine], [m.y for m in mine], color="#bbbbbb", lw=1.1, zorder=1)
-    for mark in marks:
-        drawing.draw_point(axes, mark, looks[mark.series])
+    drawing.draw_scatter(axes, marks, looks)

@@ -22,8 +22,9 @@ from agentsys.records.case_row import NO_ATTACK, CaseRow, is_simulated_name
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from agentsys.analysis.figures.drawing import DrawnFigure, Look
+    from agentsys.analysis.figures.drawing import DrawnFigure
     from agentsys.analysis.figures.figure_data import Mark
+    from agentsys.analysis.figures.looks import Look
 
 
 def draw_paper_figures(cases: Sequence[CaseRow], errors: ErrorRule = ErrorRule.REPORT) -> list[View]:
@@ -55,8 +56,9 @@ def draw_paper_figures(cases: Sequence[CaseRow], errors: ErrorRule = ErrorRule.R
 
 def draw_rates(sheet: Sheet) -> DrawnFigure:
     """Draw a row per defense and attack, a panel per metric; not the defense quality, a product of two others."""
-    from agentsys.analysis.figures.drawing import DrawnFigure, apply_style, draw_panels, shorten_name
+    from agentsys.analysis.figures.drawing import DrawnFigure, Layout, apply_style, draw_panels
     from agentsys.analysis.figures.figure_data import Mark
+    from agentsys.analysis.figures.looks import choose_looks, shorten_name
 
     marks = [
         Mark(metric, line.name, one.value, float(place), x_low=one.ci_low, x_high=one.ci_high,
@@ -72,8 +74,10 @@ def draw_rates(sheet: Sheet) -> DrawnFigure:
     panels = {mark.panel: sheet.titles[mark.panel] for mark in marks} or {"": "no rates"}
     words = (make_plain(sheet.title), (), ("Bars: 95% intervals, user and injection tasks resampled.",))
     with apply_style():
-        draw = partial(_draw_rows, names)
-        figure = draw_panels(panels, marks, draw, 1.4 + 0.4 * len(names), words, legend=False)
+        of_defense = choose_looks({line.defense: line.defense for line in sheet.lines})
+        looks = {line.name: of_defense[line.defense] for line in sheet.lines}
+        layout = Layout(0.8, row_height=0.4, most=len(names) + 1, legend=False)
+        figure = draw_panels(panels, marks, looks, partial(_draw_rows, names), layout, words)
     return DrawnFigure("rates", figure, marks)
 
 
@@ -84,7 +88,7 @@ def _draw_rows(
 
     axes.grid(visible=False, axis="y")
     axes.set_yticks(range(len(names)), names)
-    axes.set(xlim=(-4, 104), ylim=(len(names) - 0.4, -0.8), xlabel="%")
+    axes.set(xlim=(-10, 110), ylim=(len(names) - 0.4, -0.8), xlabel="%")
     axes.label_outer()
     for mark in marks:
         draw_point(axes, mark, looks[mark.series])

@@ -24,6 +24,7 @@ from agentsys.analysis.statistics.rate_estimates import OVERALL
 from agentsys.analysis.tables.result_notes import SIMULATED_NOTE, write_honesty_notes, write_replay_notes
 from agentsys.analysis.tables.results_report import write_errored_notes
 from agentsys.analysis.tables.table_document import (
+    PAPER,
     Document,
     Grid,
     GridCell,
@@ -124,9 +125,12 @@ def _make_grid(filled: FilledTable) -> Grid:
         model = line.model if line and several else row.model
         name = GridCell(row.defense, row.verdict)
         rows.append(make_cells(model, name, *row.band.labels, *numbers, _count_cases(row), version))
-    numbered = [title for column in table.columns for title in (column, "paper")]
+    numbered = [title for column in table.columns for title in (column, PAPER)]
     header = ("Model", "Defense", *table.label_headers, *numbered, "Cases", "Version")
-    return Grid("in percent", header, rows, names=2 + len(table.label_headers), breaks=frozenset(breaks))
+    names = 2 + len(table.label_headers)
+    return Grid(
+        "in percent", header, rows, names, range(names, names + len(numbered)), breaks=frozenset(breaks)
+    )
 
 
 def _write_paper(cell: PaperCell) -> str:

@@ -117,7 +117,8 @@ def _make_overall_grid(rows: Sequence[DifferenceRow], which: str, found: Compari
         )
         for row in rows
     ]
-    return Grid(_CAPTIONS[which], header, lines, names=2)
+    # Both values, the difference and both p.
+    return Grid(_CAPTIONS[which], header, lines, names=2, headline=range(2, 7))
 
 
 def _make_grid_by_suite(rows: Sequence[DifferenceRow], titles: Mapping[str, str]) -> Grid:
@@ -142,7 +143,8 @@ def _make_grid_by_suite(rows: Sequence[DifferenceRow], titles: Mapping[str, str]
     columns = ("Metric", *suites) if across else ("Suite", *metrics.values())
     breaks = frozenset[int]() if across else frozenset(range(len(suites), len(body), len(suites)))
     caption = "differences by suite, in percentage points"
-    return Grid(caption, ("By suite, points", *columns), body, names=2, breaks=breaks)
+    header = ("By suite, points", *columns)
+    return Grid(caption, header, body, names=2, headline=range(2, len(header)), breaks=breaks)
 
 
 def _write_value(row: DifferenceRow, value: float) -> str:

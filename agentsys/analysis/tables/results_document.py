@@ -185,7 +185,8 @@ def _make_overall_grid(sheet: Sheet, found: Report, link: Link | None) -> Grid:
         unexposed = "" if share is None else f"{share:.1f}"
         names = GridCell(line.defense, line.verdict), _show_attack(line)
         rows.append(make_cells(*names, *(number for _, number in numbers), unexposed))
-    return Grid("overall, in percent", header, rows, names=2, captioned=True)
+    headline = range(2, 2 + len(sheet.titles))
+    return Grid("overall, in percent", header, rows, names=2, headline=headline, captioned=True)
 
 
 def _make_grid_by_suite(sheet: Sheet, link: Link | None) -> Grid:
@@ -205,7 +206,8 @@ def _make_grid_by_suite(sheet: Sheet, link: Link | None) -> Grid:
     header = ("Metric", *suites) if across else ("Suite", *sheet.titles.values())
     breaks = frozenset() if across else frozenset(range(len(suites), len(rows), len(suites)))
     caption = "by suite, in percent"
-    return Grid(caption, ("Defense", "Attack", *header), rows, names=3, breaks=breaks, captioned=True)
+    header, headline = ("Defense", "Attack", *header), range(3, 3 + len(header))
+    return Grid(caption, header, rows, names=3, headline=headline, breaks=breaks, captioned=True)
 
 
 def _show_attack(line: ResultsLine) -> str:

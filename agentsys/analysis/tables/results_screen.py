@@ -15,7 +15,6 @@ from rich.cells import cell_len
 from agentsys.analysis.metrics import rates
 from agentsys.analysis.metrics.case_measures import sum_dollars, sum_tokens
 from agentsys.analysis.metrics.cell_verdict import (
-    BROKEN,
     SUSPECT,
     SUSPECT_MARK,
     VALID,
@@ -34,6 +33,7 @@ from agentsys.analysis.tables.table_document import (
     BEST,
     BULLET,
     MISSING,
+    PAPER,
     Document,
     Grid,
     GridCell,
@@ -201,9 +201,8 @@ _TITLES = {
 _LEGEND = "%, 95% intervals; n benign + attacked."
 _WORST_CASE = "simulated"
 """The scripted agent as it is shipped: it does all that it reads. Changed options change its name."""
-_PAPER = "paper"
 _BESIDE_PAPER = (
-    f"%, 95% intervals; {_PAPER}: what it prints for {PAPER_MODEL}. The agent is a script, no LLM: it reads, "
+    f"%, 95% intervals; {PAPER}: what it prints for {PAPER_MODEL}. The agent is a script, no LLM: it reads, "
     "obeys and solves whenever it can, so ASR is what a defense's structure lets through."
 )
 
@@ -262,11 +261,9 @@ def _make_sheet_grid(sheet: Sheet, relative: Mapping[rates.MeasuredCell, float])
     metrics = [m for m in sheet.titles if any((m, OVERALL) in line.numbers for line in lines)]
     measured, is_beside_paper = _list_columns(sheet, lines, metrics)
     tokens = [relative.get(rates.MeasuredCell(*sheet[:3], line.defense, line.attack)) for line in lines]
-    # A suspect row is marked at its numbers: there is no room for its reason, which stands below.
-    broken = [line.verdict if line.verdict.startswith(BROKEN) else "" for line in lines]
     columns = [
         *([("Attack", [GridCell(line.attack) for line in lines])] if len(order) > 1 else []),
-        ("Defense", [GridCell(line.defense, why) for line, why in zip(lines, broken, strict=True)]),
+        ("Defense", [GridCell(line.defense, line.verdict) for line in lines]),
         *measured,
         ("n", [GridCell("+".join(str(kind.n) for kind in line.kinds)) for line in lines]),
         ("Errors", [GridCell(str(line.errors)) for line in lines]),
@@ -279,7 +276,8 @@ def _make_sheet_grid(sheet: Sheet, relative: Mapping[rates.MeasuredCell, float])
         if any(cell.text.endswith(mark) for row in rows for cell in row):
             legend = f"{mark} {meaning}. {legend}"
     names = 2 if len(order) > 1 else 1
-    return Grid("overall", tuple(title for title, _ in columns), rows, names, breaks=ends, legend=legend)
+    header, headline = tuple(title for title, _ in columns), range(names, names + len(measured))
+    return Grid("overall", header, rows, names, headline, breaks=ends, legend=legend)
 
 
 _Column = tuple[str, list[GridCell]]
@@ -311,7 +309,7 @@ def _list_columns(
         columns.append((_TITLES.get(metric, sheet.titles[metric]), numbers))
         if is_beside and printed.keys() & keys[metric]:
             texts = [f"{printed[key]:.1f}" if key in printed else "" for key in keys[metric]]
-            columns.append((_PAPER, [GridCell(text) for text in texts]))
+            columns.append((PAPER, [GridCell(text) for text in texts]))
     return columns, is_beside
 
 

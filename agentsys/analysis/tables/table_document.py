@@ -26,6 +26,8 @@ MISSING = "n/a"
 """Where a value is undefined; never 0."""
 BEST = "*"
 """Ends the text of a number that is the best of its column."""
+PAPER = "paper"
+"""Heading of what the paper prints, beside our number."""
 BULLET = "- "
 """What a sentence that can be quoted begins with in a terminal."""
 
@@ -55,6 +57,8 @@ class Grid:
     """Each as long as the header."""
     names: int
     """How many leading columns hold names; the others are numbers, aligned to the right."""
+    headline: range = range(0)
+    """Indices of the columns that stay in the table, however narrow the screen and whether or not they vary."""
     breaks: frozenset[int] = frozenset()
     """Indices of rows that a rule stands above."""
     wraps: frozenset[int] = frozenset()

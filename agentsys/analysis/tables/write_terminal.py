@@ -19,6 +19,7 @@ from rich.text import Text
 from agentsys.analysis.tables.table_document import (
     BEST,
     BULLET,
+    PAPER,
     Document,
     Grid,
     GridCell,
@@ -83,8 +84,9 @@ class _Sentence:
 class GridTables:
     """A grid as one table or, where the console is too narrow for it, in a tighter arrangement.
 
-    Then columns that say the same in every row stand in a line below, headings and long names are broken, and
-    what still has no room follows in further tables with the same names. No number is ever cut or broken.
+    Then columns that say the same in every row stand in a line below, unless they are `Grid.headline`; headings and
+    long names are broken; and what still has no room follows in further tables with the same names. No number is
+    ever cut or broken.
     Print it with `crop=False`.
     """
 
@@ -126,6 +128,7 @@ class _Column:
         self.made_of = grid, place
         self.cells = [row[place] for row in grid.rows]
         self.holds_names, self.wraps = place < grid.names, place in grid.wraps
+        self.stays = place in grid.headline
         longest = _LONGEST_NAME if tight and not self.wraps else None
         self.texts = _write_names(self.cells, longest) if self.holds_names else _write_numbers(self.cells)
         self.heading = make_plain(grid.header[place])
@@ -151,7 +154,9 @@ def _split_off_constants(columns: list[_Column]) -> tuple[list[_Column], str]:
     constant = [
         column
         for column in columns
-        if column.heading and not column.wraps and len({cell.in_one for cell in column.cells}) == 1
+        if column.heading
+        and not (column.wraps or column.stays)
+        and len({cell.in_one for cell in column.cells}) == 1
     ]
     names = [column for column in columns if column.holds_names]
     if len(columns[0].cells) < 2:
@@ -163,14 +168,23 @@ def _split_off_constants(columns: list[_Column]) -> tuple[list[_Column], str]:
 
 
 def _split_columns(columns: Sequence[_Column], room: int) -> list[list[_Column]]:
-    """The names with as many numbers as fit, again and again; all as narrow as they can be."""
+    """The names with as many numbers as fit, again and again; all as narrow as they can be.
+
+    What the paper prints stays beside our number.
+    """
     narrow = [_Column(*column.made_of, tight=True) for column in columns]
     names = [column for column in narrow if column.holds_names]
     tables = [names]
+    groups: list[list[_Column]] = []
     for column in narrow[len(names) :]:
-        if len(tables[-1]) > len(names) and _sum_widths([*tables[-1], column]) > room:
+        if groups and column.heading.strip() == PAPER:
+            groups[-1].append(column)
+        else:
+            groups.append([column])
+    for group in groups:
+        if len(tables[-1]) > len(names) and _sum_widths([*tables[-1], *group]) > room:
             tables.append(names)
-        tables[-1] = [*tables[-1], column]
+        tables[-1] = [*tables[-1], *group]
     return tables
 
 

@@ -59,7 +59,10 @@ function sections(row, trajectory, pattern, alike) {
     made.push(element("p", "banner", `${amount(trajectory.characters_cut)} characters of very long texts are left out here; they are in the file.`));
   }
   if (row.exposed_raw && row.exposed_shown === false && trajectory.spans) {
-    made.push(element("p", "quiet", "No message that the acting agent received holds the injection: the defense kept it out. The agent tree shows who read it."));
+    const end = row.outcome === "attack_succeeded"
+      ? "and yet it was carried out: through a value that another agent handed over"
+      : "the defense kept it out";
+    made.push(element("p", "quiet", `No message that the acting agent received holds the injection, ${end}. The agent tree shows who read it.`));
   }
   made.push(section("Conversation", count(trajectory.messages.length, "message"),
     () => conversation(trajectory.messages, pattern, alike), true));

@@ -68,6 +68,7 @@ document.addEventListener("keydown", (event) => {
   if (event.key === "Escape") {
     const chosen = list.querySelector("[aria-current]") || list.querySelector("a");
     if (chosen) chosen.focus();
+    else event.target.blur();
   } else if (!typing && event.key === "/") {
     event.preventDefault();
     form.elements.q.focus();
