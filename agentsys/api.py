@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from agentsys.records.case_reader import LoadedCases
     from agentsys.records.case_row import CaseRow
     from agentsys.records.schema import CaseRecord
-    from agentsys.runs.plan import CellLabels
+    from agentsys.runs.cell import CellLabels
     from agentsys.runs.run_totals import Listener
 
     Source = str | os.PathLike[str] | Iterable[str | os.PathLike[str]] | pd.DataFrame

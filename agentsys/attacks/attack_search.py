@@ -196,13 +196,21 @@ class Attempt:
     """Share of these user tasks on which it was carried out, in [0, 1]."""
 
 
+Propose = Callable[[ChatModel], Proposal]
+"""Gets a candidate from the attacker's model."""
+Plan = Callable[[int, Mapping[int, Attempt]], tuple[AttemptPosition, Propose] | None]
+"""Number of an attempt, and the attempts made so far by number, perhaps later ones among them -> the attempt's
+position and candidate; None: there is no such attempt, or it depends on one that is not made yet."""
+
+
 class SearchTarget(Protocol):
     """The whole defended agent on one case."""
 
-    def attempt(self, position: AttemptPosition, propose: Callable[[ChatModel], Proposal]) -> Attempt:
+    def attempt(self, position: AttemptPosition, propose: Propose, plan: Plan | None = None) -> Attempt:
         """Try the next candidate, which `propose` gets from the attacker's model.
 
-        If the attempt of this number is stored, it is returned without calling `propose`.
+        If the attempt of this number is stored, it is returned without calling `propose`. With a `plan` the target
+        may try later attempts at the same time; those that the search does not come to are thrown away.
         """
 
 

@@ -10,6 +10,7 @@ import hashlib
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from agentdojo.types import ChatAssistantMessage
@@ -19,7 +20,9 @@ from agentsys.attacks.attack_search import (
     Attempt,
     AttemptPosition,
     Judgement,
+    Plan,
     Proposal,
+    Propose,
     QueryFacts,
     SearchTarget,
     SearchTask,
@@ -154,8 +157,23 @@ class AttackerSearch:
         return {attackers.ATTACKER_ROLE: play_attacker, attackers.JUDGE_ROLE: play_attacker_judge}
 
     def search(self, quest: SearchTask, target: SearchTarget) -> Sequence[Attempt]:
-        """Make attempts until one succeeds or the budget is spent."""
+        """Make attempts, in the order of `plan_attempt`, until one succeeds or the budget is spent."""
+        return self.try_planned(self.try_start_text(quest, target), target, partial(self.plan_attempt, quest))
+
+    def plan_attempt(
+        self, quest: SearchTask, number: int, made: Mapping[int, Attempt]
+    ) -> tuple[AttemptPosition, Propose] | None:
+        """Plan the attempt of a number, from 2 (see `Plan`)."""
         raise NotImplementedError
+
+    def try_planned(self, first: Attempt, target: SearchTarget, plan: Plan) -> Sequence[Attempt]:
+        """Make the planned attempts after the first one, until one succeeds or none is left."""
+        made = {1: first}
+        if self.ends_search(first):
+            return [first]
+        while not made[len(made)].success and (step := plan(len(made) + 1, made)) is not None:
+            made[len(made) + 1] = target.attempt(*step, plan)
+        return list(made.values())
 
     def select_texts(self, attempts: Sequence[Attempt]) -> Sequence[Attempt]:
         """Select the attempts whose texts the artefact keeps, best first; empty if none was tried."""
@@ -207,7 +225,7 @@ class AttackerSearch:
         *,
         start: Attempt,
         variation: int = 1,
-    ) -> Callable[[ChatModel], Proposal]:
+    ) -> Propose:
         """Return the function that asks for the `variation`-th candidate at `position`, which refines `path`.
 
         The very first candidate is the one that the attacker already proposed ahead of `start`.
@@ -223,16 +241,18 @@ class AttackerSearch:
         self, quest: SearchTask, target: SearchTarget, build_request: Callable[[int], ChatRequest]
     ) -> Sequence[Attempt]:
         """Try independent candidates, by number, until one succeeds; only one if there is no attacker."""
-        made = [
-            target.attempt(AttemptPosition(1, 1, None), lambda model: self.ask_first_proposal(model, quest))
-        ]
-        while not self.ends_search(made[0]) and not made[-1].success and len(made) < self.budget:
-            number = len(made) + 1
-            propose = self.make_asker(quest, build_request(number))
-            made.append(target.attempt(AttemptPosition(number, 1, None), propose))
-        return made
 
-    def make_asker(self, quest: SearchTask, request: ChatRequest) -> Callable[[ChatModel], Proposal]:
+        def plan(number: int, made: Mapping[int, Attempt]) -> tuple[AttemptPosition, Propose] | None:
+            if number > self.budget:
+                return None
+            return AttemptPosition(number, 1, None), self.make_asker(quest, build_request(number))
+
+        first = target.attempt(
+            AttemptPosition(1, 1, None), lambda model: self.ask_first_proposal(model, quest)
+        )
+        return self.try_planned(first, target, plan)
+
+    def make_asker(self, quest: SearchTask, request: ChatRequest) -> Propose:
         """Return the function that sends a request to the attacker and checks its proposal."""
         return lambda model: self.ask_attacker(model, quest, request)
 

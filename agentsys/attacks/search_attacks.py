@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import random
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import count
 from typing import Any
 
-from agentsys.attacks.attack_search import Attempt, AttemptPosition, SearchTarget, SearchTask
+from agentsys.attacks.attack_search import Attempt, AttemptPosition, Propose, SearchTarget, SearchTask
 from agentsys.attacks.attacker_search import AttackerSearch
 from agentsys.attacks.search_options import check_count
 
@@ -33,21 +33,16 @@ class PairAttack(AttackerSearch):
         self.depth = check_count("attack.depth", depth)
         self.budget = 1 + self.streams * self.depth
 
-    def search(self, quest: SearchTask, target: SearchTarget) -> Sequence[Attempt]:
-        """Run stream after stream until an attempt succeeds or the budget is spent."""
-        made = [self.try_start_text(quest, target)]
-        if self.ends_search(made[0]):
-            return made
-        for stream in range(1, self.streams + 1):
-            path: list[Attempt] = []
-            for depth in range(1, self.depth + 1):
-                position = AttemptPosition(stream, depth, path[-1].number if path else None)
-                proposer = self.make_proposer(quest, position, path, start=made[0])
-                path.append(target.attempt(position, proposer))
-                made.append(path[-1])
-                if made[-1].success:
-                    return made
-        return made
+    def plan_attempt(
+        self, quest: SearchTask, number: int, made: Mapping[int, Attempt]
+    ) -> tuple[AttemptPosition, Propose] | None:
+        """Plan stream after stream; an attempt depends on the earlier ones of its stream."""
+        stream, earlier = divmod(number - 2, self.depth)
+        path = [made[n] for n in range(number - earlier, number) if n in made]
+        if stream >= self.streams or len(path) < earlier:
+            return None
+        position = AttemptPosition(stream + 1, earlier + 1, path[-1].number if path else None)
+        return position, self.make_proposer(quest, position, path, start=made[1])
 
 
 _AttemptPath = tuple[Attempt, ...]
@@ -84,24 +79,26 @@ class TapAttack(AttackerSearch):
             self.budget += self.branching * leaves
             leaves = min(self.width, leaves * self.branching)
 
-    def search(self, quest: SearchTask, target: SearchTarget) -> Sequence[Attempt]:
-        """Run level after level until an attempt succeeds, the last level is done or every leaf is pruned."""
-        made = [self.try_start_text(quest, target)]
-        leaves: list[_AttemptPath] = [] if self.ends_search(made[0]) else [()]
+    def plan_attempt(
+        self, quest: SearchTask, number: int, made: Mapping[int, Attempt]
+    ) -> tuple[AttemptPosition, Propose] | None:
+        """Plan level after level; an attempt depends on all of the levels before."""
+        leaves, first = [_AttemptPath()], 2
         for depth in range(1, self.depth + 1):
-            grown: list[_AttemptPath] = []
-            for path in leaves:
-                for variation in range(1, self.branching + 1):
-                    # A stream is the subtree of one child of the root.
-                    stream = path[0].place.stream if path else variation
-                    position = AttemptPosition(stream, depth, path[-1].number if path else None)
-                    ask = self.make_proposer(quest, position, path, start=made[0], variation=variation)
-                    made.append(target.attempt(position, ask))
-                    grown.append((*path, made[-1]))
-                    if made[-1].success:
-                        return made
+            # The path that each attempt of this level refines.
+            refined = [path for path in leaves for _ in range(self.branching)]
+            if number < first + len(refined):
+                path, variation = refined[number - first], 1 + (number - first) % self.branching
+                # A stream is the subtree of one child of the root.
+                stream = path[0].place.stream if path else variation
+                position = AttemptPosition(stream, depth, path[-1].number if path else None)
+                return position, self.make_proposer(quest, position, path, start=made[1], variation=variation)
+            if any(first + index not in made for index in range(len(refined))):
+                return None
+            grown = [(*path, made[first + index]) for index, path in enumerate(refined)]
             leaves = self._select_leaves(grown, random.Random(f"{self.seed}\n{quest.id}\n{depth}"))
-        return made
+            first += len(refined)
+        return None
 
     def _select_leaves(self, grown: Sequence[_AttemptPath], draw: random.Random) -> list[_AttemptPath]:
         """Select the unpruned leaves with the best scores.

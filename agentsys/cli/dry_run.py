@@ -14,8 +14,7 @@ from agentsys.base.config_catalog import load_config
 from agentsys.cli.cli_output import print_to_console
 from agentsys.errors import ConfigError
 from agentsys.models.build_model import ModelCard, parse_card
-from agentsys.runs.cell import resolve_model_config
-from agentsys.runs.plan import CellLabels
+from agentsys.runs.cell import CellLabels, resolve_model_config
 from agentsys.runs.preflight import BlockedCell, group_by_cause
 from agentsys.runs.preview import CostEstimate, can_cost_more, estimate_costs, rehearse_jobs
 from agentsys.runs.run_session import Session

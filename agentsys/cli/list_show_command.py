@@ -78,7 +78,7 @@ def show_defense(
 
 
 def _describe_defense(name: str, config_dirs: list[Path], plugin_paths: list[Path]) -> str:
-    from agentsys.runs.search_target import describe_defense
+    from agentsys.runs.search_quest import describe_defense
 
     return describe_defense(_build_defense(name, config_dirs, plugin_paths))
 

@@ -238,6 +238,8 @@ def _print_conclusion(session: Session, outcome: RunOutcome, console: Console) -
         print_to_console(console, f"Given up: {' / '.join(cell.labels)}, {left} not started: {cell.why}")
     if paid := sum_ledgers([session.store.root]).summary_line:
         print_to_console(console, paid)
+    if outcome.summary:
+        print_to_console(console, outcome.summary)
     if outcome.no_text:
         print_to_console(
             console,

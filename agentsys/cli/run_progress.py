@@ -21,7 +21,7 @@ from agentsys.cli.terminal import escape_to_line
 from agentsys.models.budget import Meter
 from agentsys.records.case_row import NO_ATTACK
 from agentsys.records.schema import CaseRecord
-from agentsys.runs.plan import CellLabels, Job
+from agentsys.runs.cell import CellLabels, Job
 from agentsys.runs.run_totals import Listener
 
 LINE_EVERY_S = 60.0

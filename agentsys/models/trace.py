@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any, Protocol
 
@@ -139,6 +139,10 @@ class Tracer:
     def seconds(self) -> float:
         """Seconds since a model was asked first; 0 before that."""
         return 0.0 if self._first_request_at is None else time.monotonic() - self._first_request_at
+
+    def branch(self) -> Tracer:
+        """Copy the trace as it is now, outside any span; what happens after is in one of the two."""
+        return replace(self, spans=list(self.spans), watchers=list(self.watchers), _open_spans=[])
 
     @contextmanager
     def span(self, kind: str, name: str | None = None) -> Iterator[Span]:

@@ -1,4 +1,4 @@
-"""Result of a case (`CaseRun`) and its record: our block, and the fields that AgentDojo's loader reads."""
+"""Result of a case (`CaseOutcome`) and its record: our block, and the fields that AgentDojo's loader reads."""
 
 from __future__ import annotations
 
@@ -35,8 +35,7 @@ from agentsys.records.schema import (
     is_simulated_id,
 )
 from agentsys.runs.case_watch import ExposureWatch
-from agentsys.runs.plan import Job
-from agentsys.runs.run_totals import CaseEnd
+from agentsys.runs.cell import Job
 from agentsys.runs.settings import read_code_versions
 
 _MOST_TOKENS = 2**53
@@ -44,14 +43,30 @@ _MOST_TOKENS = 2**53
 _LONGEST_TRACEBACK = 20_000
 
 
-@dataclass
-class CaseRun:
-    """Result of running a case, filled in while it runs; `build_record` makes the stored record of it."""
+@dataclass(frozen=True)
+class CaseError:
+    """The error that a case ended in."""
+
+    kind: str
+    message: str
+    traceback: str | None = None
+    """Traceback of a foreign code's exception."""
+    ends_run: bool = False
+    """True if every further case would fail alike (a bad key)."""
+    ends_cell: bool = False
+    """True if every further case of its cell would fail alike (a defense that cannot be built here)."""
+    cause: Exception | None = None
+    """The exception itself."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CaseOutcome:
+    """Result of running a case; `build_record` makes the stored record of it."""
 
     job: Job
     tracer: Tracer
-    watch: ExposureWatch
-    written: Mapping[str, str]
+    watch: ExposureWatch = field(default_factory=lambda: ExposureWatch({}))
+    written: Mapping[str, str] = field(default_factory=dict)
     """Injection vector -> text as the attack wrote it."""
     drawn: Sequence[str] = ()
     """Random numbers that the suite's tools drew, in order."""
@@ -64,27 +79,34 @@ class CaseRun:
     judges_thoughts: bool = False
     """True if the checks saw the thoughts in the last message."""
     attempts: int = 0
+    """Runs of the pipeline."""
     noop: bool = False
-    error: str | None = None
-    error_kind: str | None = None
-    traceback: str | None = None
-    """Traceback of a foreign code's exception."""
-    ends_run: bool = False
-    """True if every further case would fail alike (a bad key)."""
-    ends_cell: bool = False
-    """True if every further case of its cell would fail alike (a defense that cannot be built here)."""
-    started: float = 0.0
+    error: CaseError | None = None
+    started: float
     """Seconds since the epoch."""
-    duration_s: float = 0.0
-    attempt: AttemptFacts | None = None
-    """Set for an attempt of a search."""
-    search: SearchFacts | None = None
-    """Set if the attack's text was searched for."""
+    duration_s: float
+
+    def fail(self, error: CaseError) -> CaseOutcome:
+        """Copy the outcome as that of a case that ended in an error: nothing of it counts as solved."""
+        return replace(self, utility=False, security=False, error=error)
+
+    @property
+    def shown_messages(self) -> Sequence[ChatMessage]:
+        """The messages of the last run of the pipeline; of an errored case at least the latest context."""
+        return self.messages or (() if self.error is None else self.tracer.last_main_messages)
 
 
-def make_case_run(job: Job) -> CaseRun:
-    """Start an empty result for a case."""
-    return CaseRun(job, Tracer(case=job.case.key, usage_log=job.cell.usage_log), ExposureWatch({}), {})
+@dataclass(frozen=True)
+class CaseEnd:
+    """A finished case as it is stored, and what it means for the run."""
+
+    record: CaseRecord
+    agentdojo: Mapping[str, Any]
+    """The fields that AgentDojo's loader reads, `error` among them."""
+    fatal: str | None = None
+    """The reason to start no further case."""
+    cell_ended: str | None = None
+    """The reason to start no further case of its cell."""
 
 
 def format_traceback(error: BaseException | None) -> str:
@@ -94,16 +116,28 @@ def format_traceback(error: BaseException | None) -> str:
     return text if len(text) <= 2 * half else f"{text[:half]}\n[...]\n{text[-half:]}"
 
 
-def build_record(run: CaseRun) -> CaseRecord:
-    """Build our block of the stored JSON. Text that UTF-8 cannot encode (half a surrogate pair) is replaced."""
+def build_record(
+    outcome: CaseOutcome, attempt: AttemptFacts | None = None, search: SearchFacts | None = None
+) -> CaseRecord:
+    """Build our block of the stored JSON. Text that UTF-8 cannot encode (half a surrogate pair) is replaced.
+
+    Args:
+        outcome: The case's result.
+        attempt: For an attempt of a search, its facts.
+        search: If the attack's text was searched for, the facts of the search.
+    """
     try:
-        return _build_case_record(run)
+        return _build_case_record(outcome, attempt, search)
     # From pydantic: text that is not valid Unicode, or arguments nested too deeply to be copied.
     except ValueError:
-        return _build_case_record(_make_storable(run))
+        attempt = attempt and AttemptFacts.model_validate(to_plain_data(attempt))
+        search = search and SearchFacts.model_validate(to_plain_data(search))
+        return _build_case_record(_make_storable(outcome), attempt, search)
 
 
-def _build_case_record(run: CaseRun) -> CaseRecord:
+def _build_case_record(
+    run: CaseOutcome, attempt: AttemptFacts | None, search: SearchFacts | None
+) -> CaseRecord:
     cell, case = run.job.cell, run.job.case
     scored = max(run.attempts - 1, 0)
     calls = run.tracer.all_calls
@@ -113,9 +147,9 @@ def _build_case_record(run: CaseRun) -> CaseRecord:
         data = {"data": hash_suite_data(suite)}
     return CaseRecord(
         case=case,
-        status="ok" if run.error_kind is None else "error",
-        error_kind=run.error_kind,
-        traceback=run.traceback,
+        status="ok" if run.error is None else "error",
+        error_kind=None if run.error is None else run.error.kind,
+        traceback=None if run.error is None else run.error.traceback,
         simulated=cell.stack.is_simulated or any(is_simulated_id(call.model_id) for call in calls),
         utility=run.utility,
         security=run.security,
@@ -147,26 +181,38 @@ def _build_case_record(run: CaseRun) -> CaseRecord:
         measured=dict(run.measured),
         receipts=_list_receipts(run.tracer),
         facts=dict(cell.benchmark.facts) if isinstance(cell.benchmark, DeclaresFacts) else {},
-        attempt=run.attempt,
-        search=run.search,
+        attempt=attempt,
+        search=search,
         notes=tuple(
             dict.fromkeys([*cell.notes, *cell.stack.notes, *(note for call in calls for note in call.notes)])
         ),
     )
 
 
-def build_case_end(run: CaseRun) -> CaseEnd:
+def build_case_end(outcome: CaseOutcome, search: SearchFacts | None = None) -> CaseEnd:
     """Build a finished case's record and AgentDojo's fields, and say if the run or its cell has to end."""
-    record, fields = build_record(run), build_agentdojo_fields(run)
-    return CaseEnd(record, fields, run.error if run.ends_run else None, run.error if run.ends_cell else None)
+    record, fields, error = (
+        build_record(outcome, search=search),
+        build_agentdojo_fields(outcome),
+        outcome.error,
+    )
+    ends_run, ends_cell = error is not None and error.ends_run, error is not None and error.ends_cell
+    return CaseEnd(
+        record, fields, fields["error"] if ends_run else None, fields["error"] if ends_cell else None
+    )
 
 
 def build_lost_case(job: Job, error: BaseException) -> CaseEnd:
     """Build an error record for a case whose own record could not be built or stored."""
-    run = make_case_run(job)
-    run.error_kind, run.error = "record", f"{type(error).__name__}: {error}"
-    run.traceback = format_traceback(error)
-    return build_case_end(run)
+    lost = CaseError("record", f"{type(error).__name__}: {error}", format_traceback(error))
+    return build_case_end(
+        CaseOutcome(job=job, tracer=make_tracer(job), error=lost, started=0.0, duration_s=0.0)
+    )
+
+
+def make_tracer(job: Job) -> Tracer:
+    """Start the trace of a case."""
+    return Tracer(case=job.case.key, usage_log=job.cell.usage_log)
 
 
 def _list_receipts(tracer: Tracer) -> tuple[Receipt, ...] | None:
@@ -180,9 +226,9 @@ def _list_receipts(tracer: Tracer) -> tuple[Receipt, ...] | None:
     return tuple(receipts)
 
 
-def build_agentdojo_fields(run: CaseRun) -> dict[str, Any]:
+def build_agentdojo_fields(run: CaseOutcome) -> dict[str, Any]:
     """Build the top level of the stored JSON: AgentDojo's own fields."""
-    case = run.job.case
+    case, messages = run.job.case, run.shown_messages
     task = run.job.cell.benchmark.suite(case.suite).user_tasks[case.user_task_id]
     return {
         "suite_name": case.suite,
@@ -192,8 +238,8 @@ def build_agentdojo_fields(run: CaseRun) -> dict[str, Any]:
         "attack_type": None if case.injection_task_id is None else case.attack,
         "injections": dict(run.written),
         # AgentDojo's loader wants two messages, also for a case that reached no model.
-        "messages": list(run.messages) if len(run.messages) > 1 else [system(""), user(task.PROMPT)],
-        "error": run.error,
+        "messages": list(messages) if len(messages) > 1 else [system(""), user(task.PROMPT)],
+        "error": run.error and run.error.message,
         "utility": run.utility,
         # AgentDojo marks every benign run as "secure"; ours follow, so that its own loader sees no change.
         "security": run.security if case.injection_task_id is not None else True,
@@ -204,18 +250,18 @@ def build_agentdojo_fields(run: CaseRun) -> dict[str, Any]:
     }
 
 
-def _make_storable(run: CaseRun) -> CaseRun:
+def _make_storable(run: CaseOutcome) -> CaseOutcome:
     """Replace everything that models, attacks and suites produced by data that can be stored."""
-    spans = [make_span_storable(span) for span in run.tracer.spans]
+    spans, error = [make_span_storable(span) for span in run.tracer.spans], run.error
+    if error is not None:
+        texts = {"message": error.message, "traceback": error.traceback}
+        error = replace(error, **to_plain_data(texts))
     return replace(
         run,
         tracer=replace(run.tracer, spans=spans),
         written=to_plain_data(run.written),
         measured=to_plain_data(run.measured),
-        error=to_plain_data(run.error),
-        traceback=to_plain_data(run.traceback),
-        attempt=run.attempt and AttemptFacts.model_validate(to_plain_data(run.attempt)),
-        search=run.search and SearchFacts.model_validate(to_plain_data(run.search)),
+        error=error,
     )
 
 

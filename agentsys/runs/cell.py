@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from agentsys.abilities import (
     ChecksItsNeeds,
@@ -21,6 +21,7 @@ from agentsys.abilities import (
     TakesTurns,
     WholeProgram,
 )
+from agentsys.attacks.attack_search import is_searched
 from agentsys.attacks.attacker_prompt import ATTACKER_ROLE, ATTACKER_ROLES
 from agentsys.base.config_catalog import load_config
 from agentsys.benchmarks.ground_truth_playbook import build_playbook
@@ -29,6 +30,7 @@ from agentsys.errors import Unavailable
 from agentsys.models.budget import UsageLog
 from agentsys.models.build_model import ModelStack, build_stack, parse_card
 from agentsys.models.chat import ChatModel
+from agentsys.records.case import Case
 from agentsys.runs.instantiate import find_kept_folders, instantiate
 from agentsys.runs.settings import Settings
 from agentsys.runs.store import REPLIES_FOLDER, Store, load_inferred_blocks
@@ -102,6 +104,38 @@ class Cell:
         for suite in suites:
             with suppress(Exception):  # May be a user's code; the case that needs it reports the error.
                 suite.load_and_inject_default_environment({})
+
+
+class CellLabels(NamedTuple):
+    """Labels of a cell, as in records."""
+
+    model: str
+    defense: str
+    attack: str
+
+
+@dataclass(frozen=True)
+class Job:
+    """A case with the cell it belongs to."""
+
+    case: Case
+    cell: Cell
+
+    @property
+    def labels(self) -> CellLabels:
+        """Labels of its cell."""
+        return CellLabels(self.case.model, self.case.defense, self.case.attack)
+
+    @property
+    def needs_search(self) -> bool:
+        """True if the attack's text has to be searched for; a model that replays runs brings its own texts."""
+        attacked = self.case.injection_task_id is not None
+        return attacked and is_searched(self.cell.attack) and not self.cell.stack.replays_runs
+
+
+def list_cells(jobs: Iterable[Job]) -> list[Cell]:
+    """List the cells of these cases, each once."""
+    return list({id(job.cell): job.cell for job in jobs}.values())
 
 
 class CellBuilder:

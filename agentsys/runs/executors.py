@@ -26,12 +26,11 @@ from typing import Any
 from agentsys.errors import ConfigError, StopRequested
 from agentsys.models.budget import Meter, RunBudgetReached
 from agentsys.records.schema import CaseRecord
-from agentsys.runs.build_record import build_case_end, build_lost_case
+from agentsys.runs.build_record import CaseEnd, build_lost_case
+from agentsys.runs.case_runner import CaseRunner, PlainRunner, RunContext, Workers
+from agentsys.runs.cell import CellLabels, Job
 from agentsys.runs.claims import Claims
-from agentsys.runs.plan import CellLabels, Job
-from agentsys.runs.run_case import SearchStopped, run_case
-from agentsys.runs.run_searches import RunSearches
-from agentsys.runs.run_totals import AbandonedCell, CaseEnd, Listener, RunOutcome, RunTally
+from agentsys.runs.run_totals import AbandonedCell, Listener, RunOutcome, RunTally
 from agentsys.runs.settings import ExecutorSettings
 from agentsys.runs.store import Store, StoreError
 
@@ -85,6 +84,7 @@ def run_on_threads(
     claims: Claims,
     listener: Listener,
     meter: Meter | None,
+    make_runner: Callable[[RunContext], CaseRunner] = PlainRunner,
 ) -> RunOutcome:
     """Run every job and store its record.
 
@@ -95,7 +95,7 @@ def run_on_threads(
     budget), stops the run the same way; an error that every further case of its cell would meet ends that cell. The
     listener is called for each record, in the calling thread.
     """
-    state = _ThreadRun(RunTally(jobs, listener, meter), store, claims)
+    state = _ThreadRun(RunTally(jobs, listener, meter), store, claims, workers, make_runner)
     # Not a `with` block: leaving one waits for cases under way, even after a second Ctrl-C.
     pool = ThreadPoolExecutor(workers, thread_name_prefix="case")
     try:
@@ -104,7 +104,7 @@ def run_on_threads(
                 try:
                     heed_signals()
                     state.start_cases(pool, workers)
-                    if not (state.running or state.tally.has_waiting):
+                    if not (state.running or state.has_waiting):
                         break
                     state.collect_ended()
                 except StopRequested as asked:
@@ -113,25 +113,49 @@ def run_on_threads(
                     state.tally.interrupt(signal.SIGINT, len(state.running))
     except BaseException:
         pool.shutdown(wait=False, cancel_futures=True)
+        state.workers.threads.shutdown(wait=False, cancel_futures=True)
         raise
     pool.shutdown()
-    return state.tally.outcome
+    state.workers.threads.shutdown()
+    return replace(state.tally.outcome, summary=state.runner.summary)
 
 
 class _ThreadRun:
-    def __init__(self, tally: RunTally, store: Store, claims: Claims) -> None:
-        self.tally, self.store, self.claims = tally, store, claims
+    def __init__(
+        self,
+        tally: RunTally,
+        store: Store,
+        claims: Claims,
+        workers: int,
+        make_runner: Callable[[RunContext], CaseRunner],
+    ) -> None:
+        self.tally, self.store, self.claims, self.workers = tally, store, claims, Workers(workers)
         self.running: dict[Future[CaseEnd | None], Job] = {}
         self.attempts: queue.SimpleQueue[CaseRecord] = queue.SimpleQueue()
-        self.searches = RunSearches(store, self.attempts.put, lambda: tally.is_stopped, claims)
+        self.runner = make_runner(
+            RunContext(store, claims, self.workers, self.attempts.put, lambda: tally.is_stopped, tally.meter)
+        )
+        self.waiting: list[Job] = []
+        """Cases that are not ready to be run."""
+
+    @property
+    def has_waiting(self) -> bool:
+        return self.tally.has_waiting or (bool(self.waiting) and not self.tally.is_stopped)
 
     def start_cases(self, pool: ThreadPoolExecutor, workers: int) -> None:
         # A case is submitted only when a worker is free, so that stopping early is quick.
         self.tally.retry_postponed()
+        ready = [job for job in self.waiting if self.runner.is_ready(job)]
+        if ready:
+            self.waiting = [job for job in self.waiting if job not in ready]
+            self.tally.resume(ready)
         while len(self.running) < workers:
             job = self.tally.pick_next_job(self.running.values())
             if job is None:
                 return
+            if not self.runner.is_ready(job):
+                self.waiting.append(job)
+                continue
             key = job.case.key
             try:
                 taken = self.claims.take(key)
@@ -148,7 +172,7 @@ class _ThreadRun:
                 continue
             # An empty context, so that no context variables (loggers, tracers) pass between this thread and the case.
             run = contextvars.Context().run
-            future = pool.submit(run, run_and_store, job, self.store, self.searches, self.claims)
+            future = pool.submit(run, run_and_store, job, self.runner, self.store, self.claims)
             self.running[future] = job
 
     def collect_ended(self) -> None:
@@ -162,6 +186,8 @@ class _ThreadRun:
             try:
                 if (end := future.result()) is not None:
                     self.tally.book(job, end, len(self.running))
+                else:
+                    self.waiting.append(job)
             except StoreError as error:
                 self.tally.stop(str(error), len(self.running))
             except RunBudgetReached:
@@ -169,21 +195,20 @@ class _ThreadRun:
         self.tally.listener.on_tick()
 
 
-def run_and_store(job: Job, store: Store, searches: RunSearches, claims: Claims) -> CaseEnd | None:
+def run_and_store(job: Job, runner: CaseRunner, store: Store, claims: Claims) -> CaseEnd | None:
     """Run a claimed case, store its record and release the claim.
 
     Returns:
-        The case's result; None if the run is ending and the case's search was not finished.
+        The case's result; None if it has to wait, or the run is ending.
 
     Raises:
         StoreError: If the log folder cannot be written.
         RunBudgetReached: If the run's budget is used up.
     """
     try:
-        end = searches.finish_case(job) if job.needs_search else build_case_end(run_case(job))
-        store.write(end.record, end.agentdojo)
-    except SearchStopped:
-        return None
+        end = runner.run(job)
+        if end is not None:
+            store.write(end.record, end.agentdojo)
     except StoreError:
         raise
     except (Exception, SystemExit) as error:  # noqa: BLE001 - one broken case must not cost the others

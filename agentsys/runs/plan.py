@@ -11,14 +11,13 @@ from itertools import product
 from typing import Any, NamedTuple
 
 from agentsys.abilities import NamesExclusions, NamesTasks, PicksPairs, SparesUserTasks
-from agentsys.attacks.attack_search import is_searched
 from agentsys.base.grouping import group_by, join_names
 from agentsys.contracts import AttackKind
 from agentsys.errors import ConfigError, require_known_name
 from agentsys.records.case import Case
 from agentsys.records.case_reader import WORTH_AN_INDEX
 from agentsys.records.folder_index import FolderSnapshot, list_files, load_index
-from agentsys.runs.cell import Cell
+from agentsys.runs.cell import Cell, Job, list_cells
 from agentsys.runs.instantiate import check_abilities
 from agentsys.runs.store import RecordStatus, Store
 
@@ -29,33 +28,6 @@ _MAX_NAMED = 5
 
 TaskPair = tuple[str, str | None]
 """Ids of a user task and of an injection task (None: no attack)."""
-
-
-class CellLabels(NamedTuple):
-    """Labels of a cell, as in records."""
-
-    model: str
-    defense: str
-    attack: str
-
-
-@dataclass(frozen=True)
-class Job:
-    """A case with the cell it belongs to."""
-
-    case: Case
-    cell: Cell
-
-    @property
-    def labels(self) -> CellLabels:
-        """Labels of its cell."""
-        return CellLabels(self.case.model, self.case.defense, self.case.attack)
-
-    @property
-    def needs_search(self) -> bool:
-        """True if the attack's text has to be searched for; a model that replays runs brings its own texts."""
-        attacked = self.case.injection_task_id is not None
-        return attacked and is_searched(self.cell.attack) and not self.cell.stack.replays_runs
 
 
 def make_job(cell: Cell, suite: str, pair: TaskPair, epoch: int) -> Job:
@@ -73,11 +45,6 @@ def make_job(cell: Cell, suite: str, pair: TaskPair, epoch: int) -> Job:
         epoch=epoch,
     )
     return Job(case, cell)
-
-
-def list_cells(jobs: Iterable[Job]) -> list[Cell]:
-    """List the cells of these cases, each once."""
-    return list({id(job.cell): job.cell for job in jobs}.values())
 
 
 class CellPairs(NamedTuple):

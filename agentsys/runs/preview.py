@@ -7,13 +7,13 @@ replies is not known. A search counts with its whole budget, as if no candidate 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from agentsys.abilities import NamesSources
-from agentsys.attacks.attack_search import Attempt, AttemptPosition, Judgement, Proposal
+from agentsys.attacks.attack_search import Attempt, AttemptPosition, Judgement, Plan, Propose
 from agentsys.attacks.attacker_prompt import ATTACKER_ROLES
 from agentsys.attacks.injection_vectors import unescape_for_suite
 from agentsys.base.grouping import group_by
@@ -25,13 +25,12 @@ from agentsys.models.pricing import cost_usd
 from agentsys.models.trace import Tracer, use_tracer
 from agentsys.records.schema import RoleUsage
 from agentsys.runs.build_record import sum_usage_by_role
-from agentsys.runs.cell import CellBuilder, resolve_model_config
+from agentsys.runs.cell import CellBuilder, CellLabels, Job, list_cells, resolve_model_config
 from agentsys.runs.compose import compose
 from agentsys.runs.instantiate import instantiate
-from agentsys.runs.plan import CellLabels, Job, list_cells
 from agentsys.runs.run_case import make_case_scene, run_case
 from agentsys.runs.search_plan import find_first_of_searches, find_search_cases, get_searched_attack
-from agentsys.runs.search_target import build_quest
+from agentsys.runs.search_quest import build_quest
 from agentsys.runs.store import Store
 
 SAMPLES_PER_SUITE = 2
@@ -93,8 +92,8 @@ def _estimate_cell(suites: Sequence[Sequence[Job]], cards: Mapping[str, ModelCar
             for i in range(min(SAMPLES_PER_SUITE, len(jobs)))
         ]
         for run in played:
-            if run.ends_cell:
-                return CostEstimate(0, None, run.error)
+            if run.error is not None and run.error.ends_cell:
+                return CostEstimate(0, None, run.error.message)
         samples = [sum_usage_by_role(run.tracer.all_calls) for run in played]
         # Queries of searches are runs of the same agent; the attacker's cost is added below.
         runs = (len(jobs) + count_queries(jobs)) / len(samples)
@@ -145,7 +144,7 @@ class _UnmovedTarget:
     model: ChatModel
     number: int = 0
 
-    def attempt(self, position: AttemptPosition, propose: Callable[[ChatModel], Proposal]) -> Attempt:
+    def attempt(self, position: AttemptPosition, propose: Propose, plan: Plan | None = None) -> Attempt:
         self.number += 1
         proposal = propose(self.model)
         return Attempt(self.number, position, proposal, success=False, judgement=Judgement(1, _FEEDBACK))

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from agentsys.base.atomic_file import make_folder
 from agentsys.base.ledger import LEDGER_FILE, Ledger
@@ -18,10 +19,10 @@ from agentsys.errors import ConfigError, Unavailable, find_missing_packages, mak
 from agentsys.models.budget import BUDGET_FILE_NAME, Meter, UsageLog
 from agentsys.models.thought_text import ThoughtBlock
 from agentsys.records.schema import CaseRecord
-from agentsys.runs.cell import Cell, CellBuilder
+from agentsys.runs.cell import Cell, CellBuilder, Job, list_cells
 from agentsys.runs.claims import Claims
 from agentsys.runs.compose import compose
-from agentsys.runs.plan import Job, Plan, list_cells, plan_cases
+from agentsys.runs.plan import Plan, plan_cases
 from agentsys.runs.preflight import BlockedCell, find_unreachable_cells, make_refusal_error, run_reading_tests
 from agentsys.runs.run_totals import Listener, RunOutcome
 from agentsys.runs.search_plan import check_searches, list_attempt_folders, make_artefact_path
@@ -33,6 +34,9 @@ from agentsys.runs.store import (
     store_inferred_blocks,
     store_recipe,
 )
+
+if TYPE_CHECKING:
+    from agentsys.runs.case_runner import CaseRunner, RunContext
 
 
 @dataclass(frozen=True)
@@ -111,6 +115,7 @@ class Session:
 
     def _run(self, claims: Claims, listener: Listener) -> RunOutcome:
         # Imported here, so that a run with nothing left to do starts quickly.
+        from agentsys.runs.case_runner import PlainRunner
         from agentsys.runs.executors import run_on_nodes, run_on_threads
 
         store_code_state(self.store)
@@ -123,9 +128,13 @@ class Session:
         for cell in self.cells:
             cell.warm_up()
         workers = executor.workers
-        return run_on_threads(
-            jobs, workers=workers, store=store, claims=claims, listener=listener, meter=meter
-        )
+        make_runner: Callable[[RunContext], CaseRunner] = PlainRunner
+        if self.plan.searched:
+            from agentsys.runs.search_runner import SearchRunner
+
+            make_runner = SearchRunner
+        run = partial(run_on_threads, workers=workers, store=store, claims=claims)
+        return run(jobs, listener=listener, meter=meter, make_runner=make_runner)
 
     def drop_cells(self, unavailable_cells: Sequence[BlockedCell]) -> Session:
         """Copy the session without some cells."""

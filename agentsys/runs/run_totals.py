@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import signal
 from collections import Counter, defaultdict, deque
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from agentsys.attacks.attacker_reply import ATTACKER_FAULTS
 from agentsys.models.budget import Meter
 from agentsys.models.chat import Consequence, ErrorKind
 from agentsys.records.schema import CaseRecord
-from agentsys.runs.plan import CellLabels, Job
+from agentsys.runs.build_record import CaseEnd
+from agentsys.runs.cell import CellLabels, Job
 
 
 class Listener(Protocol):
@@ -92,6 +93,8 @@ class RunOutcome:
     """What errors there were, the most frequent first."""
     no_text: int = 0
     """Those of `errors` whose attack's search had no attacker to speak of."""
+    summary: str = ""
+    """One line from what ran the cases, for the end of the run; `""`: nothing."""
 
 
 _MENDS = {
@@ -168,24 +171,11 @@ _MAX_TRACEBACKS = 3
 """Most tracebacks that an outcome holds; each stands in its case's record."""
 
 
-@dataclass(frozen=True)
-class CaseEnd:
-    """What came of a case, and what is stored of it."""
-
-    record: CaseRecord
-    agentdojo: Mapping[str, Any]
-    """The fields AgentDojo's loader wants, `error` among them."""
-    fatal: str | None = None
-    """Why no further case should be started."""
-    cell_ended: str | None = None
-    """Why no further case of its cell should be started."""
-
-
 class RunTally:
     """The run under way. Used from one thread."""
 
     def __init__(self, jobs: Iterable[Job], listener: Listener, meter: Meter | None) -> None:
-        self.listener, self._meter = listener, meter or Meter()
+        self.listener, self.meter = listener, meter or Meter()
         self.fatal: str | None = None
         self.budget: str | None = None
         self.interrupted = False
@@ -236,6 +226,10 @@ class RunTally:
         if self._peek_next() is None:
             self._ahead, self._others = self._others, deque()
 
+    def resume(self, jobs: Iterable[Job]) -> None:
+        """Put cases that were picked and not begun before all others."""
+        self._ahead.extendleft(reversed(list(jobs)))
+
     def postpone(self, job: Job) -> None:
         """Another process has the case: look again later."""
         self._others.append(job)
@@ -278,7 +272,7 @@ class RunTally:
     def end_by_budget(self, running: int) -> None:
         """Start no further case, for none fits the budget."""
         if self.budget is None:
-            self.budget = self._meter.limit_message
+            self.budget = self.meter.limit_message
             self.listener.on_stop(self.budget, running)
 
     def interrupt(self, number: int, running: int) -> None:
@@ -319,12 +313,12 @@ class RunTally:
 
     def _fits_budget(self, job: Job, running: Collection[Job]) -> bool:
         """Whether the running cases and one more fit; as long as nothing is known, one runs alone."""
-        if not self._meter.is_limited:
+        if not self.meter.is_limited:
             return True
         if not self._spent:
-            return not running and self._meter.has_room()
+            return not running and self.meter.has_room()
         dearest = [self._find_highest_cost(one) for one in (*running, job)]
-        return self._meter.has_room(sum(usd for usd, _ in dearest), sum(tokens for _, tokens in dearest))
+        return self.meter.has_room(sum(usd for usd, _ in dearest), sum(tokens for _, tokens in dearest))
 
     def _find_highest_cost(self, job: Job) -> tuple[float, float]:
         """The most that a case like it cost; not the mean, as the cheapest of those under way end first."""

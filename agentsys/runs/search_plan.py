@@ -25,8 +25,9 @@ from agentsys.models.chat import Usage
 from agentsys.models.trace import ModelCall, Span
 from agentsys.records.case import make_safe_name
 from agentsys.records.schema import AttemptFacts, CaseRecord, StoredSpan
+from agentsys.runs.cell import Job
 from agentsys.runs.claims import Claims
-from agentsys.runs.plan import Job, format_stale_message
+from agentsys.runs.plan import format_stale_message
 from agentsys.runs.store import Store
 
 

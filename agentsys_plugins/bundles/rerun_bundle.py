@@ -27,13 +27,14 @@ from agentsys.models.wrappers.reply_cache import CacheMode
 from agentsys.records.case import ATTEMPTS, Case, make_safe_name
 from agentsys.records.runs_source import RECORDS
 from agentsys.records.schema import OWN_KEY
-from agentsys.runs.cell import Cell, CellBuilder
+from agentsys.runs.cell import Cell, CellBuilder, Job
 from agentsys.runs.claims import Claims
 from agentsys.runs.executors import run_on_threads
 from agentsys.runs.instantiate import find_kept_folders
-from agentsys.runs.plan import Job, list_differences
+from agentsys.runs.plan import list_differences
 from agentsys.runs.references import add_contents
 from agentsys.runs.run_totals import Listener
+from agentsys.runs.search_runner import SearchRunner
 from agentsys.runs.settings import Settings, validate_settings
 from agentsys.runs.source_files import compute_content_digest
 from agentsys.runs.store import OWN_FOLDER, Recipe, Store, hash_package_files
@@ -279,7 +280,13 @@ class RerunPlan:
         """Run every case; return the reason if the run ended early, else None."""
         with Claims(self.store) as claims:
             outcome = run_on_threads(
-                self.jobs, workers=workers, store=self.store, claims=claims, listener=listener, meter=None
+                self.jobs,
+                workers=workers,
+                store=self.store,
+                claims=claims,
+                listener=listener,
+                meter=None,
+                make_runner=SearchRunner,
             )
         return outcome.fatal or ("interrupted" if outcome.interrupted else None)
 

@@ -37,7 +37,7 @@ from agentsys.models.chat import (
 from agentsys.models.pipeline_elements import ASKED_AGAIN
 from agentsys.models.trace import ACTING_ROLES, Tracer, use_tracer
 from agentsys.runs.build_record import format_traceback
-from agentsys.runs.run_case import continue_pipeline
+from agentsys.runs.observed_pipeline import continue_pipeline
 from agentsys_plugins.serve.client_tools import ClientRuntime
 
 _ANSWER_FORM = "Your answer, when you have it, is one JSON value of this schema and nothing else:"

@@ -64,7 +64,7 @@ def serve_case(overrides: Sequence[str], config_dirs: Sequence[Path] = ()) -> No
     score = {
         "case": job.case.model_dump(mode="json"),
         **{name: getattr(record, name) for name in ("status", "utility", "security", "shown_tools")},
-        "error": run.error,
+        "error": run.error and run.error.message,
         "exposure": record.exposure.model_dump(mode="json"),
         "calls": [
             {"tool": tool, "args": args, "error": error} for tool, args, error in run.tracer.executed_calls

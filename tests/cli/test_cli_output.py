@@ -20,7 +20,7 @@ from agentsys.cli.cli_output import write_output
 from agentsys.cli.run_progress import CellTotals, LiveProgress, PlainProgress, RunningTotals
 from agentsys.models.budget import Meter
 from agentsys.records.case_reader import LoadedCases
-from agentsys.runs.plan import CellLabels
+from agentsys.runs.cell import CellLabels
 
 COMMANDS = ("results", "table", "compare", "rescore", "audit")
 

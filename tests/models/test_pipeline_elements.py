@@ -26,7 +26,7 @@ from agentsys.models.pipeline_elements import (
     describe_tool,
     is_element_sequence,
 )
-from agentsys.runs.run_case import continue_pipeline
+from agentsys.runs.observed_pipeline import continue_pipeline
 from agentsys_plugins.rivals.stack import split_loop
 
 

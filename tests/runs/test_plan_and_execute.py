@@ -20,9 +20,9 @@ from agentsys.cli import app
 from agentsys.errors import ConfigError, StopRequested
 from agentsys.models.chat import ErrorKind, ModelError
 from agentsys.records.case_reader import read_cases
-from agentsys.runs.cell import Cell
+from agentsys.runs.cell import Cell, list_cells
 from agentsys.runs.claims import Claims
-from agentsys.runs.plan import drop_duplicates, list_cells, make_job
+from agentsys.runs.plan import drop_duplicates, make_job
 from agentsys.runs.run_session import prepare_session
 from agentsys.runs.store import Store, StoreError
 
@@ -215,7 +215,7 @@ def test_a_second_ctrl_c_does_not_wait_for_cases_under_way(
             raise KeyboardInterrupt
 
     release, ended = threading.Event(), list[bool]()
-    finish = "agentsys.runs.executors.run_case"
+    finish = "agentsys.runs.case_runner.run_case"
     monkeypatch.setattr(finish, lambda *_: ended.append(release.wait(60)))
     try:
         with pytest.raises(KeyboardInterrupt):

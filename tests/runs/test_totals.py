@@ -12,7 +12,7 @@ from agentsys.cli.run_progress import CellTotals, RunningTotals
 from agentsys.records.published_facts import find_ground_truth_length
 from agentsys.records.schema import CaseRecord, RoleUsage
 from agentsys.runs.build_record import count_ground_truth_calls
-from agentsys.runs.plan import CellLabels
+from agentsys.runs.cell import CellLabels
 
 
 def record(

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from agentsys.attacks.attack_search import Attempt, AttemptPosition, Judgement, Proposal, SearchTask
+from agentsys.attacks.attack_search import Attempt, AttemptPosition, Judgement, Plan, Proposal, SearchTask
 from agentsys.attacks.attacker_prompt import JUDGE_ROLE
 from agentsys.attacks.search_judge import judge_refused
 from agentsys.benchmarks.environment_loader import mend_text
@@ -59,7 +59,7 @@ class Outcomes:
     rest: int = 1
 
     def attempt(
-        self, place: AttemptPosition, propose: Callable[[ChatModel], Proposal], pair: int | None = None
+        self, place: AttemptPosition, propose: Callable[[ChatModel], Proposal], plan: Plan | None = None
     ) -> Attempt:
         number = len(self.made) + 1
         proposal = propose(self.model)

@@ -16,14 +16,13 @@ from worker_model import asked, own_model
 
 from agentsys.errors import ConfigError, Unavailable
 from agentsys.models.budget import RunBudgetReached
-from agentsys.runs import executors
+from agentsys.runs import case_runner
+from agentsys.runs.build_record import CaseEnd
+from agentsys.runs.case_runner import PlainRunner, RunContext, Workers
+from agentsys.runs.cell import Job
 from agentsys.runs.claims import Claims
 from agentsys.runs.executors import defer_signals, run_and_store
-from agentsys.runs.plan import Job
-from agentsys.runs.run_case import SearchStopped
-from agentsys.runs.run_searches import RunSearches
 from agentsys.runs.run_session import RunRequest, prepare_session, run_as_node
-from agentsys.runs.run_totals import CaseEnd
 from agentsys.runs.store import Store, StoreError
 
 
@@ -42,13 +41,13 @@ def ended(job: Job, folder: Path, error: BaseException, monkeypatch: pytest.Monk
     def breaks(*_: Any) -> Any:
         raise error
 
-    monkeypatch.setattr(executors, "run_case", breaks)
+    monkeypatch.setattr(case_runner, "run_case", breaks)
     store = Store(folder)
     with Claims(store) as claims:
         assert claims.take(job.case.key)
         try:
-            searches = RunSearches(store, lambda _: None, lambda: False, claims)
-            return run_and_store(job, store, searches, claims)
+            runner = PlainRunner(RunContext(store, claims, Workers(1)))
+            return run_and_store(job, runner, store, claims)
         finally:
             assert not claims._held
 
@@ -67,7 +66,8 @@ def test_a_case_whose_record_could_not_be_made_is_stored_as_an_error(
 def test_a_case_that_an_ending_run_gave_up_is_left_to_the_next_one(
     job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert ended(job, tmp_path, SearchStopped(), monkeypatch) is None
+    monkeypatch.setattr(PlainRunner, "run", lambda *_: None)
+    assert ended(job, tmp_path, AssertionError(), monkeypatch) is None
     assert records_in(tmp_path) == {}
 
 

@@ -12,10 +12,10 @@ import pytest
 from agentsys.attacks.attack_search import AttemptPosition
 from agentsys.attacks.attacker_knowledge import TEXT_PLACEHOLDER
 from agentsys.models.chat import text_of
-from agentsys.runs.plan import Job
+from agentsys.runs.cell import Job
 from agentsys.runs.run_session import prepare_session
 from agentsys.runs.search_plan import find_search_cases
-from agentsys.runs.search_target import build_quest
+from agentsys.runs.search_quest import build_quest
 
 _ID = re.compile(r"\(Search [0-9a-f]{8}, ")
 _TAGGED = re.compile(r"<(\w+)>\n.*?\n</\1>", re.DOTALL)
@@ -89,7 +89,7 @@ def test_what_a_clean_run_shows_reaches_no_prompt_outside_tags(
     )
     # Not as an earlier test has seen it.
     monkeypatch.setattr(
-        "agentsys.runs.search_target.describe_situation",
+        "agentsys.runs.search_quest.describe_situation",
         inspect.unwrap(attacker_knowledge.describe_situation),
     )
     monkeypatch.setattr(attacker_knowledge, "CONTEXT_CHARS", 100_000)
