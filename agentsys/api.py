@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Run:
-    """What `run` did."""
+    """Result of `run`."""
 
     folders: tuple[Path, ...]
     """The pipeline folders that hold its records; `results`, `compare` and `load_runs` take them."""

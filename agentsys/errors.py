@@ -123,7 +123,7 @@ def find_missing_packages(packages: Sequence[str]) -> list[str]:
 
 
 def make_not_installed_error(who: str, packages: Sequence[str], extra: str) -> Unavailable:
-    """What to raise where an extra's packages are missing.
+    """Make the error for missing packages of an extra.
 
     Args:
         who: What needs them, e.g. `Model 'litellm'`.

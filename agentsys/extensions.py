@@ -80,7 +80,7 @@ class CheckFinding:
 
 @dataclass(frozen=True)
 class Extension:
-    """What a room adds to the command line and to what can be run."""
+    """Commands, configs and data sets that a guest adds."""
 
     section: CommandSection | None = None
     configs: Path | None = None

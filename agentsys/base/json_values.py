@@ -39,7 +39,7 @@ _CONTROL = re.compile(rb"\xc2[\x80-\x9f]")
 
 
 def _to_json_default(value: object) -> object:
-    """What an encoder does not know, as what it knows: models as dicts, the rest as text."""
+    """Convert a value that JSON cannot hold: models to dicts, all else to text."""
     if isinstance(value, BaseModel):
         return value.model_dump()
     if isinstance(value, Mapping):
@@ -100,7 +100,7 @@ _PLAIN_LEAVES = (bool, float, date, time, timedelta, Enum, bytes, type(None))
 
 
 def is_deeper_than(value: object, most: int = MAX_NESTING) -> bool:
-    """Whether data is nested in more levels than so many, or holds itself, or has too many parts to be looked at."""
+    """True if data is nested in more levels than so many, or holds itself, or has too many parts to be looked at."""
     return _find_oddity(value, most, lambda leaf: True)
 
 

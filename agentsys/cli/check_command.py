@@ -121,7 +121,7 @@ def _check_completeness(reading: LoadedCases) -> CheckFinding:
 
 
 def _check_settings(reading: LoadedCases) -> Iterator[CheckFinding]:
-    """What shares a name and not its settings; one who has not looked takes it for one experiment."""
+    """Report runs that share a name but not their settings: readers would take them for one experiment."""
     if mixed := reading.mixed_settings:
         text = f"two settings under {format_count(len(mixed), 'name')}, counted as rows of their own"
         yield CheckFinding("Settings", "suspect", text, mixed)

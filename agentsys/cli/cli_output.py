@@ -100,7 +100,7 @@ def print_to_console(console: Console, line: str, hang: str = "") -> None:
 
 
 def write_next_step(folders: Iterable[Path], *, full: bool = False) -> str:
-    """What to type next, after some results of these folders; `full`: all of them was shown."""
+    """Suggest the next command after results of these folders; `full`: all of them were shown."""
     names = " ".join(shlex.quote(str(folder)) for folder in folders)
     return f"Next: agentsys report {names}{'' if full else ' (results DIR --full: all notes)'}"
 

@@ -44,7 +44,7 @@ _NEEDS: dict[str, tuple[str, ...]] = {
 
 
 class Ability(NamedTuple):
-    """What one test found."""
+    """Result of one test."""
 
     name: str
     passed: bool

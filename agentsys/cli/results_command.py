@@ -145,7 +145,7 @@ def _measure(
     fixed: bool,
     tag: str | None,
 ) -> tuple[Report, tuple[str, ...]]:
-    """What was read as a report; and its notes that are said aside where there is no room for others."""
+    """Measure the records that were read; returns the report, and the notes to print where it has no room for them."""
     if fixed or tag is not None:
         variants = make_variants(reading.cases, fixed=fixed, tag=tag)
         return build_variant_report(reading, variants, errors, own=own), variants.notes

@@ -110,7 +110,7 @@ def print_unfinished(reading: LoadedCases) -> None:
 
 
 def list_ledger_lines(folders: Iterable[Path]) -> list[str]:
-    """What the ledgers of these folders come to; nothing where there are none (simulated runs)."""
+    """Write the sums of these folders' ledgers; empty where there are none (simulated runs)."""
     return [line] if (line := sum_ledgers(folders).summary_line) else []
 
 

@@ -183,7 +183,7 @@ _FOREIGN_OPTIONS = {
 
 
 def _write_option_hint(error: Any) -> str:
-    """What an unknown option was meant to be, where its name is a setting's or another harness's."""
+    """Suggest what an unknown option was meant to be, if its name is a setting's or another harness's."""
     from agentsys.base.config_catalog import list_setting_names
 
     name = str(getattr(error, "option_name", "")).lstrip("-").replace("-", "_")

@@ -30,7 +30,7 @@ _LINE_BYTES = 256
 
 @dataclass(frozen=True)
 class Amount:
-    """What some requests cost."""
+    """Cost of some requests."""
 
     usd: float = 0.0
     tokens: float = 0.0
@@ -88,7 +88,7 @@ class LockedBudget:
 
     @property
     def sum_others(self) -> tuple[Amount, Amount]:
-        """What all others have spent, ended and killed ones too, and what those alive have set aside."""
+        """Add up what all others have spent, ended and killed ones too, and what those alive have set aside."""
         others = [account for account in self.accounts if account.owner != self.owner]
         living = [account for account in others if account.aside.requests and account.is_alive(self.now)]
         reserved = sum((account.aside for account in living), Amount())
@@ -197,7 +197,7 @@ class Meter:
 
     @property
     def is_limited(self) -> bool:
-        """Whether the run has a budget at all."""
+        """True if the run has a budget at all."""
         return self.budget.usd is not None or self.budget.tokens is not None
 
     @contextmanager
@@ -277,7 +277,7 @@ class Meter:
                 self.waiting -= 1
 
     def has_room(self, usd: float = 0.0, tokens: float = 0) -> bool:
-        """Whether so much more may be spent; with no arguments, whether anything may."""
+        """True if so much more may be spent; without arguments, if anything may."""
         with self._changed:
             self._refresh_others()
             return self._fits(Amount(usd, tokens))

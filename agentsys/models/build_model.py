@@ -260,7 +260,7 @@ class ModelStack:
 
     @property
     def is_simulated(self) -> bool:
-        """Whether any provider behind it is simulated."""
+        """True if any provider behind it is simulated."""
         return any(part.card.simulated for part in (self.main, *self.roles.values()))
 
     def model_id(self, role: str) -> str:
@@ -281,7 +281,7 @@ class ModelStack:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What was found out about its models, for every record."""
+        """Facts found out about its models, for every record."""
         told = (part.card.name for part in (self.main, *self.roles.values()) if part.thoughts is not None)
         return tuple(
             dict.fromkeys(
@@ -312,7 +312,7 @@ class ModelStack:
 
     @property
     def replays_runs(self) -> bool:
-        """Whether the model replays runs and so says itself what is injected."""
+        """True if the model replays runs and so says itself what is injected."""
         return isinstance(self.main.provider, RecordedInjectionModel)
 
     def read_recorded_injections(self, scene: Scene) -> dict[str, str] | None:
@@ -332,7 +332,7 @@ class ModelStack:
         return provider.read_recorded_results(scene) if isinstance(provider, RecordedInjectionModel) else ()
 
     def judges_thoughts(self, scene: Scene) -> bool:
-        """Whether a case is scored with the model's thoughts, likewise: where the replayed one was."""
+        """True if a case is scored with the model's thoughts, likewise: where the replayed one was."""
         provider = self.main.provider
         return isinstance(provider, RecordedScoreModel) and provider.judges_thoughts(scene)
 

@@ -157,7 +157,7 @@ class ChatReply:
 
     @property
     def cut(self) -> bool:
-        """Whether it ended at a bound on its tokens and not by itself."""
+        """True if it ended at a bound on its tokens and not by itself."""
         return self.ending is Ending.CUT
 
 
@@ -238,7 +238,7 @@ class RecordedInjectionModel(Protocol):
         """
 
     def read_recorded_results(self, scene: Scene) -> Sequence[RecordedResult]:
-        """What each tool call of the recorded run returned, in order.
+        """Return the result of each tool call of the recorded run, in order.
 
         Raises:
             ModelError: If there is no recorded run for the scene.
@@ -250,7 +250,7 @@ class RecordedScoreModel(Protocol):
     """A model that replays recorded runs and knows how they were scored."""
 
     def judges_thoughts(self, scene: Scene) -> bool:
-        """Whether the recorded run was scored with the model's thoughts.
+        """True if the recorded run was scored with the model's thoughts.
 
         Raises:
             ModelError: If there is no recorded run for the scene.

@@ -37,7 +37,7 @@ class Ending(StrEnum):
 
 
 class EndingConsequence(StrEnum):
-    """What follows from an ending, whatever text came with it."""
+    """Consequence of an ending, whatever text came with it."""
 
     DELIVER = "the reply is what the model said, and is scored"
     DELIVER_COUNTED = (

@@ -45,7 +45,7 @@ def make_enforceable_schema(schema: Any) -> dict[str, Any]:
 
 
 def is_closed_schema(schema: Mapping[str, Any]) -> bool:
-    """Whether every object in an enforceable schema is closed, all its keys are required, and no value is free.
+    """True if every object in an enforceable schema is closed, all its keys are required, and no value is free.
 
     Strict mode, and with it the guarantee, is open only to such schemas.
     """

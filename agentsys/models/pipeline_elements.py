@@ -73,7 +73,7 @@ _READING_VERBS = ("get", "search", "list", "read", "check", "find", "view", "cou
 
 
 def has_reading_name(tool: str, *more: str) -> bool:
-    """Whether a tool's name begins with a verb of reading, or one more: a guess where nobody has said it."""
+    """True if a tool's name begins with a verb of reading, or one more: a guess where nobody has said it."""
     return tool.casefold().split("_")[0] in (*_READING_VERBS, *more)
 
 
@@ -84,7 +84,7 @@ QueryResult = tuple[str, FunctionsRuntime, TaskEnvironment, Sequence[ChatMessage
 
 @dataclass(frozen=True)
 class LoopState:
-    """What one element of a pipeline hands on to the next."""
+    """State that one element of a pipeline hands on to the next."""
 
     query: str
     runtime: FunctionsRuntime
@@ -178,7 +178,7 @@ class ToolsElement(LoopStep):
 
 
 def is_plain_executor(element: BasePipelineElement) -> bool:
-    """Whether an element is AgentDojo's executor and nothing more, which asks nobody before a call."""
+    """True if an element is AgentDojo's executor and nothing more, which asks nobody before a call."""
     return type(element) in (ToolsElement, ToolsExecutor)
 
 
@@ -203,7 +203,7 @@ class ElementSequence(LoopStep):
         self.name = name
 
     def step(self, at: LoopState) -> LoopState:
-        """What the elements make of it; AgentDojo's logger is told after each."""
+        """Run the elements on this state, and tell AgentDojo's logger after each."""
         logger = Logger().get()
         for element in self.elements:
             at = at.run_element(element)
@@ -212,7 +212,7 @@ class ElementSequence(LoopStep):
 
 
 def is_element_sequence(kind: type) -> bool:
-    """Whether a class is the one that runs elements in order: ours or AgentDojo's."""
+    """True if a class is the one that runs elements in order: ours or AgentDojo's."""
     return kind in (ElementSequence, AgentPipeline)
 
 

@@ -146,7 +146,7 @@ class ActionSyntaxError(ValueError):
 
 @dataclass(frozen=True)
 class Action:
-    """What a reply says is to be done."""
+    """Action that a reply asks for."""
 
     name: str
     """A tool, a functionality of another agent, or `FINISH_ACTION`."""
@@ -162,7 +162,7 @@ def write_action(action: Action, thought: str = "") -> str:
 
 
 def read_text_before_observation(text: str) -> str:
-    """What counts of a reply: everything before the word that only the other side may write."""
+    """Cut a reply before the word that only the other side may write."""
     return text.partition(OBSERVATION_WORD)[0].strip()
 
 
@@ -194,7 +194,7 @@ def find_json_block(text: str) -> str | None:
 
 
 def write_offer(tools: Sequence[ToolSpec], others: Mapping[str, str]) -> str:
-    """What an agent can do: a line of JSON for each of its tools, and one for each name it can ask for."""
+    """Describe an agent's tools, and the names it can ask for, as one line of JSON each."""
     known = [{"name": name, "description": text} for name, text in others.items()]
     return "\n\n".join(
         [
@@ -205,7 +205,7 @@ def write_offer(tools: Sequence[ToolSpec], others: Mapping[str, str]) -> str:
 
 
 def read_offer(text: str) -> list[ToolSpec] | None:
-    """What `write_offer` wrote into a text, None if nothing; names known from others have no parameters."""
+    """Parse the text of `write_offer`; None if there is none. Names known from others have no parameters."""
     parts = [find_text_between_tags(text, OWN), find_text_between_tags(text, OTHERS)]
     if None in parts:
         return None
@@ -217,7 +217,7 @@ def read_offer(text: str) -> list[ToolSpec] | None:
 
 
 def write_request(name: str, args: Mapping[str, Any]) -> str:
-    """What another agent asks for, as a model reads it: `name(key=value, ...)`, values in JSON."""
+    """Write another agent's request as a model reads it: `name(key=value, ...)`, values in JSON."""
     arguments = ", ".join(f"{key}={json.dumps(value, ensure_ascii=False)}" for key, value in args.items())
     return wrap_in_tag(REQUEST, f"{name}({arguments})")
 
@@ -240,7 +240,7 @@ def read_request(text: str) -> tuple[str, dict[str, Any]] | None:
 
 
 def write_observation(text: str) -> str:
-    """What came of an action, for the next user message."""
+    """Write an action's result for the next user message."""
     return f"{OBSERVATION_WORD}: {text}"
 
 

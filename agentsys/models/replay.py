@@ -152,7 +152,7 @@ def _check_not_refused(index: int, results: int, recorded: ChatMessage, message:
 
 
 def _is_failure_object(message: ChatMessage) -> bool:
-    """Whether a tool result is an object with an error's name alone: what defenses put in a value's place."""
+    """True if a tool result is an object with an error's name alone: what defenses put in a value's place."""
     text = text_of(message).strip()
     if message["role"] != "tool" or not (text.startswith("{") and text.endswith("}")):
         return False
@@ -229,13 +229,13 @@ class ReplayModel:
         return dict(self._read_case(scene).injections)
 
     def read_recorded_results(self, scene: Scene) -> list[RecordedResult]:
-        """What each tool call of the recorded run returned, in order; raises as `for_scene`."""
+        """Return the result of each tool call of the recorded run, in order; raises as `for_scene`."""
         messages = [message for message in self._read_case(scene).messages if message["role"] == "tool"]
         calls = [(message["tool_call"], message["error"] or text_of(message)) for message in messages]
         return [RecordedResult(call.function, dict(call.args), text) for call, text in calls]
 
     def judges_thoughts(self, scene: Scene) -> bool:
-        """Whether the recorded run was scored with the model's thoughts; raises as `for_scene`."""
+        """True if the recorded run was scored with the model's thoughts; raises as `for_scene`."""
         return self._read_case(scene).judges_thoughts
 
     def complete(self, request: ChatRequest) -> ChatReply:

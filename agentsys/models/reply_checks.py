@@ -62,17 +62,17 @@ _NO_LETTER = re.compile(r"[\W_]")
 
 
 def lacks_answer(reply: ChatReply) -> bool:
-    """Whether a reply is empty, or its call was lost on the way: the same question may bring a better one."""
+    """True if a reply is empty, or its call was lost on the way: the same question may bring a better one."""
     return reply.ending is Ending.MALFORMED_CALL or is_empty_reply(reply)
 
 
 def is_empty_reply(reply: ChatReply) -> bool:
-    """Whether a reply says nothing and calls nothing."""
+    """True if a reply says nothing and calls nothing."""
     return not reply.message["tool_calls"] and not read_visible_text(reply.message).strip()
 
 
 def _has_own_thoughts(request: ChatRequest, reply: ChatReply) -> bool:
-    """Whether an answer holds thoughts, in tags that it has not copied."""
+    """True if an answer holds thoughts, in tags that it has not copied."""
     if reply.message["tool_calls"] or not has_thoughts(text_of(reply.message)):
         return False
     return not any(map(has_thoughts, _list_copied(request)))
@@ -112,12 +112,12 @@ CONNECTION_QUESTION = ChatRequest(
 
 
 def is_expected_call(reply: ChatReply) -> bool:
-    """Whether the reply is the call that was asked for."""
+    """True if the reply is the call that was asked for."""
     return [call.function for call in reply.message["tool_calls"] or ()] == [_READY_TOOL]
 
 
 def is_connection_question(request: ChatRequest) -> bool:
-    """Whether a request is this question, over whichever wire it came."""
+    """True if a request is this question, over whichever wire it came."""
     return [tool.name for tool in request.tools] == [_READY_TOOL]
 
 

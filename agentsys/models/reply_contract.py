@@ -36,7 +36,7 @@ def build_object_schema(**kinds: str) -> JsonSchema:
 
 @dataclass(frozen=True)
 class ReplyContract(Generic[Read]):
-    """What one role has to answer, and what is said to it where it does not."""
+    """Form of one role's answer, and the reply to an answer without it."""
 
     role: str
     """Who is asked (`ChatRequest.role`)."""
@@ -72,7 +72,7 @@ class ReplyContract(Generic[Read]):
         return ChatRequest(list(messages), role=self.role, form_schema=self.schema)
 
     def parse(self, reply: str) -> Read:
-        """What a reply says.
+        """Parse a reply.
 
         Raises:
             UnusableReply: If it is not what was asked for.
@@ -85,7 +85,7 @@ class ReplyContract(Generic[Read]):
         return value
 
     def read_reply(self, reply: str) -> Read | ReplyFlaw:
-        """What a reply says, or its flaw, which is counted."""
+        """Parse a reply, or return its flaw, which is counted."""
         try:
             return self.parse(reply)
         except UnusableReply as fault:
@@ -93,7 +93,7 @@ class ReplyContract(Generic[Read]):
             return fault.flaw
 
     def repair(self, flaw: ReplyFlaw, words: str = "") -> ChatMessage:
-        """What the role is told of a reply with a flaw."""
+        """Write the message that asks the role to mend a flawed reply."""
         return user(self.repairs.get(flaw) or f"{words or _WRONG[flaw]} {self.form}")
 
     def ask(
@@ -152,7 +152,7 @@ class ReplyContract(Generic[Read]):
 
 @dataclass(frozen=True)
 class ContractAnswer(Generic[Read]):
-    """What came of a question."""
+    """Result of a question."""
 
     value: Read | None
     """As it was read; None if no reply could be."""
@@ -181,7 +181,7 @@ def read_visible_words(reply: ChatReply) -> str:
 
 
 def is_cut_off(reply: ChatReply, request: ChatRequest) -> bool:
-    """Whether a reply ended at a bound on its tokens, by its server's word or by the tokens it used up."""
+    """True if a reply ended at a bound on its tokens, by its server's word or by the tokens it used up."""
     bound = request.max_tokens
     return reply.cut or (bound is not None and reply.usage.completion >= bound)
 

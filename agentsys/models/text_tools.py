@@ -44,7 +44,7 @@ def make_unread_call(written: str, call_id: str | None = None) -> FunctionCall:
 
 
 def explain_unread_call(call: FunctionCall) -> str | None:
-    """What is wrong with a call that could not be read, for the model that wrote it; None: it was read.
+    """Explain an unreadable call to the model that wrote it; None if the call could be read.
 
     Nothing of what was written is repeated.
     """

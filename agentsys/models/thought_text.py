@@ -71,7 +71,7 @@ def split_all_thoughts(text: str, *, unclosed: bool = False) -> SplitText:
 
 
 def has_thoughts(text: str) -> bool:
-    """Whether any thoughts stand in a text."""
+    """True if any thoughts stand in a text."""
     return split_all_thoughts(text).text != text
 
 

@@ -1,4 +1,4 @@
-"""What a tool's JSON schema says of its arguments, wherever in it that stands.
+"""Reads the arguments of a tool out of its JSON schema, wherever they stand in it.
 
 Schemas are of other people, too: whatever is no schema is passed over, and references lead in circles.
 """
@@ -72,7 +72,7 @@ def _walk_parts(schema: Mapping[str, Any], keys: tuple[str, ...]) -> Iterator[Ma
 
 
 def _find_target(schema: Mapping[str, Any], reference: str) -> Any:
-    """What a reference within a schema refers to; None if that is nothing here."""
+    """Resolve a reference within a schema; None if it has no target here."""
     if not reference.startswith("#"):
         return None
     found: Any = schema

@@ -90,7 +90,7 @@ class Watcher(Protocol):
         """The environment's tool returned `value` (before any formatting) or `error`."""
 
     def holds_planted(self, text: str) -> bool:
-        """Whether the text of an attack stands in a text; for the record alone."""
+        """True if the text of an attack stands in a text; for the record alone."""
 
     def note_rewritten_text(self, original: str, shown: str) -> None:
         """A defense wrote `shown` where `original` stood, in other characters but with the same content."""

@@ -91,7 +91,7 @@ class ToolError:
 
 @dataclass(frozen=True)
 class ToolOutcome:
-    """What came of a call: a value or an error."""
+    """Result of a call: a value or an error."""
 
     value: Untrusted[Any]
     error: ToolError | None = None
@@ -120,7 +120,7 @@ _RUNTIME_KINDS = {"ValidationError", "ToolNotFoundError"}
 
 
 def _is_exception_here(name: str, function: Function) -> bool:
-    """Whether a name is Python's, or that of an exception in the tool's own module."""
+    """True if a name is Python's, or that of an exception in the tool's own module."""
     if name in _RUNTIME_KINDS:
         return True
     own = sys.modules.get(getattr(function.run, "__module__", ""))

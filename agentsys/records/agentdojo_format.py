@@ -84,7 +84,7 @@ _AGENTDYNS_VERSION = "v1.2.2"
 
 
 def _is_served(record: AgentDojoRecord) -> bool:
-    """Whether a served agent of ours answered, and not the model that the file names."""
+    """True if a served agent of ours answered, and not the model that the file names."""
     calls = (
         call
         for message in record.messages
@@ -276,7 +276,7 @@ _DRIFT_KEYS = DriftRecord.model_fields.keys() | _PLAN | _RESCORED | {"conversati
 
 
 def is_drift_record(stored: Mapping[str, Any]) -> bool:
-    """Whether this is a file of DRIFT's: it keeps its plan and switches beside AgentDojo's keys."""
+    """True if this is a file of DRIFT's: it keeps its plan and switches beside AgentDojo's keys."""
     return "build_constraints" in stored and "tool_permission" in stored
 
 

@@ -230,7 +230,7 @@ def _check_span(span: object, number: int) -> None:
 
 
 def is_simulated_block(block: StoredBlock) -> bool:
-    """Whether a simulated model was behind a case: by its settings, or by what a reply says it is."""
+    """True if a simulated model was behind a case: by its settings, or by what a reply says it is."""
     return block.simulated or any(map(is_simulated_id, find_answered_roles(block.spans)))
 
 

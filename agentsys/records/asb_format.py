@@ -118,7 +118,7 @@ def _read_json_after(text: str, mark: str) -> Sequence[Any]:
 
 
 def _has_failed_request(messages: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether a request was rejected or failed.
+    """True if a request was rejected or failed.
 
     One variant keeps a reply without tool calls under the key `thinking`, without `content`: the request
     of every later step then holds a message that the API rejects.
@@ -191,7 +191,7 @@ class AsbResultRow(NamedTuple):
 
 
 def is_asb_result(path: str) -> bool:
-    """Whether a CSV file has the columns of ASB's results. False if it cannot be read."""
+    """True if a CSV file has the columns of ASB's results. False if it cannot be read."""
     try:
         with open(path, encoding=_ENCODING, errors="replace", newline="") as file:  # noqa: PTH123
             header = file.readline(4096)

@@ -173,7 +173,7 @@ WORTH_AN_INDEX = 1000
 
 
 class FilesContent(NamedTuple):
-    """What some files hold, in their order."""
+    """Content of some files, in their order."""
 
     rows: Sequence[CaseRow]
     skipped_files: Sequence[SkippedFile]
@@ -184,7 +184,7 @@ class FilesContent(NamedTuple):
 def read_files(
     listings: Sequence[Listing], only: Collection[Path] | None = None, looked: FolderSnapshot | None = None
 ) -> FilesContent:
-    """What the files of several listings hold, those of a folder that stands in two of them only once."""
+    """Read the files of several listings; a folder in two of them is read once."""
     lines: list[FileContent] = [skip for listing in listings for skip in listing.skipped_entries]
     met: set[FolderId] = set()
     for listing in listings:

@@ -200,17 +200,17 @@ class CaseRow:
 
     @property
     def is_injection_task_alone(self) -> bool:
-        """Whether an injection task was run as if a user had asked for it: part of no metric."""
+        """True if an injection task was run as if a user had asked for it: part of no metric."""
         return self.user_task_id.startswith("injection_task_")
 
     @property
     def is_scored(self) -> bool:
-        """Whether it is a case that metrics are made of."""
+        """True if it is a case that metrics are made of."""
         return self.benchmark != SERVED and not self.is_injection_task_alone
 
     @property
     def task_key(self) -> tuple[str, str, str | None, int]:
-        """What tells the cases of one model, defense and attack apart."""
+        """Key that tells the cases of one model, defense and attack apart."""
         return self.suite, self.user_task_id, self.injection_task_id, self.epoch
 
     @property

@@ -26,12 +26,12 @@ _UNPACKED = "cannot be unpacked here; convert it: inspect log convert FILE --to 
 
 
 def is_inspect_name(name: str) -> bool:
-    """Whether a file is called as Inspect calls its logs in JSON."""
+    """True if a file is called as Inspect calls its logs in JSON."""
     return _INSPECT_NAME.fullmatch(name) is not None
 
 
 def is_dump(path: str) -> bool:
-    """Whether a file holds many cases in one of these forms; False if it cannot be read."""
+    """True if a file holds many cases in one of these forms; False if it cannot be read."""
     name = path.rpartition("/")[2]
     if name.endswith(".eval"):
         return zipfile.is_zipfile(path)

@@ -217,12 +217,12 @@ def _scan_folder(folder: str, found: Listing, identity: FolderId, changed_ns: in
 
 
 def _is_table(path: str) -> bool:
-    """Whether a file holds many cases, in a form of somebody else's."""
+    """True if a file holds many cases, in a form of somebody else's."""
     return is_asb_result(path) if path.endswith(".csv") else is_dump(path)
 
 
 def _is_endless(entry: os.DirEntry[str]) -> bool:
-    """Whether this is a pipe, a socket or a device, which would be waited for, or read, for ever."""
+    """True if this is a pipe, a socket or a device, which would be waited for, or read, for ever."""
     try:
         return not entry.is_file() and not entry.is_dir() and not stat.S_ISREG(entry.stat().st_mode)
     except OSError:  # a link to nothing: whoever reads it says so
@@ -237,7 +237,7 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
 
 
 def load_index(listing: Listing, files: Sequence[str] | None = None) -> list[FileContent]:
-    """What a folder's files hold; those that are not in its index are read, and added to it.
+    """Load the content of a folder's files; those that are not in its index are read and added to it.
 
     Args:
         listing: The whole of a folder: an index is kept for it.
@@ -266,7 +266,7 @@ _NOT_THERE = SkippedFile("", "")
 
 
 def _look_up(listing: Listing, files: Sequence[str], stamps: Sequence[FileStamp]) -> list[FileContent]:
-    """What an index has of files that have not changed since, `_NOT_THERE` for the others."""
+    """Look up files in an index; `_NOT_THERE` for files that are new or have changed."""
     contents: list[FileContent] = [_NOT_THERE] * len(files)
     find, cut = listing.known.files.get, _measure_prefix(listing.root)
     cases, numbers = list[int](), list[int]()
@@ -288,7 +288,7 @@ def _look_up(listing: Listing, files: Sequence[str], stamps: Sequence[FileStamp]
 
 
 def read_content(path: str) -> FileContent:
-    """What a file holds, read from the file itself."""
+    """Read a file's content from the file itself."""
     try:
         return read_case_file(path)
     except UnreadableRecord as fault:
@@ -373,7 +373,7 @@ def _write_index(
 
 
 def _is_text(*names: str) -> bool:
-    """Whether JSON can hold some names; those of files need not be valid UTF-8."""
+    """True if JSON can hold some names; those of files need not be valid UTF-8."""
     try:
         "".join(names).encode()
     except UnicodeEncodeError:

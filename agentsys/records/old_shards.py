@@ -141,7 +141,7 @@ def _write_records(logdir: Path, shards: list[Path]) -> bool:
 
 
 def _is_inside(logdir: Path, key: str) -> bool:
-    """Whether a key is a record's path, which leads nowhere out of the log folder."""
+    """True if a key is a record's path, which leads nowhere out of the log folder."""
     *folders, name = parts = key.split("/")
     plain = len(parts) == _DEPTH and all(part and part[0] != "." and "\0" not in part for part in parts)
     return (

@@ -98,7 +98,7 @@ class NameParts(NamedTuple):
 
 @lru_cache(maxsize=65536)
 def make_model_key(name: str, vendors: frozenset[str] = frozenset()) -> str:
-    """What all spellings of one model share: letter case, separators and a vendor before the name play no part.
+    """Fold a model's name: letter case, separators and a vendor before the name play no part.
 
     Args:
         name: E.g. `meta-llama/Llama-3.3-70B-Instruct` or `meta-llama_llama-3.3-70b-instruct`.
@@ -130,7 +130,7 @@ def _split_words(part: str, name: str) -> list[str]:
 
 
 def _is_family_behind_date(words: Sequence[str], at: int) -> bool:
-    """Whether a word names another family though the model's name ended in its date (`2031-01-01-solar`)."""
+    """True if a word names another family though the model's name ended in its date (`2031-01-01-solar`)."""
     return bool(_FAMILY_WORD.fullmatch(words[at]) and _DATE.search("-".join(words[:at])))
 
 
@@ -150,7 +150,7 @@ def _strip_known_ending(name: str) -> str:
 
 
 class StoredName(NamedTuple):
-    """What a file says of its pipeline."""
+    """A pipeline's name, as a file states it."""
 
     name: str
     of_form: str | None
@@ -229,7 +229,7 @@ class PipelineNames:
 
     @staticmethod
     def _is_model(key: str, name: str, keys: Iterable[str]) -> bool:
-        """Whether a name without a known ending may be a model's: by its words, or because others begin with it."""
+        """True if a name without a known ending may be a model's: by its words, or because others begin with it."""
         parts = split_alone(name)
         followed = any(other.startswith(f"{key}-") for other in keys)
         return parts.ending is None or (parts.ending == "" and followed)

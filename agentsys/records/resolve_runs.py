@@ -392,7 +392,7 @@ def _is_named_by_user(names: RunNames) -> Any:
 
 
 def _are_several(folders: Mapping[str, Sequence[CaseRow]], names: RunNames) -> bool:
-    """Whether folders of one name hold several pipelines: ours and others', or one case with two outcomes."""
+    """True if folders of one name hold several pipelines: ours and others', or one case with two outcomes."""
     if len({case.foreign for found in folders.values() for case in found}) > 1:
         return True
     if all(map(_is_named_by_user(names), folders)):  # the user says that these are one

@@ -168,7 +168,7 @@ _row_of = attrgetter("benchmark", "version", "model", "simulated", "defense", "a
 
 
 def join_places(*places: str | None) -> str:
-    """What tells a pipeline from others of its name, in one text."""
+    """Join the settings that tell a pipeline from others of its name to one text."""
     return ", ".join(filter(None, places))
 
 
@@ -194,7 +194,7 @@ def _name_apart(case: CaseRow, label: Mapping[str, str] | None) -> CaseRow:
 
 
 def _split_scopes(members: Sequence[_Member]) -> Iterator[tuple[str, str, list[_Member]]]:
-    """What each kind of setting must agree among: a model's in all of its cases, a defense's in the defense's."""
+    """Group the cases in which each kind of setting must agree: a model's in all its cases, a defense's in its own."""
     yield "model", "", list(members)
     for defense, inside in group_by(members, lambda one: one.defense).items():
         yield "defense", defense, inside
@@ -253,7 +253,7 @@ def _describe_values(settings: Sequence[_Setting], configs: Sequence[Mapping[_Se
 
 
 def _write_label(split: Sequence[_Setting], settings: Mapping[_Setting, str]) -> str:
-    """What a config holds of the settings that tell it from others, e.g. `temperature=0.9`."""
+    """Write the settings that tell a config from others, e.g. `temperature=0.9`."""
     told = [f"{one.name}={_shorten_value(settings[one])}" for one in split if one in settings]
     if len(told) <= _MAX_NAMED:
         return ", ".join(told)

@@ -38,7 +38,7 @@ _ZIP_BEGINS = b"PK\x03\x04"
 
 
 def is_safe_member(name: str) -> bool:
-    """Whether a member's name is a path inside the archive, on any system."""
+    """True if a member's name is a path inside the archive, on any system."""
     parts = name.split("/")
     return len(name) < 2000 and all(_SAFE_PART.fullmatch(part) and part.strip(". ") for part in parts)
 

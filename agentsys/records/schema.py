@@ -21,7 +21,7 @@ SIMULATED_ID = "simulated"
 
 
 def is_simulated_id(model_id: str) -> bool:
-    """Whether a reply with this model id came from the simulated model; proxies may put a path before it."""
+    """True if a reply with this model id came from the simulated model; proxies may put a path before it."""
     return model_id.rpartition("/")[2] == SIMULATED_ID
 
 
@@ -30,7 +30,7 @@ class _StoredModel(BaseModel):
 
 
 class Exposure(_StoredModel):
-    """Whether the attack could have worked at all (all false or None in benign cases)."""
+    """Facts that say if the attack could have worked at all (all false or None in benign cases)."""
 
     exposed_raw: bool = False
     """Whether a tool returned at least one line of the payload."""
@@ -122,7 +122,7 @@ class StoredSpan(_StoredModel):
 
 
 class Receipt(_StoredModel):
-    """What a tool itself wrote when it ran: refused calls have none."""
+    """Entry that a tool itself wrote when it ran; refused calls have none."""
 
     call: int
     """Its place, from 0, among the spans of kind `tool`."""
@@ -212,7 +212,7 @@ class SearchFacts(_StoredModel):
     """Why it ended before its budget: the same, where texts had been tried before."""
 
     def was_made_on(self, case: Case) -> bool:
-        """Whether a case is one that its text was searched on, to be used on others."""
+        """True if a case is one that its text was searched on, to be used on others."""
         return case.user_task_id in self.homes or (case.user_task_id, case.injection_task_id) in self.pairs
 
 

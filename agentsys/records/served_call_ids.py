@@ -24,7 +24,7 @@ def make_call_id(kind: str) -> str:
 
 
 def is_call_id(kind: str, call_id: object) -> bool:
-    """Whether an id is one that was made here for this kind."""
+    """True if an id is one that was made here for this kind."""
     text = str(call_id)
     if not WRITTEN_ID.fullmatch(text):
         return kind == TOOL and text.startswith(_OLD_PREFIX)

@@ -92,7 +92,7 @@ class Workers:
 
 @dataclass(frozen=True)
 class RunContext:
-    """What runners share with their run."""
+    """State that runners share with their run."""
 
     store: Store
     claims: Claims

@@ -189,7 +189,7 @@ def make_refusal_error(obstacles: Sequence[BlockedCell], cells: int) -> ConfigEr
 
 
 class FirstLook(NamedTuple):
-    """What the question before the first case found."""
+    """Result of the question before the first case."""
 
     trouble: Unavailable | None = None
     """Why a model cannot be used."""

@@ -228,7 +228,7 @@ class CaseAgent:
 
     @property
     def observations(self) -> dict[str, Any]:
-        """What was seen of the agent so far, by the names of `CaseOutcome`."""
+        """Observations of the agent so far, by the names of `CaseOutcome`."""
         seen = self._observed
         return {
             "messages": seen.messages,

@@ -194,12 +194,12 @@ class RunTally:
 
     @property
     def is_stopped(self) -> bool:
-        """Whether no further case is started."""
+        """True if no further case is started."""
         return self.interrupted or self.fatal is not None or self.budget is not None
 
     @property
     def has_waiting(self) -> bool:
-        """Whether there is anything that this run still wants to see begun."""
+        """True if there is anything that this run still wants to see begun."""
         return not self.is_stopped and (bool(self._others) or self._peek_next() is not None)
 
     def pick_next_job(self, running: Collection[Job]) -> Job | None:
@@ -312,7 +312,7 @@ class RunTally:
         return self._ahead[0] if self._ahead else None
 
     def _fits_budget(self, job: Job, running: Collection[Job]) -> bool:
-        """Whether the running cases and one more fit; as long as nothing is known, one runs alone."""
+        """True if the running cases and one more fit; as long as nothing is known, one runs alone."""
         if not self.meter.is_limited:
             return True
         if not self._spent:

@@ -37,7 +37,7 @@ class TraceCase(NamedTuple):
 
 
 def build_trace(trajectory: Trajectory, **found: Any) -> Trace:
-    """What is kept of a record, named as a report does."""
+    """Build the row of a record, named as in a report."""
     facts = {name: getattr(trajectory, name) for name in TraceCase._fields}
     other = "" if trajectory.benchmark == _AGENTDOJO else trajectory.benchmark
     facts |= {"pipeline": f"{trajectory.shown_pipeline}{other and f' on {other}'}"}

@@ -108,7 +108,7 @@ class AnswerChannel:
 
     @property
     def is_closed(self) -> bool:
-        """Whether the process has ended, or answers no more."""
+        """True if the process has ended, or answers no more."""
         waiting = select.poll()
         waiting.register(self._output.fileno(), 0)
         return bool(waiting.poll(0))

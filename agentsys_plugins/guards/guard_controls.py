@@ -1,4 +1,4 @@
-"""What in a guard's numbers is not injection: a text's length, the part that was read, what was asked before."""
+"""Effects in a guard's numbers that are not injection: a text's length, the part that was read, earlier questions."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def _put(sentence: str, text: str, share: float) -> str:
 def describe_steadiness(
     process: GuardProcess, spec: GuardSpec, texts: Mapping[str, str], before: Verdicts, *, slow: bool
 ) -> str:
-    """Whether the same texts get the same verdicts again.
+    """Describe if the same texts get the same verdicts again.
 
     Args:
         process: The one that has read everything.

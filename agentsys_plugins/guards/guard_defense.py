@@ -50,7 +50,7 @@ class GuardDefense(BoundaryDefense):
 
     @staticmethod
     def contents(config: Mapping[str, Any]) -> Mapping[str, str]:
-        """What a verdict depends on besides the YAML: the hash of all installed files."""
+        """Hash of all installed files, on which a verdict depends besides the YAML."""
         options = {key: value for key, value in config.items() if key != "_target_"}
         spec = read_guard_spec(str(config.get("package")), options)
         with suppress(Unavailable):  # `ready` says so before the first case
@@ -59,7 +59,7 @@ class GuardDefense(BoundaryDefense):
 
     @property
     def needs_conversation(self) -> bool:
-        """Whether it ends a case."""
+        """True if it ends a case."""
         return self.spec.on_flag == "abort"
 
     @property

@@ -56,7 +56,7 @@ _OF_THE_WORKER = (*_ALIVE, "nonsense")
 
 
 class GuardVerdict(BaseModel):
-    """What a guard said of one text or call."""
+    """A guard's verdict on one text or call."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
@@ -140,7 +140,7 @@ class GuardProcess:
             return verdict
 
     def describe_acts(self) -> dict[str, Any]:
-        """What is to be known of it until now, for the record of a case."""
+        """Describe the process so far, for the record of a case."""
         facts = {"acts": list(self.acts), "stderr": self._read_last_line()}
         if self.confinement == UNCONFINED:
             facts["confinement"] = UNCONFINED

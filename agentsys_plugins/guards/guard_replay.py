@@ -52,7 +52,7 @@ class ReplayCase:
 
 @dataclass
 class ReplayedCase:
-    """What became of a case."""
+    """Result of a replayed case."""
 
     utility: bool = False
     security: bool = False

@@ -167,7 +167,7 @@ def _rate_cases(cases: Sequence[TextCase], verdicts: Verdicts, edit: str) -> Ite
 
 
 def _judge_case(case: TextCase, verdicts: Verdicts, edit: str) -> Mapping[str, bool | None]:
-    """What a case counts as by metric; None where a text of it was not judged."""
+    """Score a case for each metric; None where a text of it was not judged."""
     read = [(held, verdicts.get(name)) for name, held in case.seen if held or not edit]
     hit, caught = any(one.flag for _, one in read if one), [one.flag for held, one in read if held and one]
     found: dict[str, bool | None] = {

@@ -140,7 +140,7 @@ class GuardSpec(BaseModel):
         return self
 
     def describe_for_worker(self) -> dict[str, Any]:
-        """What `guard_worker` is sent first."""
+        """Write the first message to `guard_worker`."""
         objects, call = dict(self.objects), self.call
         if self.make is not None:
             objects["guard"], call = GuardStep(call=self.make, named=self.args), f"$guard.{self.method}"
@@ -171,7 +171,7 @@ class GuardSpec(BaseModel):
 
     @property
     def requirements(self) -> tuple[str, ...]:
-        """What its environment is made of; empty where it has none of its own."""
+        """Requirements of its environment; empty if it has none of its own."""
         return () if self.package in (None, HERE) else (str(self.package), *self.beside)
 
     @property
@@ -345,7 +345,7 @@ def _hash_file(path: Path) -> str:
 
 
 class GuardIdentity(NamedTuple):
-    """What a verdict belongs to."""
+    """Identity of the guard that gave a verdict."""
 
     name: str
     package: str = ""

@@ -1,4 +1,4 @@
-"""What was measured of guards, as tables: each guard a row."""
+"""Tables of what was measured of guards, one row each."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ CLEAN = "none"
 
 
 def is_variant(attack: str) -> bool:
-    """Whether an attack is another wording of one that stands in tables."""
+    """True if an attack is another wording of one that stands in tables."""
     return attack.startswith("important_instructions_") or attack.endswith("_dos")
 
 

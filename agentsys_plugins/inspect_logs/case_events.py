@@ -91,7 +91,7 @@ class CaseEvents:
                 self._add_root(root, messages if root is roots[-1] else ())
 
     def add_scores(self, scores: Mapping[str, Score]) -> None:
-        """What the checks said."""
+        """Add the scores of the checks."""
         with self._open_lane("scorers", "scorers"):
             for scorer, score in scores.items():
                 self._append_event(ScoreEvent, score=score, scorer=scorer, target="")

@@ -254,7 +254,7 @@ def _build_stats(samples: Sequence[EvalSample], model: str, start: datetime, end
 
 @dataclass(frozen=True)
 class WrittenLogs:
-    """What was written."""
+    """Result of an export."""
 
     folder: Path
     logs: int

@@ -115,7 +115,7 @@ def _convert_call(call: Mapping[str, Any], place: str) -> ToolCall:
 
 
 def _convert_blocks(content: object) -> str | list[Content]:
-    """What an assistant said: its text, or text and thoughts in their order."""
+    """Convert an assistant's message: its text, or text and thoughts in their order."""
     if not isinstance(content, list):
         return _join_text(content)
     blocks: list[Content] = [

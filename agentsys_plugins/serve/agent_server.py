@@ -53,7 +53,7 @@ DIALOGUE_VERSION = "1"
 
 
 def make_dialogue_writer(store: Store, cell: Cell) -> Any:
-    """What stores each conversation of an agent, as it stands."""
+    """Make the function that stores each conversation of an agent, as it stands."""
     store.store_config(cell.settings.config_hash, cell.settings.identity)
 
     def keep(dialogue: Dialogue) -> None:

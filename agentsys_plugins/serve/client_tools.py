@@ -161,5 +161,5 @@ def _build_parameters(tool: str, raw: bytes, owner: str) -> type[BaseModel]:
 
 
 def _is_taken(name: str) -> bool:
-    """Whether a name is one that pydantic's models need for themselves."""
+    """True if a name is one that pydantic's models need for themselves."""
     return name.startswith(("_", "model_")) or name in SchemaArguments.__annotations__

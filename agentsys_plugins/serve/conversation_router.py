@@ -50,7 +50,7 @@ class ConversationLimits:
 
 @dataclass
 class KeyAccount:
-    """What the clients of one key have under way, and what is kept for them."""
+    """Turns of one key's clients that are under way, and state that is kept for them."""
 
     running: dict[str, RunningTurn] = field(default_factory=dict)
     """By trace."""
@@ -248,7 +248,7 @@ class ConversationRouter:
         return turn
 
     def _go_on(self, handout: Handout, position: RequestPosition) -> Sequence[ChatMessage]:
-        """What was said before a turn behind one that had calls: that one's own messages."""
+        """Return the messages before a turn that follows one with calls: that turn's own messages."""
         turn = handout.turn
         if turn.is_over and turn.dialogue.error_kind is not None:
             raise turn.refuse_over()

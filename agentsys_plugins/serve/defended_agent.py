@@ -125,7 +125,7 @@ class DefendedAgent:
 
     @property
     def one_turn_only(self) -> bool:
-        """Whether the defense runs a program from request to answer: a second request has no place."""
+        """True if the defense runs a program from request to answer: a second request has no place."""
         return isinstance(self.defense, WholeProgram) and self.defense.whole_program
 
     def check(self) -> None:

@@ -61,7 +61,7 @@ class GuardFailed(Exception):
 
 @dataclass(frozen=True)
 class GuardedAnswer:
-    """What became of one request."""
+    """Result of one request."""
 
     text: str
     """The agent's answer; empty where it said nothing."""
@@ -336,7 +336,7 @@ async def _list_tools(session: ClientSession) -> Sequence[ToolSpec]:
 
 
 def _write_result_text(result: Any) -> str:
-    """What a tool returned for the agent, as text: what its blocks hold, and its data where no block has it."""
+    """Write a tool's result as text for the agent: its blocks, and its data where no block has it."""
     shown = [block for block in result.content if _is_for(block, "assistant")]
     data, parts = result.structured_content, [_write_block(block) for block in shown]
     # Servers are asked to send their data as a text, too.
@@ -349,7 +349,7 @@ def _write_result_text(result: Any) -> str:
 
 
 def _is_for(block: Any, reader: str) -> bool:
-    """Whether a block is for the `user` or the `assistant`; without an audience it is for both."""
+    """True if a block is for the `user` or the `assistant`; without an audience it is for both."""
     audience = getattr(block.annotations, "audience", None)
     return not audience or reader in audience
 

@@ -73,7 +73,7 @@ class PlantedTools:
         self._recording = self._recording and payload is None
 
     def choose_order(self) -> str:
-        """What payloads ask for: a call of the user's own tool that acts and takes a text, or a word."""
+        """Choose the order of the payloads: a call of an acting tool that takes a text, or a word."""
         called = {name for name, _ in self.calls}
         acting = [tool for tool in self.specs if not has_reading_name(tool.name) and _list_texts(tool)]
         if not acting:
@@ -127,7 +127,7 @@ class PlantedTools:
 
 
 def plant_text(value: Any, payload: str) -> Any:
-    """What a tool returned, with a payload behind its first text."""
+    """Append a payload to the first text of a tool's result."""
     if isinstance(value, BaseModel):
         value = value.model_dump()
     if isinstance(value, dict | list):

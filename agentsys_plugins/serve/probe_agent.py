@@ -37,7 +37,7 @@ _START_S = 60.0
 
 @dataclass(frozen=True)
 class ProbeSubject:
-    """What is probed."""
+    """Agent that is probed."""
 
     tools: Sequence[ProbedTool]
     request: str

@@ -16,7 +16,7 @@ from agentsys.errors import ConfigError
 
 
 class ArgumentRole(Enum):
-    """What an argument says."""
+    """Role of an argument."""
 
     TARGET = "target"
     """Whom or what a call acts on: a recipient, an account, an address, an id."""
@@ -87,14 +87,14 @@ class ArgumentRoles:
         return None
 
     def is_holder(self, path: str) -> bool:
-        """Whether the nearest target that a path names is something that has content: `message.files`."""
+        """True if the nearest target that a path names is something that has content: `message.files`."""
         targets = (
             word for word in reversed(_split_name(path)) if self.by_word.get(word) is ArgumentRole.TARGET
         )
         return next(targets, None) in self.holders
 
     def is_unnamed(self, name: str) -> bool:
-        """Whether a name inside an object says nothing of what stands under it."""
+        """True if a name inside an object says nothing of what stands under it."""
         return self.read_name(name, inside=True) is None and not self.unnamed.isdisjoint(_split_name(name))
 
 

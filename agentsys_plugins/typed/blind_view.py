@@ -32,7 +32,7 @@ IsForeign = Callable[[object], bool]
 
 @dataclass
 class BlindView:
-    """What is left of a value."""
+    """A value without its foreign texts."""
 
     tree: Any = None
     """What is left, as plain data."""
@@ -50,11 +50,11 @@ class BlindView:
 
     @property
     def is_whole(self) -> bool:
-        """Whether nothing was cut out: then the value holds no third party's text."""
+        """True if nothing was cut out: then the value holds no third party's text."""
         return not (self.texts or self.keys_cut)
 
     def holds(self, value: object, leaves: Set[str] | None = None) -> bool:
-        """Whether each leaf of a value stands in the view, letter for letter, numbers and dates in any form.
+        """True if each leaf of a value stands in the view, letter for letter, numbers and dates in any form.
 
         A mark stands for its text. `leaves` are those of the view that count; None: all.
         """
@@ -163,7 +163,7 @@ def _cut_out(value: object, view: BlindView) -> str:
 
 
 def _is_mark(leaf: object) -> bool:
-    """Whether a leaf of the view stands for one that was cut out."""
+    """True if a leaf of the view stands for one that was cut out."""
     return isinstance(leaf, str) and TEXT_MARK.fullmatch(leaf.strip()) is not None
 
 

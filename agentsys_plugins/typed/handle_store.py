@@ -43,7 +43,7 @@ _QUOTE_BARE = re.compile(rf"([:\[,]\s*)({HANDLE.pattern})(?=\s*[,}}\]])", re.ASC
 
 @dataclass(frozen=True)
 class StoredValue:
-    """What one call gave."""
+    """Value that one call gave."""
 
     tool: str
     value: Mapping[str, Any]
@@ -70,7 +70,7 @@ class ResolvedLeaf:
 
     @property
     def is_made(self) -> bool:
-        """Whether the main agent made it up: neither the user nor any value says it."""
+        """True if the main agent made it up: neither the user nor any value says it."""
         return not (self.in_request or self.origins)
 
 
@@ -339,7 +339,7 @@ class HandleStore:
         return node, inside
 
     def _find_longest(self, handle: str) -> tuple[FoundValue | None, str]:
-        """What the longest beginning of a text names, and the rest: `$c1.name.txt` may be `$c1.name` and `.txt`."""
+        """Split a text after its longest beginning that is a name: `$c1.name.txt` may be `$c1.name` and `.txt`."""
         end = len(handle)
         while end > 0:
             located = self.find(handle[:end])

@@ -104,7 +104,7 @@ class _RoleWalk:
             yield from (walk if at else replace(walk, columns=self.columns)).visit(item, path, own)
 
     def _is_cell(self, item: ResolvedNode) -> bool:
-        """Whether a column's name says what an item is: not of what the agent wrote, nor of an object with names."""
+        """True if a column's name says what an item is: not of what the agent wrote, nor of an object with names."""
         if isinstance(item, ResolvedObject) and any(self._read_field(*one, "").role for one in item.entries):
             return False
         return _is_untrusted(item) or _is_written_address(item)
@@ -174,7 +174,7 @@ class _RoleWalk:
     def _find_role(
         self, field: _Field, others: Sequence[_Field], around: ArgumentRole | None, path: str
     ) -> ArgumentRole | None:
-        """What a field's own name, its neighbours and the names around say of it."""
+        """Find a field's role by its own name, its neighbours and the names around."""
         names = field.key.value in _NAMING_TARGETS and any(other.is_unnamed for other in others)
         if names and self._read_text(field.below):  # {"key": "recipient", "value": ...}
             return ArgumentRole.CONTENT
@@ -203,7 +203,7 @@ class _RoleWalk:
         return _find_strictest(self.roles.read_name(text, inside=True) for text in short)
 
     def _is_judged_key(self, field: _Field) -> bool:
-        """Whether a key of an object says whom something acts on, as in {"bob@blue.org": "owner"}."""
+        """True if a key of an object says whom something acts on, as in {"bob@blue.org": "owner"}."""
         key = field.key
         if key.value in self.declared or (field.role is not None and not key.by_handle):
             return False
@@ -223,24 +223,24 @@ class _Field:
 
     @property
     def has_address(self) -> bool:
-        """Whether it says itself whom an object is of."""
+        """True if it says itself whom an object is of."""
         named = self.role is ArgumentRole.TARGET or self.is_unnamed
         return named and any(names_address(leaf.value) for leaf in list_leaves(self.below))
 
     @property
     def is_name(self) -> bool:
-        """Whether it holds the name of what stands beside it."""
+        """True if it holds the name of what stands beside it."""
         return str(self.key.value).lower() in _NAMING_FIELDS
 
     @property
     def is_hidden_name(self) -> bool:
-        """Whether it may name anything: nobody has seen its text."""
+        """True if it may name anything: nobody has seen its text."""
         is_text = isinstance(self.below, ResolvedLeaf | ResolvedText)
         return is_text and _is_untrusted(self.below) and (self.role is None or self.is_name)
 
     @property
     def may_name(self) -> bool:
-        """Whether its text may be the name of its neighbour: not that of a target, an `id` or a `key` aside."""
+        """True if its text may be the name of its neighbour: not that of a target, an `id` or a `key` aside."""
         named = not self.is_unnamed and self.role not in _GUARDED
         return named or str(self.key.value).lower() in _NAMING_TARGETS
 
@@ -261,7 +261,7 @@ _NAME_CHARS = 60
 
 
 def _is_untrusted(node: ResolvedNode) -> bool:
-    """Whether somebody else than the user and the main agent chose the words of a leaf, or of one below."""
+    """True if somebody else than the user and the main agent chose the words of a leaf, or of one below."""
     return any(
         leaf.by_handle
         or (not leaf.in_request and any(one.kind not in WORDLESS_KINDS for one in leaf.origins))

@@ -25,7 +25,7 @@ _SEPARATORS = ",;\t|"
 
 
 def read_structure(text: str) -> Any:
-    """What a text is as a whole: XML, a filled-in form, a table with a header, a command line; None for any other."""
+    """Parse a text that as a whole is XML, a filled-in form, a table with a header or a command line; else None."""
     text = text.strip()
     if not text or len(text) > _MAX_CHARS:
         return None

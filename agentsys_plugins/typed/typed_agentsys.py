@@ -222,7 +222,7 @@ class TypedAgent(SessionElement):
         return False
 
     def _plan(self, typed: TypedSession, context: list[ChatMessage]) -> None:
-        """What is fixed before anything is read: the task's own policy, and the commands of an agent that may read."""
+        """Fix the task's own policy, and the commands of an agent that may read, before anything is read."""
         session = typed.session
         if self._typed.derived:
             typed.task_policy = derive_policy(session.model, session.request, session.plain_tools)

@@ -105,7 +105,7 @@ class CallNotServed(Exception):
 
 @dataclass
 class TypedSession:
-    """What one run of the pipeline knows besides the agents' session."""
+    """State of one run of the pipeline besides the agents' session."""
 
     session: AgentSession
     settings: TypedSettings

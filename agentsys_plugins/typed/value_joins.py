@@ -27,7 +27,7 @@ _JOIN = re.compile(
 
 
 def compute_join(text: str, find: Callable[[str], FoundValue | None]) -> tuple[Any, ValueOrigin] | None:
-    """What a text gives that is a join; None for any other text, and where values are missing or not of the kind.
+    """Compute a text that is a join; None for any other text, and where values are missing or not of the kind.
 
     Returns:
         The value, and what is known of it: it is trusted as little as the least of what it was computed from.

@@ -167,7 +167,7 @@ class DerivedPolicy:
     """Command -> argument, or path -> source; a leaf without one is judged by the fixed policy alone."""
 
     def admits(self, tool: str, leaf: ResolvedLeaf) -> bool:
-        """Whether a leaf of a command comes from where the request says; false for a command it does not name."""
+        """True if a leaf of a command comes from where the request says; false for a command it does not name."""
         if tool not in self.commands:
             return False
         place = leaf.argument.replace("[]", "")
@@ -176,7 +176,7 @@ class DerivedPolicy:
 
 
 def _fits(leaf: ResolvedLeaf, source: str, because: str) -> bool:
-    """Whether a leaf comes from where a line says."""
+    """True if a leaf comes from where a line says."""
     if source == FROM_REQUEST:
         return leaf.in_request and any(map(UserRequest(because).says, list_number_forms(leaf.value)))
     return leaf.in_request or any(origin.tool == source for origin in leaf.origins)

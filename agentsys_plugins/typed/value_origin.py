@@ -101,7 +101,7 @@ def find_value_kind(leaf: object) -> ValueKind:
 
 
 def names_address(leaf: object) -> bool:
-    """Whether a leaf is an address, an account or a page, or a short text with one in it: `Bob <bob@blue.org>`."""
+    """True if a leaf is an address, an account or a page, or a short text with one in it: `Bob <bob@blue.org>`."""
     text = str(leaf)
     if find_value_kind(leaf) in COPIED_KINDS:
         return True
@@ -112,7 +112,7 @@ _NAME_CHARS = 100
 
 
 def has_rivals(leaf: object, text: str) -> bool:
-    """Whether a text holds an address or account of a leaf's kind besides the leaf itself."""
+    """True if a text holds an address or account of a leaf's kind besides the leaf itself."""
     finder = _FINDERS.get(find_value_kind(leaf))
     return finder is not None and bool(set(finder.findall(text)) - {str(leaf)})
 

@@ -27,7 +27,7 @@ _Shape = TypeVar("_Shape", bound=BaseModel)
 
 
 def make_query_contract(task: str, example: Mapping[str, Any]) -> ReplyContract[Any]:
-    """What a quarantined model answers, whose example is about a text and has these fields.
+    """Make the contract of a quarantined model's answers, with an example that has these fields.
 
     What is said of a reply that does not fit names nothing of the reply.
     """
@@ -115,7 +115,7 @@ def play_quarantined_model(request: ChatRequest, knowledge: SimulatedKnowledge) 
 
 
 def find_wanted_value(goal: GoalScript, argument: str | None, tool: str | None) -> Any:
-    """What the attacker wants in a tool's argument (or the answer): of this tool, of any, else the goal."""
+    """Find the value that the attacker wants in a tool's argument or in the answer; the goal if there is none."""
     if argument is None:
         return goal.says or goal.goal
     calls = sorted((c for c in goal.calls if argument in c.args), key=lambda call: call.function != tool)

@@ -1,4 +1,4 @@
-"""What the page can show of one stored case: conversation, injections, agent tree, cost, as plain JSON.
+"""Plain JSON of one stored case for the page: conversation, injections, agent tree, cost, as plain JSON.
 
 Nothing in a stored file is trusted: values of a wrong type become defaults, and every text becomes a number
 of the report's `TextStore`. The page's scripts read the keys that are set here.

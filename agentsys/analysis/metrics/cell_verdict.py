@@ -61,7 +61,7 @@ def shorten_verdict(verdict: str, reasons: str) -> str:
 
 
 class CellEvidence:
-    """What a cell's cases, errored ones included, say against its numbers: found once, whatever it stands beside."""
+    """Reasons to doubt a cell's numbers, from all its cases, errored ones included; collected once per cell."""
 
     def __init__(self, cases: Sequence[CaseRow]) -> None:
         done = [case for case in cases if case.status == "ok"]
@@ -179,7 +179,7 @@ def _find_ends(done: Sequence[CaseRow]) -> _Reasons:
 
 
 def are_many_ends(ends: Mapping[str, int], cases: int) -> bool:
-    """Whether so many cases ended at a bound by themselves that a cell cannot be believed."""
+    """True if so many cases ended at a bound by themselves that a cell cannot be believed."""
     return sum(count for bound, count in ends.items() if bound != "cut") > max(1, MOST_BOUND * cases)
 
 
@@ -194,7 +194,7 @@ def describe_ends(ends: Mapping[str, int]) -> str:
 
 
 def _list_models(several: bool, names: Iterable[str]) -> str:
-    """Of several models those that a note is of; how many of them there may be."""
+    """List the models that a note is about; empty if there is one model only."""
     return f" ({join_names(name.partition(' with ')[0] for name in names)})" if several else ""
 
 

@@ -91,12 +91,12 @@ def _iterate_target_values(tool: str, args: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _is_address(value: object) -> bool:
-    """Whether a field of an object holds an address, whatever its name is: `value` says nothing."""
+    """True if a field of an object holds an address, whatever its name is: `value` says nothing."""
     return isinstance(value, str) and _ADDRESS.fullmatch(value) is not None
 
 
 def _has_word(wanted: re.Pattern[str], name: str) -> bool:
-    """Whether a short text has one of these words as a name has it."""
+    """True if a short text has one of these words as a name has it."""
     pieces = _NAME_PIECE.findall(name) if len(name) <= _NAME_CHARS else ()
     return any(wanted.fullmatch(piece.lower()) for piece in pieces)
 
@@ -111,5 +111,5 @@ def _fold(text: str) -> str:
 
 
 def _is_word_in(value: str, text: str) -> bool:
-    """Whether a value stands in a folded text as a word of its own."""
+    """True if a value stands in a folded text as a word of its own."""
     return re.search(rf"(?<!\w){re.escape(_fold(value))}(?!\w)", text) is not None

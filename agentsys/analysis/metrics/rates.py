@@ -180,7 +180,7 @@ class ScoredCells(dict[MeasuredCell, list[CaseRow]]):
 
     @cached_property
     def evidence(self) -> dict[MeasuredCell, CellEvidence]:
-        """What each cell's cases say against its numbers."""
+        """Collect the reasons to doubt each cell's numbers."""
         return {cell: CellEvidence(cases) for cell, cases in self.items()}
 
     @cached_property

@@ -42,7 +42,7 @@ class SearchSpending(NamedTuple):
 
 
 def add_spending(parts: Iterable[SearchSpending]) -> SearchSpending:
-    """What several used together; nan where one of them is unknown."""
+    """Add up what several searches used; nan where one of them is unknown."""
     listed = list(parts)
     return SearchSpending(sum(part.tokens for part in listed), sum(part.cost_usd for part in listed))
 
@@ -80,7 +80,7 @@ class Search:
 
     @property
     def is_open(self) -> bool:
-        """Whether it was interrupted."""
+        """True if it was interrupted."""
         return not self.ended and not self.errored and self.none is None
 
     @property

@@ -170,12 +170,12 @@ class RunLine:
 
     @property
     def is_mixed(self) -> bool:
-        """Whether its numbers rest on more than one version of the benchmark."""
+        """True if its numbers rest on more than one version of the benchmark."""
         return len(self.versions) > 1
 
     @property
     def simulated(self) -> bool:
-        """Whether a scripted agent, not a language model, was behind it."""
+        """True if a scripted agent, not a language model, was behind it."""
         return is_simulated_name(self.model)
 
     @property

@@ -1,4 +1,4 @@
-"""What one case counts as: by its scores, by a rule for errors, or as one whose end nobody knows."""
+"""Outcomes of one case: by its scores, by a rule for errors, or unknown."""
 
 from __future__ import annotations
 

@@ -262,7 +262,7 @@ class Difference:
 
     @property
     def _flippable(self) -> tuple[bool, bool]:
-        """Whether some suite has two user tasks or more, and two injection tasks or more."""
+        """True if some suite has two user tasks or more, and two injection tasks or more."""
         shapes = [grid.change.shape for grid in self.grids]
         return any(users > 1 for users, _ in shapes), any(injections > 1 for _, injections in shapes)
 

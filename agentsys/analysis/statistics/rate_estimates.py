@@ -158,7 +158,7 @@ def _average(parts: Sequence[_SuiteTotals], suites: Sequence[Estimate]) -> Estim
 
 
 def _has_single_tasks(parts: Sequence[_SuiteTotals]) -> bool:
-    """Whether several suites have a single user task each, so that suites are drawn."""
+    """True if several suites have a single user task each, so that suites are drawn."""
     return len(parts) > 1 and all(len(part.counted.user_tasks) <= 1 for part in parts)
 
 

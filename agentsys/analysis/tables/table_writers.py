@@ -43,7 +43,7 @@ class OutputFormat(StrEnum):
 
     @property
     def for_programs(self) -> bool:
-        """Whether it holds one record per number with whole names, and has no room for notes."""
+        """True if it holds one record per number with whole names, and has no room for notes."""
         return self in (OutputFormat.CSV, OutputFormat.JSON)
 
 

@@ -89,7 +89,7 @@ def is_packaged(task: SuiteTask) -> bool:
 
 
 def list_new_items(before: Any, after: Any) -> list[Any]:
-    """What the second has and the first has not, in order: payments by their ids, or values by their keys."""
+    """List the items of the second that the first lacks, in order: payments by their ids, or values by their keys."""
     if isinstance(after, dict):
         return [value for key, value in after.items() if key not in before]
     known = {item.id for item in before}
@@ -134,7 +134,7 @@ def count_undone_attack(run: ScoredExecution, official: bool) -> bool:
 def _has_called_all(
     task: BaseInjectionTask[TaskEnvironment], before: TaskEnvironment, calls: Sequence[FunctionCall]
 ) -> bool:
-    """Whether each tool of the attack's ground truth was called: it spares most cases the play."""
+    """True if each tool of the attack's ground truth was called: it spares most cases the play."""
     wanted = _WANTED_TOOLS.get(task)
     if wanted is None:
         made = task.ground_truth(before.model_copy(deep=True))

@@ -42,7 +42,7 @@ class AttackInWorld:
         return states
 
     def passes(self, before: TaskEnvironment, after: TaskEnvironment, calls: Sequence[FunctionCall]) -> bool:
-        """Whether the attack was carried out between two states; a check that raises gives no verdict: no."""
+        """True if the attack was carried out between two states; a check that raises gives no verdict: no."""
         try:
             return bool(self.check(self.task, self.answer, *copy_environments(before, after), calls))
         except Exception:  # noqa: BLE001 - checks are written for sane environments; whatever they raise
@@ -50,7 +50,7 @@ class AttackInWorld:
 
 
 def is_undone(attack: AttackInWorld, user_task: UserTask) -> bool:
-    """Whether the user's own task hides this attack from its check, before or after it.
+    """True if the user's own task hides this attack from its check, before or after it.
 
     Both ground truths are played, in both orders. The attack is undone where it is carried out in its own part of the
     play and not in the whole of it. False where one of the two has no ground truth that can be played.
@@ -66,7 +66,7 @@ def is_undone(attack: AttackInWorld, user_task: UserTask) -> bool:
 
 
 def _is_hidden(attack: AttackInWorld, calls: Sequence[FunctionCall], cut: int, part: int) -> bool:
-    """Whether the calls before the cut (part 0) or behind it (1) carry out the attack, and all of them do not."""
+    """True if the calls before the cut (part 0) or behind it (1) carry out the attack, and all of them do not."""
     states = attack.play(calls, {cut, len(calls)})
     if attack.passes(states[0], states[2], calls):
         return False
@@ -74,7 +74,7 @@ def _is_hidden(attack: AttackInWorld, calls: Sequence[FunctionCall], cut: int, p
 
 
 def is_carried_out_in_part(attack: AttackInWorld, calls: Sequence[FunctionCall]) -> bool:
-    """Whether the first calls of a run, or the last ones, carry out the attack that the whole run hides."""
+    """True if the first calls of a run, or the last ones, carry out the attack that the whole run hides."""
     states = attack.play(calls, range(1, len(calls) + 1))
     return not attack.passes(states[0], states[0], ()) and any(
         attack.passes(states[0], states[cut], calls[:cut])

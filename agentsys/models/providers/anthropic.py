@@ -93,7 +93,7 @@ def _build_wire_blocks(message: ChatMessage, ids: CallIds) -> list[AnthropicBloc
 
 
 def has_calls_without_thinking(wired: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether the last assistant turn calls tools and does not begin with thoughts of the model's own.
+    """True if the last assistant turn calls tools and does not begin with thoughts of the model's own.
 
     So it is where a defense made up the calls, or rebuilt the turn without its thoughts. With thinking
     switched on by a budget (`type: enabled`) the API refuses such a conversation; adaptive thinking takes it.

@@ -47,7 +47,7 @@ _KEEP_ALIVE_OPTIONS = [
 
 @dataclass(frozen=True)
 class ExchangeLimits:
-    """What every exchange is held to."""
+    """Limits of every exchange."""
 
     timeout_s: float
     """Seconds for a whole exchange."""

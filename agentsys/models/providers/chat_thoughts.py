@@ -56,7 +56,7 @@ def restore_opaque_thoughts(message: ChatAssistantMessage, wire: dict[str, Any])
 
 
 def read_notes(blocks: Sequence[MessageContentBlock], prefix: str) -> Iterator[Mapping[str, Any]]:
-    """What stands in the ids of thinking blocks that begin so."""
+    """Read the notes in the ids of thinking blocks that begin so."""
     for block in blocks:
         mark = block["id"] if block["type"] == "thinking" else None
         if mark and mark.startswith(prefix):

@@ -106,7 +106,7 @@ def read_gemini_reply(data: object, reading: Reading = PLAIN_READING) -> tuple[C
 def _read_candidates(
     body: Mapping[str, Any], signatures: dict[str, str], taken: Collection[str | None]
 ) -> RawReply:
-    """What all candidates hold, calls under ids not `taken`; their thought signatures are put into `signatures`."""
+    """Read all candidates, calls under ids not `taken`; their thought signatures are put into `signatures`."""
     listed = body.get("candidates")
     candidates = [as_mapping(one) for one in listed] if isinstance(listed, list) else []
     if not any(candidates):

@@ -42,7 +42,7 @@ _KEPT_IDS = re.compile(rf"[A-Za-z0-9]{{9}}|(?!(?!toolu)[a-z_]+[\d_]*\Z){PRINTABL
 
 @dataclass(frozen=True)
 class ReplyText:
-    """What a model said, apart from what it thought."""
+    """A model's reply without its thoughts."""
 
     text: str | None
     """None where the reply has no content at all, or none that is text."""
@@ -251,7 +251,7 @@ def _read_message(choice: Mapping[str, Any], strip_think: bool) -> RawReply:
 
 
 def _is_refusal(content: object) -> bool:
-    """Whether content in parts holds refusals alone."""
+    """True if content in parts holds refusals alone."""
     kinds = [as_mapping(part).get("type") for part in content] if isinstance(content, list) else []
     return "refusal" in kinds and "text" not in kinds
 
@@ -275,7 +275,7 @@ _CALL_PARTS = ("tool_use", "tool_call", "function_call")
 
 
 def _has_sealed_thoughts(message: Mapping[str, Any]) -> bool:
-    """Whether the thoughts are a vendor's own, signed, encrypted or summed up, in which no parser leaves an answer."""
+    """True if the thoughts are a vendor's own, signed, encrypted or summed up, in which no parser leaves an answer."""
     fields = (message.get(field) for field in ("reasoning_details", "thinking_blocks"))
     parts = [as_mapping(part) for listed in fields if isinstance(listed, list) for part in listed]
     plain = ("reasoning.text", "thinking")

@@ -1,4 +1,4 @@
-"""What a model said, read alike from every wire, and what follows from how its reply ended.
+"""Reads a model's reply alike from every wire, and draws the consequence of how it ended.
 
 An adapter hands over what its wire holds (`RawReply`); here are calls made of it, with their names, arguments and
 ids, and the ending is found. Everything in a reply is foreign: a field may be missing or of any type.
@@ -60,7 +60,7 @@ class RawCall:
 
 @dataclass(frozen=True)
 class RawReply:
-    """What a reply holds, as its wire has it."""
+    """Parts of a reply, as its wire has them."""
 
     blocks: Sequence[MessageContentBlock] = ()
     """Texts and thoughts in order."""
@@ -86,7 +86,7 @@ class RawReply:
 
 @dataclass(frozen=True)
 class Reading:
-    """What a reply is read with: the request that it answers, and what the model's YAML says."""
+    """Context for reading a reply: the request that it answers, and the settings of the model's YAML."""
 
     request: ChatRequest = field(default_factory=lambda: ChatRequest(()))
     """Without messages and tools where a reply is read by itself."""
@@ -186,7 +186,7 @@ class Reading:
 
     @property
     def _may_call(self) -> bool:
-        """Whether there are tools to call, and so somebody to tell the model of a call that went wrong."""
+        """True if there are tools to call, and so somebody to tell the model of a call that went wrong."""
         return bool(self.request.tools) and self.request.tool_choice != "none"
 
     def _make_calls(self, raw: RawReply, ending: Ending) -> _MadeCalls:

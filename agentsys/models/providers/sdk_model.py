@@ -98,7 +98,7 @@ class SdkModel(ABC):
 
     @property
     def _names_tools(self) -> bool:
-        """Whether tools and calls stand in fields of the wire, for whose names providers have rules."""
+        """True if tools and calls stand in fields of the wire, for whose names providers have rules."""
         return True
 
     @abstractmethod

@@ -25,7 +25,7 @@ _LONGEST = 64
 
 @dataclass(frozen=True)
 class WireNames:
-    """What the names of one request are written as."""
+    """Names of one request as they are written on the wire."""
 
     tools: Mapping[str, str]
     """Name of a tool -> its name on the wire."""

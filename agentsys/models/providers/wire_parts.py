@@ -126,7 +126,7 @@ _TITLE = re.compile(r"<title[^>]*>(.{0,200}?)</title>", re.IGNORECASE | re.DOTAL
 
 
 def find_page_title(body: str) -> str:
-    """What a web page calls itself, which stands where an answer of the API was expected; `""`: it is none."""
+    """Return the title of a web page that came in place of an answer of the API; `""` if the text is no page."""
     if not _PAGE.match(body):
         return ""
     title = _TITLE.search(body[:20_000])

@@ -241,7 +241,7 @@ class RetryingModel(ModelWrapper):
 
 @dataclass
 class _SpentOnReplies:
-    """What the answers to one question came to."""
+    """Sum of the answers to one question."""
 
     usage: Usage = field(default_factory=Usage)
     cost_usd: float | None = 0.0

@@ -126,7 +126,7 @@ def apply_refusal(pace: RateState, now: float, sent_rate: float) -> RateState:
 
 
 def are_stray_refusals(refusals: Collection[bool]) -> bool:
-    """Whether so few of a process's last requests were refused that its rate is not the cause."""
+    """True if so few of a process's last requests were refused that its rate is not the cause."""
     return sum(refusals) <= max(_MAX_STRAYS, _STRAY_SHARE * len(refusals))
 
 
@@ -259,7 +259,7 @@ class RateLimiter:
 
     @property
     def _is_limiting(self) -> bool:
-        """Whether any limit holds; none does until somebody was refused or held back."""
+        """True if any limit holds; none does until somebody was refused or held back."""
         if not self._has_limits and self._path is not None and self._clock() >= self._poll_at:
             self._poll_at = self._clock() + _POLL_EVERY_S
             self._has_limits = self._path.exists()

@@ -44,7 +44,7 @@ DAMAGED_SUFFIX = ".damaged"
 
 
 class CacheMode(StrEnum):
-    """What kept replies are used for."""
+    """Use of kept replies."""
 
     OFF = "off"
     """For nothing: every request is sent, and no reply is kept."""
@@ -132,7 +132,7 @@ class ReplyStore:
 
 
 def _is_same_file(descriptor: int, path: Path) -> bool:
-    """Whether an open file still has its name: who held its lock before has removed it."""
+    """True if an open file still has its name: who held its lock before has removed it."""
     try:
         return os.fstat(descriptor).st_ino == path.stat().st_ino
     except FileNotFoundError:
@@ -148,7 +148,7 @@ class Keepsakes(Protocol):
     """A provider that must remember something of its own about a reply (Gemini's thought signatures)."""
 
     def keepsake(self, reply: ChatReply) -> Any:
-        """What to store with a reply, JSON-ready; None for nothing."""
+        """Return the data to store with a reply, JSON-ready; None for nothing."""
 
     def restore(self, keepsake: Any) -> None:
         """The reply it belongs to was read from the cache.
@@ -210,7 +210,7 @@ class RequestKeys:
         return digest_json([self._identity_digest, messages, tools, settings, *draw])
 
     def _is_drawn(self, request: ChatRequest) -> bool:
-        """Whether the same request may be answered in several ways."""
+        """True if the same request may be answered in several ways."""
         if self._temperature is None:  # then none is ever sent
             return True
         return bool(self._temperature if request.temperature is None else request.temperature)

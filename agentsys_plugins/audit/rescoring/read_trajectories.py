@@ -400,6 +400,6 @@ def _rename_pipeline(record: Trajectory, facts: CaseRow) -> Trajectory:
 
 
 def _is_victim_in_name(record: Trajectory, facts: CaseRow) -> bool:
-    """Whether the pipeline's own name says model and defense; DRIFT's form tells the latter by itself."""
+    """True if the pipeline's own name says model and defense; DRIFT's form tells the latter by itself."""
     stored = split_alone(record.pipeline)
     return stored.model == facts.model and (record.form == "drift" or stored.defense == facts.defense)

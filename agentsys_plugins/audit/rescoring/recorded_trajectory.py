@@ -126,12 +126,12 @@ class Trajectory:
 
     @property
     def is_benign(self) -> bool:
-        """Whether nothing was injected."""
+        """True if nothing was injected."""
         return self.injection_task_id is None
 
     @property
     def is_injection_task_alone(self) -> bool:
-        """Whether an injection task was run as if a user had asked for it."""
+        """True if an injection task was run as if a user had asked for it."""
         return self.user_task_id.startswith("injection_task_")
 
     @property
@@ -194,12 +194,12 @@ def _check_label(label: str, name: str) -> None:
 
 
 def is_agentdyn(label: str) -> bool:
-    """Whether a benchmark's label is one of AgentDyn's."""
+    """True if a benchmark's label is one of AgentDyn's."""
     return label.partition("+")[0] == _AGENTDYN
 
 
 def is_answer_last_assistant_message(label: str) -> bool:
-    """Whether the answer is the last assistant message, wherever that stands, under a benchmark's label."""
+    """True if the answer is the last assistant message, wherever that stands, under a benchmark's label."""
     return is_agentdyn(label) and _LAST_MESSAGE not in label.split("+")
 
 
@@ -265,7 +265,7 @@ def find_tasks(trajectory: Trajectory, suite: Suite, version: str) -> RecordTask
 
 
 def is_denial_in_label(attack: str) -> bool:
-    """Whether an attack's label names one of AgentDojo's denials of service, options aside."""
+    """True if an attack's label names one of AgentDojo's denials of service, options aside."""
     from agentdojo.attacks.attack_registry import ATTACKS
 
     name = re.match(r"\w+", attack)

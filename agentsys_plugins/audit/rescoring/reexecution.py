@@ -95,7 +95,7 @@ def collect_todays_results(trajectory: Trajectory, tasks: RecordTasks, suite: Su
 
 
 def find_drawn_numbers(trajectory: Trajectory, tasks: RecordTasks, suite: Suite) -> Sequence[str | None]:
-    """What the tools of a recorded case drew at random; None for a number that the record does not tell."""
+    """Find the numbers that a recorded case's tools drew at random; None for one that the record does not tell."""
     if not has_random_draws(suite) or trajectory.drawn:
         return trajectory.drawn
     recorded = [call.text for call in trajectory.executed]
@@ -135,7 +135,7 @@ _PYDANTIC_LINK = re.compile(r"errors\.pydantic\.dev/[\d.]+/")
 
 
 def is_same_text(recorded: str, today: str) -> bool:
-    """Whether a recorded text is what the tool returns today.
+    """True if a recorded text is what the tool returns today.
 
     Stamps of the clock, the library's version in an error, line breaks and quoting are passed over. So is
     the order of lines: an event's participants are a set. A recorded text with today's inside it counts as

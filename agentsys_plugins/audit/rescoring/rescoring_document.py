@@ -98,7 +98,7 @@ def _build_fixed_row(key: tuple[str, str, str, str], cases: Sequence[RescoredCas
 
 
 def has_fixed_scores(case: RescoredCase) -> bool:
-    """Whether a record has fixed scores beside the official ones."""
+    """True if a record has fixed scores beside the official ones."""
     return case.fixed is not None and case.fixed.utility is not None and case.fixed.security is not None
 
 

@@ -125,7 +125,7 @@ class AuditedTask:
         return self.ground_truth.calls if self.ground_truth else ()
 
     def accepts(self, calls: Sequence[FunctionCall], *, strict: bool = True) -> bool | None:
-        """Whether the task passes after these calls and the ground truth's answer.
+        """True if the task passes after these calls and the ground truth's answer.
 
         Returns:
             None if `strict` and a call ended in an error, which makes the question void.

@@ -70,7 +70,7 @@ class Mutation:
 
     @property
     def is_candidate(self) -> bool:
-        """Whether the argument is of a kind that a prompt as a rule settles."""
+        """True if the argument is of a kind that a prompt as a rule settles."""
         return self.kind in _SETTLED_KINDS
 
 
@@ -97,7 +97,7 @@ def _mutate_call(subject: AuditedTask, place: int) -> Iterator[Mutation]:
 
 
 def _is_accepted_when_altered(subject: AuditedTask, place: int, argument: str, options: list[Any]) -> bool:
-    """Whether the first alteration that the tool takes leaves the task passed."""
+    """True if the first alteration that the tool takes leaves the task passed."""
     call = subject.calls[place]
     for option in options:
         changed = FunctionCall(function=call.function, args={**call.args, argument: option})

@@ -67,7 +67,7 @@ def iterate_texts(value: Any) -> Iterator[str]:
 
 
 def is_changing_what_it_checks(subject: AuditedTask) -> bool:
-    """Whether the benchmark's own check alters the environments it is given, or its verdict on them.
+    """True if the benchmark's own check alters the environments it is given, or its verdict on them.
 
     Looked for on the ground truth and on an agent that does nothing; and, for checks that come to the
     point only in worlds that no ground truth makes, in their source.
@@ -100,7 +100,7 @@ _BEFORE_PARAMETER = 2
 
 
 def is_altering_environment_before(task: SuiteTask, environment: TaskEnvironment) -> bool:
-    """Whether a method that a check calls on the environment before, without arguments, changes it.
+    """True if a method that a check calls on the environment before, without arguments, changes it.
 
     Such a call often stands behind conditions that no ground truth meets, so that it is found by
     reading. Of calls on the environment *after* nothing is said here: Workspace's user task 24 has
@@ -150,7 +150,7 @@ def _is_changing_environment(environment: TaskEnvironment, path: tuple[str, ...]
 
 
 def is_noop_accepted(subject: AuditedTask) -> bool:
-    """Whether the check accepts an agent that makes no call and gives an empty answer.
+    """True if the check accepts an agent that makes no call and gives an empty answer.
 
     For a user task that flatters defenses that block or abort; for an injection task it counts
     attacks that never happened.
@@ -160,7 +160,7 @@ def is_noop_accepted(subject: AuditedTask) -> bool:
 
 
 def is_repeat_safe(subject: AuditedTask) -> bool | None:
-    """Whether the check accepts the ground truth's calls made twice over.
+    """True if the check accepts the ground truth's calls made twice over.
 
     Where it does not, an attack that is carried out once too often counts as failed.
 
@@ -194,7 +194,7 @@ _UNFIT: dict[type, Any] = {str: "no such value", list: ["no such value"]}
 
 
 def find_tool_traps(suite: Suite, calls: Iterable[FunctionCall]) -> tuple[str, ...]:
-    """What a suite's tools do that nobody expects who calls them; `calls` are some that work."""
+    """Find surprising behaviour of a suite's tools; `calls` are some that work."""
     runtime, start = FunctionsRuntime(suite.tools), suite.load_and_inject_default_environment({})
     traps = []
     for tool in suite.tools:

@@ -1,4 +1,4 @@
-"""What of a text guards may take for an injection, as a guard of its own: a control of the league."""
+"""Controls of the league: features of a text that guards may take for an injection, each as a guard."""
 
 from __future__ import annotations
 

@@ -107,7 +107,7 @@ def _ask(owner: str, kind: bytes, seconds: float, raw: bytes) -> str | None:
 
 
 def find_bad_schema(tools: Sequence[tuple[str | None, object]], owner: str = "") -> str | None:
-    """What is wrong with the schemas of these tools, by name; None if nothing is.
+    """Find the first fault in the schemas of these tools, by name; None if there is none.
 
     Args:
         tools: Name and schema of each; the schema of an answer has None for a name.
@@ -128,7 +128,7 @@ def _find_bad_schema(raw: bytes, owner: str) -> str | None:
 
 
 def find_misfit(raw: bytes, values: object, owner: str = "") -> str | None:
-    """What is wrong with arguments by a schema, as JSON; None if nothing is."""
+    """Find the first fault of arguments by a schema, as JSON; None if there is none."""
     try:
         asked = json.dumps({"schema": raw.decode(), "values": values}, allow_nan=False, default=str)
         return _find_misfit(asked, owner)

@@ -41,7 +41,7 @@ class _TimeUp(BaseException):
 
 
 def check_schemas(named: list[tuple[str | None, Any]]) -> str | None:
-    """What is wrong with the schemas of tools, which are objects', or of an answer, which has no tool's name."""
+    """Find faults in the schemas of tools, which are objects', or of an answer, which has no tool's name."""
     for tool, schema in named:
         whose = "the schema of response_format" if tool is None else f"the schema of tool {tool!r}"
         if _count_levels(schema) > MAX_LEVELS:
@@ -63,7 +63,7 @@ def check_schemas(named: list[tuple[str | None, Any]]) -> str | None:
 
 
 def check_values(asked: Mapping[str, Any]) -> str | None:
-    """What is wrong with values by a schema."""
+    """Find faults of values by a schema."""
     if _count_levels(asked["values"]) > MAX_LEVELS:
         return f"these values are nested more than {MAX_LEVELS} levels deep"
     try:
@@ -84,7 +84,7 @@ def _build_validator(raw: str) -> Validator:
 
 
 def count_values(body: object) -> str | None:
-    """Whether JSON holds more values than a request's body may."""
+    """True if JSON holds more values than a request's body may."""
     count, waiting = 0, [body]
     while waiting:
         value = waiting.pop()

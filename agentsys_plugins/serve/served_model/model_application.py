@@ -253,7 +253,7 @@ def check_access(headers: Headers, tokens: Sequence[str]) -> None:
 
 @lru_cache(maxsize=64)
 def _is_loopback(host: str) -> bool:
-    """Whether the header `Host` names this machine; an absent one does."""
+    """True if the header `Host` names this machine; an absent one does."""
     try:
         name = urlsplit(f"//{host}").hostname or ""
         return name in ("", "localhost") or ip_address(name).is_loopback

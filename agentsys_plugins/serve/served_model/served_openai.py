@@ -86,7 +86,7 @@ class _Message(BaseModel):
 
     @property
     def is_nameless(self) -> bool:
-        """Whether it is what a tool returned in a protocol in which calls are text: no id says of which call."""
+        """True if it is what a tool returned in a protocol in which calls are text: no id says of which call."""
         return self.role in ("tool", "input", "ipython") and self.tool_call_id is None
 
 

@@ -67,7 +67,7 @@ class WireFormat:
 
 
 class ServedEndpoint(Protocol):
-    """What stands behind a server."""
+    """Endpoint behind a server."""
 
     @property
     def name(self) -> str:

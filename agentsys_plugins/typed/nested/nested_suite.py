@@ -83,14 +83,14 @@ class FormField(BaseModel):
 
 
 class Criteria(BaseModel):
-    """What a filter looks for."""
+    """Criteria of a filter."""
 
     sender: str | None = None
     words: str | None = None
 
 
 class FilterAction(BaseModel):
-    """What a filter does with a message."""
+    """Action of a filter."""
 
     type: Literal["forward", "archive"]
     value: str | None = None
@@ -229,7 +229,7 @@ suite = TaskSuite[Office]("office", Office, [make_function(tool) for tool in TOO
 
 
 def _reached(office: Office) -> dict[str, Any]:
-    """What commands have left behind, by the address that each acted on."""
+    """Traces of commands, by the address that each acted on."""
     return {
         **{one.address: draft for draft in office.sent for one in draft.to},
         **{one.email: event for event in office.events for one in event.attendees},

@@ -124,7 +124,7 @@ def dispatch_node(
     machine: Machine,
     handlers: Mapping[type[Any], Callable[[Any, Machine], Value]],
 ) -> Value:
-    """What the handler of a node's class makes of it."""
+    """Apply the handler of a node's class."""
     machine.spending.count_steps()
     try:
         if type(node) not in handlers:

@@ -53,7 +53,7 @@ def make_unsupported_error(what: str) -> ProgramError:
 
 @dataclass(frozen=True)
 class ProgramBounds:
-    """What one program may use. AgentDojo's programs stay a hundred times below."""
+    """Bounds of one program. AgentDojo's programs stay a hundred times below."""
 
     source: int = 40_000
     """Characters of a program."""
@@ -196,7 +196,7 @@ class ErrorValue(Value):
 
 
 class ProgramWorld(Protocol):
-    """What a program can reach outside itself."""
+    """World outside a program that it can reach."""
 
     def call(self, tool: str, arguments: Mapping[str, Value], control: FlowLabel) -> Value:
         """Run a tool without the arguments that the program left out.

@@ -38,7 +38,7 @@ CALLABLE_NAMES = {FunctionValue: "function", ToolValue: "function", MethodValue:
 
 
 def to_str(value: Value) -> str:
-    """What `str` makes of it."""
+    """Apply `str`."""
     match value:
         case Scalar(raw=raw):
             return str(raw.value) if isinstance(raw, Enum) and isinstance(raw, str) else str(raw)
@@ -50,7 +50,7 @@ def to_str(value: Value) -> str:
 
 
 def to_repr(value: Value) -> str:
-    """What `repr` makes of it."""
+    """Apply `repr`."""
     match value:
         case Scalar(raw=raw):
             return repr(raw)
@@ -111,7 +111,7 @@ def check_format_spec(spec: str, widest: int) -> None:
 
 
 def format_value(value: Value, spec: str, label: FlowLabel) -> str:
-    """What `format` makes of it."""
+    """Apply `format`."""
     if not spec:
         return to_str(value)
     raw = value.raw if isinstance(value, Scalar) else None
@@ -246,7 +246,7 @@ def compute_plain(machine: Machine, action: Callable[[], Any], label: FlowLabel)
 
 
 def is_truthy(value: Value) -> bool:
-    """Whether it counts as true."""
+    """True if it counts as true."""
     match value:
         case Scalar(raw=raw):
             return bool(raw)
