@@ -214,22 +214,21 @@ def draw_scatter(axes: Axes, marks: Sequence[Mark], looks: Mapping[str, Look]) -
     others = [mark for mark in marks if mark.series not in looks and mark.origin != PAPER]
     for mark in others:
         axes.plot([mark.x], [mark.y], "o", ms=2.5, color="#cccccc", zorder=1, clip_on=False)
-    mine = [mark for mark in marks if mark.series in looks]
-    ours = [mark for mark in mine if mark.origin != PAPER]
-    shares = (axes.transData - axes.transAxes).transform([(mark.x, mark.y) for mark in ours] or [(1, 1)])
-    for mark, (right, up) in zip(ours, _move_apart(shares * _PANEL), strict=False):
-        aside = ScaledTranslation(right / 72, up / 72, figure.dpi_scale_trans)
-        draw_point(axes, mark, looks[mark.series], axes.transData + aside)
-    for mark in mine:
-        if mark.origin == PAPER:
-            draw_point(axes, mark, looks[mark.series])
+    # Ours and the paper's apart from each other only: ours inside the paper's ring means that they agree.
+    for hollow, size in ((False, FILLED_SIZE), (True, HOLLOW_SIZE)):
+        mine = [mark for mark in marks if mark.series in looks and (mark.origin == PAPER) is hollow]
+        shares = (axes.transData - axes.transAxes).transform([(mark.x, mark.y) for mark in mine] or [(1, 1)])
+        for mark, (right, up) in zip(mine, _move_apart(shares * _PANEL, size), strict=False):
+            aside = ScaledTranslation(right / 72, up / 72, figure.dpi_scale_trans)
+            draw_point(axes, mark, looks[mark.series], axes.transData + aside)
 
 
-def _move_apart(places: Any) -> list[Any]:
+def _move_apart(places: Any, size: float) -> list[Any]:
     """Find a small move for each place, after which markers are apart, and so are the lines through them.
 
     Args:
         places: Shape `(n, 2)`; points of print.
+        size: Points of print across a marker.
 
     Returns:
         A move for each place, in points of print.
@@ -241,7 +240,7 @@ def _move_apart(places: Any) -> list[Any]:
     taken: list[Any] = []
     for place in places:
         away = np.abs(place + spiral - np.reshape(taken, (-1, 1, 2)))
-        free = np.all((np.hypot(away[..., 0], away[..., 1]) > FILLED_SIZE) & (away.min(axis=2) > 1.5), axis=0)
+        free = np.all((np.hypot(away[..., 0], away[..., 1]) > size) & (away.min(axis=2) > 1.5), axis=0)
         taken.append(place + spiral[np.argmax(free)])
     return [moved - place for moved, place in zip(taken, places, strict=True)]
 

@@ -132,7 +132,7 @@ FIGURES = {
         utility_figures.measure_figure4,
         utility_figures.PANELS4,
         utility_figures.draw_figure4,
-        Layout(1.0, row_height=0.27, most=8, legend=False),
+        Layout(1.15, row_height=0.27, most=8, legend=False),
         utility_figures.write_notes4,
     ),
     "table1": FigureKind(
@@ -143,7 +143,7 @@ FIGURES = {
         attack_figures.measure_table1,
         attack_figures.ROUND_PANELS,
         attack_figures.draw_rounds,
-        Layout(2.2),
+        Layout(2.4),
         lambda *_: [attack_figures.ROUND_NOTE],
     ),
     "tokens": FigureKind(
@@ -154,7 +154,7 @@ FIGURES = {
         attack_figures.measure_tokens,
         attack_figures.TOKEN_PANELS,
         attack_figures.draw_growth,
-        Layout(2.2),
+        Layout(2.4),
         attack_figures.write_token_notes,
     ),
     "guarantees": FigureKind(
