@@ -16,6 +16,7 @@ from functools import partial
 from agentdojo.types import ChatMessage
 
 from agentsys.models.chat import ModelError
+from agentsys.models.serving.json_check import take_cpu
 from agentsys.models.serving.model_application import USED_UP
 from agentsys.models.serving.wire_format import RequestRefused, TracedReply, WireRequest
 from agentsys.serve_agent.defended_agent import ClientTurn, DefendedAgent, Dialogue
@@ -110,10 +111,10 @@ class ConversationRouter:
         self._closed = False
 
     def book(self, owner: str, cpu_s: float) -> bool:
-        """Note CPU seconds that a key's requests took to be read; whether it has any of its share left."""
+        """Note CPU seconds that it took to read a key's requests, here and in other processes; whether it has any left."""
         with self._lock:
             account = self._find_account(owner)
-            account.cpu_s += cpu_s
+            account.cpu_s += cpu_s + take_cpu(owner)
             return account.cpu_s <= self.limits.cpu_s or not self._is_shared(account)
 
     async def answer(self, request: WireRequest) -> TracedReply:
