@@ -19,6 +19,7 @@ from agentsys.models.chat import ModelError
 from agentsys_plugins.serve.defended_agent import ClientTurn, DefendedAgent, Dialogue
 from agentsys_plugins.serve.request_position import RequestPosition, read_position
 from agentsys_plugins.serve.running_turn import Handout, RunningTurn
+from agentsys_plugins.serve.served_model.json_check import take_cpu
 from agentsys_plugins.serve.served_model.model_application import USED_UP
 from agentsys_plugins.serve.served_model.wire_format import RequestRefused, TracedReply, WireRequest
 
@@ -110,10 +111,10 @@ class ConversationRouter:
         self._closed = False
 
     def book(self, owner: str, cpu_s: float) -> bool:
-        """Note CPU seconds that a key's requests took to be read; whether it has any of its share left."""
+        """Note CPU seconds that it took to read a key's requests, here and in other processes; whether it has any left."""
         with self._lock:
             account = self._find_account(owner)
-            account.cpu_s += cpu_s
+            account.cpu_s += cpu_s + take_cpu(owner)
             return account.cpu_s <= self.limits.cpu_s or not self._is_shared(account)
 
     async def answer(self, request: WireRequest) -> TracedReply:

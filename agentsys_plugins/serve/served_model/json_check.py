@@ -2,7 +2,7 @@
 
 Schemas, patterns and numbers of a client can keep any checker busy for as long as they like. So each piece of work
 has a bound on its CPU time and is done in a process of low priority, which is killed if need be. Whoever asks
-has one at a time: the others find one free.
+has one at a time: the others find one free. What it took is booked to whoever asked (`take_cpu`).
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -38,6 +39,8 @@ class _Worker:
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
+        self.cpu_s = 0.0
+        """CPU seconds of the last piece of work; its bound where that was ended."""
 
     def ask(self, kind: bytes, seconds: float, raw: bytes) -> str | None:
         process = self._process
@@ -52,9 +55,11 @@ class _Worker:
             process.stdin.write(json_worker.HEAD.pack(len(raw), seconds, kind) + raw)
             process.stdin.flush()
             (size,) = json_worker.LENGTH.unpack(_read(process.stdout.fileno(), json_worker.LENGTH.size, end))
-            told: str | None = json.loads(_read(process.stdout.fileno(), size, end))
+            told: str | None
+            told, self.cpu_s = json.loads(_read(process.stdout.fileno(), size, end))
         except (OSError, EOFError):
             self.close()
+            self.cpu_s = seconds
             return f"{json_worker.TOO_LONG} {seconds:g} s, or too much memory, to check"
         return told
 
@@ -90,6 +95,16 @@ def _get_turn(owner: str) -> threading.Lock:
     return threading.Lock()
 
 
+_SPENT: defaultdict[str, float] = defaultdict(float)
+_BOOKS = threading.Lock()
+
+
+def take_cpu(owner: str) -> float:
+    """CPU seconds of the processes that worked for somebody since this was last asked."""
+    with _BOOKS:
+        return _SPENT.pop(owner, 0.0)
+
+
 class _Ended(Exception):
     """Work that was ended before it came to a verdict, which no cache may keep."""
 
@@ -99,6 +114,8 @@ def _ask(owner: str, kind: bytes, seconds: float, raw: bytes) -> str | None:
         worker = _FREE.get()
         try:
             told = worker.ask(kind, seconds, raw)
+            with _BOOKS:
+                _SPENT[owner] += worker.cpu_s
         finally:
             _FREE.put(worker)
     if told is not None and told.startswith(json_worker.TOO_LONG):

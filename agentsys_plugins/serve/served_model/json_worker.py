@@ -1,7 +1,7 @@
 """A program that works on other people's JSON and schemas, and that `json_check` ends when it takes too long.
 
-It reads frames (length, seconds, kind, JSON) and answers each with a sentence as JSON, null where all is well. Its own
-clock ends work in Python and in `re`; whoever waits for it kills it where that is not heard. Nothing of agentsys
+It reads frames (length, seconds, kind, JSON) and answers each with a sentence, null where all is well, and the CPU
+seconds that it took, as JSON. Its own clock ends work in Python and in `re`; whoever waits for it kills it where that is not heard. Nothing of agentsys
 is imported: it is to be there at once.
 """
 
@@ -13,6 +13,7 @@ import resource
 import signal
 import struct
 import sys
+import time
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any, BinaryIO
@@ -141,7 +142,9 @@ def main(asked: BinaryIO, told: BinaryIO) -> None:
     sys.setrecursionlimit(5000)
     while head := asked.read(HEAD.size):
         size, seconds, kind = HEAD.unpack(head)
-        reply = json.dumps(answer(kind, seconds, asked.read(size))).encode()
+        raw, began = asked.read(size), time.process_time()
+        told_of_it = answer(kind, seconds, raw)
+        reply = json.dumps([told_of_it, time.process_time() - began]).encode()
         told.write(LENGTH.pack(len(reply)) + reply)
         told.flush()
 

@@ -142,6 +142,20 @@ def test_what_it_takes_to_read_bodies_is_booked_to_their_key_refused_or_not() ->
     desk.stop()
 
 
+def test_what_other_processes_did_for_a_key_is_booked_to_it_ended_or_not() -> None:
+    desk = desk_of(Scripted(says("x")), NoDefense(), limits=ConversationLimits(cpu_s=0.4))
+    wide = {"properties": {f"p{n}": {"type": "string", "pattern": "^[a-z]$"} for n in range(3000)}}
+    assert json_check.find_bad_schema([("work", wide)], "busy") is None
+    slow = {"properties": {"a": {"pattern": "^(a|aa)+$"}}}
+    for number in range(5):
+        told = json_check.find_misfit(json.dumps(slow).encode(), {"a": "a" * (60 + number) + "!"}, "busy")
+        assert told is not None and "takes more than" in told
+    desk.book("other", 0.0)
+    assert not desk.book("busy", 0.0)
+    assert json_check.take_cpu("busy") == 0.0 and desk.book("other", 0.0)
+    desk.stop()
+
+
 def test_a_reply_that_was_cut_says_so() -> None:
     cut = ChatReply(says("So far").message, ending=Ending.CUT)
     with served_desk(Scripted(cut), NoDefense()) as server:
