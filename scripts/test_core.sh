@@ -13,6 +13,9 @@ git ls-files --cached --others --exclude-standard -- . ':!agentsys_plugins' ':!t
     while read -r file; do [ -e "$file" ] && echo "$file"; done | tar -cf - -T - | tar -xf - -C build/core
 ln -sfn "$(realpath ../shared)" build/shared
 cd build/core
+# An empty package hides the guests that an editable install of the checkout has put on the path.
+mkdir agentsys_plugins
+touch agentsys_plugins/__init__.py
 # Before the checkout, which an editable install has put on the path.
 export PYTHONPATH=$PWD
 "$python" -c 'import agentsys, sys; sys.exit(not agentsys.__file__.startswith(sys.argv[1]))' "$PWD"

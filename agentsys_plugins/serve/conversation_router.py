@@ -111,7 +111,7 @@ class ConversationRouter:
         self._closed = False
 
     def book(self, owner: str, cpu_s: float) -> bool:
-        """Note CPU seconds spent on reading a key's requests, here and in other processes; returns True if any are left."""
+        """Note CPU seconds spent on reading a key's requests, also in other processes; True if it has some left."""
         with self._lock:
             account = self._find_account(owner)
             account.cpu_s += cpu_s + take_cpu(owner)

@@ -8,8 +8,6 @@ from typing import Any
 import pytest
 
 from agentsys.models.untrusted import Untrusted
-from agentsys_plugins.rivals.fides.fides_policy import CallArgument, FidesCallPolicy, FidesRules, judge_call
-from agentsys_plugins.rivals.fides.hidden_values import HiddenValues
 from baselines.camel.suite_world import CamelCondition, CamelJudge, CamelPolicies
 from baselines.flow.labelled_values import FROM_USER, label_from_tool, to_value
 from baselines.progent import defense as progent
@@ -28,6 +26,11 @@ SHAPES: list[Any] = [
 
 @pytest.mark.parametrize("place", range(len(SHAPES)))
 def test_a_label_follows_a_value_to_wherever_it_stands(place: int) -> None:
+    CallArgument = pytest.importorskip("agentsys_plugins.rivals.fides.fides_policy").CallArgument
+    FidesCallPolicy = pytest.importorskip("agentsys_plugins.rivals.fides.fides_policy").FidesCallPolicy
+    FidesRules = pytest.importorskip("agentsys_plugins.rivals.fides.fides_policy").FidesRules
+    HiddenValues = pytest.importorskip("agentsys_plugins.rivals.fides.hidden_values").HiddenValues
+    judge_call = pytest.importorskip("agentsys_plugins.rivals.fides.fides_policy").judge_call
     foreign, store = label_from_tool("read", (), ["me"]), HiddenValues()
     written = SHAPES[place](store.store_value("read-result-0", Untrusted("eve@evil.org"), foreign))
     label = store.label_argument(written, FROM_USER)

@@ -19,7 +19,6 @@ from agentsys.runs.cell import CellBuilder
 from agentsys.runs.compose import compose
 from agentsys.runs.references import load_defense_config
 from agentsys.runs.store import Store
-from agentsys_plugins.guards.guard_defense import GuardDefense
 
 SHARED = Path(__file__).parents[3] / "shared" / "data"
 ATTACK_TOOLS = SHARED / "asb" / "all_attack_tools.jsonl"
@@ -55,6 +54,7 @@ def build_readers(benchmark: list[str], folder: Path, *, guards: bool) -> Iterat
         folder: For what is stored.
         guards: Whether those that ask a process of their own are among them.
     """
+    GuardDefense = pytest.importorskip("agentsys_plugins.guards.guard_defense").GuardDefense
     # Composed once: the benchmark with its script is then made once, too, for all defenses.
     (plain,) = compose(["model=simulated", f"logdir={folder}", "defense=none", *benchmark])
     builder = CellBuilder(Store(folder))

@@ -21,7 +21,6 @@ from agentsys.benchmarks.traced_tools import TracedRuntime, to_json_ready
 from agentsys.models.trace import Tracer, use_tracer
 from agentsys.records.case_reader import read_cases
 from agentsys.runs.run_session import prepare_session
-from agentsys_plugins.audit.rescoring.rescore import rescore_records
 
 SLACK = [
     "model=simulated",
@@ -51,6 +50,7 @@ def run_gateway(tmp_path: Path) -> Callable[[str, list[str]], list[Any]]:
 def test_refusing_every_call_is_no_success_though_all_of_them_were_proposed(
     run_gateway: Callable[..., list[Any]], tmp_path: Path
 ) -> None:
+    rescore_records = pytest.importorskip("agentsys_plugins.audit.rescoring.rescore").rescore_records
     rows = run_gateway("refuse", SLACK)
     assert len(rows) == 21 and all(row.trajectory_length for row in rows)
     assert [row.injection_success for row in rows] == [False] * 21
@@ -71,6 +71,7 @@ def test_calls_that_ran_out_of_our_sight_are_booked_in_their_own_case(
 def test_records_without_receipts_keep_their_score_and_the_fix_corrects_it(
     run_gateway: Callable[..., list[Any]], tmp_path: Path
 ) -> None:
+    rescore_records = pytest.importorskip("agentsys_plugins.audit.rescoring.rescore").rescore_records
     (row,) = run_gateway("refuse", [*SLACK, "user_tasks=[0]"])
     ours = orjson.loads(Path(row.source).read_bytes())
     block = ours.pop("agentsys")

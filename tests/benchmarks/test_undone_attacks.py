@@ -10,8 +10,6 @@ from agentdojo.types import text_content_block_from_string
 
 from agentsys.benchmarks.agentdojo import AgentDojo
 from agentsys.benchmarks.fixes.undone_attacks import AttackInWorld, is_carried_out_in_part, is_undone
-from agentsys_plugins.audit.static.audited_task import CallPlayer, prepare_task
-from agentsys_plugins.audit.static.task_checks import find_undone_attacks
 
 UNDONE = {
     "banking": {("user_task_14", "injection_task_7")},
@@ -25,6 +23,9 @@ UNDONE = {
 
 @pytest.mark.parametrize(("version", "suite"), [("v1.2.2", "banking"), ("v1", "slack"), ("v1.2.2", "travel")])
 def test_playing_both_ground_truths_in_both_orders_finds_the_undone_pairs(version: str, suite: str) -> None:
+    CallPlayer = pytest.importorskip("agentsys_plugins.audit.static.audited_task").CallPlayer
+    find_undone_attacks = pytest.importorskip("agentsys_plugins.audit.static.task_checks").find_undone_attacks
+    prepare_task = pytest.importorskip("agentsys_plugins.audit.static.audited_task").prepare_task
     played = AgentDojo(version).suite(suite)
     stage = CallPlayer(played)
     attacks = [prepare_task(stage, task) for task in played.injection_tasks.values()]

@@ -19,7 +19,6 @@ import agentsys
 from agentsys.cli import FORMER_COMMANDS, app
 from agentsys.errors import ConfigError
 from agentsys.records.runs_source import open_runs
-from agentsys_plugins.bundles.pack_bundle import pack_bundle
 
 
 def call(*arguments: str) -> Result:
@@ -35,6 +34,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def bundle(runs: Path) -> Path:
+    pack_bundle = pytest.importorskip("agentsys_plugins.bundles.pack_bundle").pack_bundle
     return pack_bundle(runs, runs.with_name("paper.zip")).file
 
 

@@ -12,8 +12,6 @@ import pytest
 from typer.testing import CliRunner
 
 from agentsys.cli import app
-from agentsys_plugins.audit.rescoring.rescore import rescore_records
-from agentsys_plugins.audit.rescoring.rescoring_document import ALL_SUITES, build_rescoring_document
 
 pytestmark = pytest.mark.slow
 
@@ -73,11 +71,13 @@ def test_one_file_that_was_cut_short_is_named_and_makes_the_verdict_no_worse(
 def test_the_fixed_column_counts_the_attacks_that_user_tasks_hid(
     published: Callable[[str], Path], name: str, version: str, official: str, fixed: str
 ) -> None:
-    found = rescore_records([published(name)], version, processes=2)
-    grids = [grid for _, of in build_rescoring_document(found).sections for grid in of]
+    rescoring = pytest.importorskip("agentsys_plugins.audit.rescoring.rescore")
+    document = pytest.importorskip("agentsys_plugins.audit.rescoring.rescoring_document")
+    found = rescoring.rescore_records([published(name)], version, processes=2)
+    grids = [grid for _, of in document.build_rescoring_document(found).sections for grid in of]
     (shown,) = [grid for grid in grids if grid.caption.startswith("official and fixed scores")]
     (line,) = [
-        line for line in shown.rows if (line[0].text, line[1].text) == ("important_instructions", ALL_SUITES)
+        line for line in shown.rows if (line[0].text, line[1].text) == ("important_instructions", document.ALL_SUITES)
     ]
     assert (line[5].detail, line[6].detail) == (official, fixed)
     hid = [case for case in found.cases if case.fixed and "undone_by_user_task" in case.fixed.changed_by]

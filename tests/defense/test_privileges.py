@@ -33,7 +33,6 @@ from agentsys.models.trace import ReplyFlaw, Tracer, use_tracer
 from agentsys.models.untrusted import ForeignFunction
 from agentsys.models.wrappers.accounting import MeteredModel, RecordingModel
 from agentsys.runs.compose import compose
-from agentsys_plugins.serve.agent_server import build_defended_agent
 
 TOOLS = tool_specs(Tools().runtime().functions.values())
 
@@ -334,6 +333,7 @@ def test_a_broken_file_is_refused_in_one_line(text: str, told: str, tmp_path: Pa
 
 
 def test_a_server_with_a_broken_file_or_none_of_that_name_does_not_start(tmp_path: Path) -> None:
+    build_defended_agent = pytest.importorskip("agentsys_plugins.serve.agent_server").build_defended_agent
     (tmp_path / "labels.yaml").write_text("read_file: maybe")
     settings = ["model=simulated", "defense=agentsys", f"logdir={tmp_path / 'runs'}"]
     for name in ("labels.yaml", "nowhere.yaml"):

@@ -27,7 +27,6 @@ from agentsys.models.pipeline_elements import (
     is_element_sequence,
 )
 from agentsys.runs.observed_pipeline import continue_pipeline
-from agentsys_plugins.rivals.stack import split_loop
 
 
 class Told:
@@ -104,6 +103,7 @@ def test_a_conversation_goes_on_in_whichever_row(pipeline: BasePipelineElement) 
 
 @pytest.mark.parametrize("kind", [lambda parts: ElementSequence(parts, "mine"), AgentPipeline])
 def test_whichever_row_is_taken_apart_for_a_stack(kind: Any) -> None:
+    split_loop = pytest.importorskip("agentsys_plugins.rivals.stack").split_loop
     element = ModelElement(Echo())
     pipeline = kind(
         [SystemMessage("Be brief."), InitQuery(), element, ToolsExecutionLoop([ToolsExecutor(), element])]

@@ -27,7 +27,6 @@ from agentsys.models.chat import ChatReply, ChatRequest, ErrorKind, ModelError, 
 from agentsys.runs.run_session import Session, prepare_session
 from agentsys.runs.settings import Settings, validate_settings
 from agentsys.runs.store import load_recipe
-from agentsys_plugins.bundles.bundle_archive import BundledCell
 from baselines.none import NoDefense
 
 SMALL = ["benchmark.suites=[slack]", "user_tasks=[0,1]"]
@@ -337,6 +336,7 @@ def test_a_folder_goes_on_after_a_class_was_moved_and_so_does_its_yaml(
 def test_what_was_kept_to_run_cases_again_names_the_classes_of_today(
     mover: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
+    BundledCell = pytest.importorskip("agentsys_plugins.bundles.bundle_archive").BundledCell
     session = plan_mover(mover, *SMALL, "defense=mine")
     session.execute(Silent())
     kept_as = session.settings[0].config_hash

@@ -21,7 +21,6 @@ from agentsys.records.case_reader import load_runs
 from agentsys.records.schema import CaseRecord
 from agentsys.runs.run_session import prepare_session
 from agentsys.runs.store import Store, StoreError
-from agentsys_plugins.audit.rescoring.read_trajectories import read_trajectory
 
 CASE = Case(
     benchmark="agentdojo",
@@ -159,6 +158,9 @@ QUICK = {"in a call's id", "a number of 5000 digits", "arguments 20000 deep"}
     "how", [how if how in QUICK else pytest.param(how, marks=pytest.mark.slow) for how in ODD]
 )
 def test_an_odd_reply_is_stored_and_read_and_costs_no_other_case(tmp_path: Path, how: str) -> None:
+    read_trajectory = pytest.importorskip(
+        "agentsys_plugins.audit.rescoring.read_trajectories"
+    ).read_trajectory
     outcome = session(tmp_path, how).execute(Silent())
     assert (outcome.finished, outcome.fatal) == (3, None)
     for path in files(tmp_path):

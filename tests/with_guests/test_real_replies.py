@@ -49,7 +49,7 @@ from baselines.progent.policy_model import DECIDE_CONTRACT, UPDATE_CONTRACT, mak
 from baselines.progent.progent_rules import ProgentSettings
 from baselines.tool_filter import FILTER_CONTRACT, read_picked_tools
 
-CORPUS = Path(__file__).parent / "corpus"
+CORPUS = Path(__file__).parents[1] / "corpus"
 
 
 @cache
@@ -271,7 +271,7 @@ def test_replies_to_the_baselines_contracts_are_read_as_counted() -> None:
         if reply["nth"] == 0:
             found = counts.setdefault(reply["asked_for"], [0, 0, 0])
             found[:] = [found[0] + 1, found[1] + reply["cut"], found[2] + flawed]
-    page = (CORPUS.parents[1] / "docs" / "real_models.md").read_text(encoding="utf-8")
+    page = (CORPUS.parents[2] / "docs" / "real_models.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| [\w ,]+: `(\w+)` \| (\d+) \| (\d+) \| (\d+) of (\d+) \(", page, re.MULTILINE)
     assert {role: [int(asked), int(cut), int(bad)] for role, asked, cut, bad, _ in rows} == counts
     assert all(int(asked) - int(cut) == int(read) for _, asked, cut, _, read in rows)

@@ -1,6 +1,6 @@
 """Mutated records, artefacts and files of names: nothing but our own exceptions, from any reader.
 
-`AGENTSYS_FUZZ=100000 pytest -m slow tests/records/test_fuzzed_records.py` makes so many mutants.
+`AGENTSYS_FUZZ=100000 pytest -m slow tests/with_guests/test_fuzzed_records.py` makes so many mutants.
 """
 
 from __future__ import annotations
