@@ -111,7 +111,7 @@ class ConversationRouter:
         self._closed = False
 
     def book(self, owner: str, cpu_s: float) -> bool:
-        """Note CPU seconds that it took to read a key's requests, here and in other processes; whether it has any left."""
+        """Note CPU seconds that a key's requests took, here and in other processes; whether it has any left."""
         with self._lock:
             account = self._find_account(owner)
             account.cpu_s += cpu_s + take_cpu(owner)

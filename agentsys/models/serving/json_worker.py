@@ -1,8 +1,8 @@
 """A program that works on other people's JSON and schemas, and that `json_check` ends when it takes too long.
 
 It reads frames (length, seconds, kind, JSON) and answers each with a sentence, null where all is well, and the CPU
-seconds that it took, as JSON. Its own clock ends work in Python and in `re`; whoever waits for it kills it where that is not heard. Nothing of agentsys
-is imported: it is to be there at once.
+seconds that it took, as JSON. Its own clock ends work in Python and in `re`; whoever waits for it kills it where that
+is not heard. Nothing of agentsys is imported: it is to be there at once.
 """
 
 from __future__ import annotations
