@@ -238,15 +238,15 @@ def _name_served_agents(
     A case without a call bears no sign of the server; it was answered by whoever answered the others.
     """
     read_agent = cache(read_answering_agent)
-    pairs = [
-        (case, place)
+    pairs = dict.fromkeys(
+        (case.model, place)
         for case, place in zip(cases, places, strict=True)
         if place.is_pipeline and _is_named_by_pipeline(case)
-    ]
+    )
     agents: dict[str, AnsweringAgent | None] = {}
-    for case, place in pairs:
+    for model, place in pairs:
         agent = read_agent(place.logdir)
-        if case.model == UNRECORDED or (agent is not None and case.model in agent.asked):
+        if model == UNRECORDED or (agent is not None and model in agent.asked):
             agents[place.pipeline] = agent
     if not agents:
         return cases, ()

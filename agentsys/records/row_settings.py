@@ -103,8 +103,9 @@ _key_of = attrgetter(
 
 def separate_settings(cases: Sequence[CaseRow]) -> SeparatedSettings:
     """Tell cases of ours apart whose settings differ, or a suite's data; files of others say nothing of theirs."""
-    keys = {_key_of(case): case for case in cases}  # of tens of thousands of cases some dozens
-    own = [(key, case) for key, case in keys.items() if case.config_hash is not None and not case.foreign]
+    # Of tens of thousands of cases some dozens.
+    keys = {_key_of(case): case for case in cases if case.config_hash is not None and not case.foreign}
+    own = [*keys.items()]
     labels: defaultdict[_Key, dict[str, str]] = defaultdict(dict)
     mixed: list[str] = []
     noted: list[str] = []

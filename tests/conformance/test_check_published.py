@@ -77,7 +77,9 @@ def test_the_fixed_column_counts_the_attacks_that_user_tasks_hid(
     grids = [grid for _, of in document.build_rescoring_document(found).sections for grid in of]
     (shown,) = [grid for grid in grids if grid.caption.startswith("official and fixed scores")]
     (line,) = [
-        line for line in shown.rows if (line[0].text, line[1].text) == ("important_instructions", document.ALL_SUITES)
+        line
+        for line in shown.rows
+        if (line[0].text, line[1].text) == ("important_instructions", document.ALL_SUITES)
     ]
     assert (line[5].detail, line[6].detail) == (official, fixed)
     hid = [case for case in found.cases if case.fixed and "undone_by_user_task" in case.fixed.changed_by]

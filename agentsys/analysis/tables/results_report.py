@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
 
 from agentsys.analysis.metrics import rates
 from agentsys.analysis.metrics.attack_success import find_paired_denials, write_denial_notes
@@ -124,13 +125,13 @@ def write_part_notes(cells: rates.ScoredCells) -> Iterator[str]:
 def _describe_part(cell: rates.MeasuredCell, cases: Sequence[CaseRow]) -> str:
     """E.g. `Travel, 11 of 20 user tasks`; empty where all of the benchmark's version is there."""
     sizes = list_suite_sizes(cell.version)
-    by_suite = group_by(cases, lambda case: case.suite)
+    by_suite = group_by(cases, attrgetter("suite"))
     if not by_suite.keys() <= sizes.keys():
         return ""  # a fork's
     parts, is_whole = [], by_suite.keys() == sizes.keys()
     for suite, found in sorted(by_suite.items()):
-        users, size = {case.user_task_id for case in found}, sizes[suite]
-        pairs = {(case.user_task_id, case.injection_task_id) for case in found if case.injection_task_id}
+        users, size = set(map(attrgetter("user_task_id"), found)), sizes[suite]
+        pairs = {pair for pair in set(map(attrgetter("user_task_id", "injection_task_id"), found)) if pair[1]}
         # Attacks without a goal run each user task once.
         most = len(size.user_tasks) * len(size.injection_tasks)
         of_pairs = bool(pairs) and len({task for _, task in pairs}) > 1
@@ -165,17 +166,16 @@ _KINDS_BEFORE = {"cut_reply": "cut_reply, which is scored when it is run again"}
 """Error kinds of older records that are none any more."""
 
 
-def write_errored_notes(cases: Iterable[CaseRow], rule: ErrorRule) -> Iterator[str]:
+def write_errored_notes(cases: Sequence[CaseRow], rule: ErrorRule) -> Iterator[str]:
     """Say how many of some cases errored, why, and what they count as; nothing where none did."""
-    scored_cases = [case for case in cases if case.is_scored]
-    errored = [case for case in scored_cases if case.status == "error"]
+    errored = [case for case in cases if case.status == "error" and case.is_scored]
     if not errored:
         return
     kinds = Counter(
         _KINDS_BEFORE.get(case.error_kind or "", case.error_kind or "unknown") for case in errored
     )
     listed = ", ".join(f"{kind} {count}" for kind, count in sorted(kinds.items()))
-    if len({case.table_model for case in scored_cases}) > 1:
+    if len({case.table_model for case in cases if case.is_scored}) > 1:
         listed += f"; of {join_names(case.table_model for case in errored)}"
     scored = sum(find_outcome(case, rule) is not None for case in errored)
     if rule is ErrorRule.REPORT:
