@@ -132,6 +132,20 @@ def test_what_is_no_bundle_is_refused(tmp_path: Path, content: bytes) -> None:
         BundleReader(tmp_path / "some.zip")
 
 
+def test_members_that_are_said_to_stand_in_front_of_the_file_are_refused(tmp_path: Path) -> None:
+    file = bundle(tmp_path, {"records/a.json": b"1"})
+    content = bytearray(file.read_bytes())
+    place = (
+        content.rindex(b"PK\x05\x06") + 16
+    )  # of the list of members, which is found by its size all the same
+    content[place : place + 4] = (int.from_bytes(content[place : place + 4], "little") + 1).to_bytes(
+        4, "little"
+    )
+    file.write_bytes(content)
+    with pytest.raises(ConfigError, match="no bundle|damaged"):
+        BundleReader(file)
+
+
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
 def test_bytes_changed_anywhere_are_refused_or_named(tmp_path: Path, data: st.DataObject) -> None:
