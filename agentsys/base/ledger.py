@@ -48,8 +48,8 @@ class LedgerEntry:
 class Ledger:
     """Appends lines to a ledger. Safe with several threads and processes, also if one of them is killed.
 
-    A line is one write to the end of the file, so lines of several processes never mix. After a line torn by a full
-    disk the next one starts on a new line.
+    A line is one write to the end of the file, so lines of several processes never mix. Each begins with its line
+    break, so one that a full disk or a kill has torn takes no other with it.
     """
 
     def __init__(self, path: Path) -> None:
@@ -59,7 +59,7 @@ class Ledger:
 
     def add(self, entry: LedgerEntry) -> None:
         """Append one line. A failed write is only a warning, so that the answer is not lost."""
-        line = json.dumps(vars(entry), separators=(",", ":")).encode() + b"\n"
+        line = b"\n" + json.dumps(vars(entry), separators=(",", ":")).encode()
         try:
             os.write(self._open_file(), line)
         except OSError as error:
@@ -69,11 +69,7 @@ class Ledger:
         """Open the file once; later writes need no lock."""
         with self._lock:
             if self._file is None:
-                file = open_file(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT, PRIVATE)
-                size = os.fstat(file).st_size
-                if size and os.pread(file, 1, size - 1) != b"\n":
-                    os.write(file, b"\n")
-                self._file = file
+                self._file = open_file(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, PRIVATE)
         return self._file
 
 

@@ -90,7 +90,8 @@ def parse_manifest(content: bytes, file: object) -> Manifest:
 
 
 _MAX_MEMBERS = 5_000_000
-_BROKEN_ZIP_ERRORS = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError)
+_BROKEN_ZIP_ERRORS = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, OSError)
+"""The last where a member is said to stand in front of the file."""
 
 
 class BundleWriter:
@@ -148,7 +149,7 @@ class BundleReader:
             raise ConfigError(f"There is no file {file}.")
         try:
             self._zip = zipfile.ZipFile(file)
-        except (*_BROKEN_ZIP_ERRORS, OSError, ValueError, UnicodeError) as error:
+        except (*_BROKEN_ZIP_ERRORS, ValueError, UnicodeError) as error:
             raise ConfigError(f"{file} is no bundle: {error}.") from None
         try:
             self._infos = self._check_infos(self._zip.infolist())

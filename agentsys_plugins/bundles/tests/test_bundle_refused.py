@@ -132,6 +132,17 @@ def test_what_is_no_bundle_is_refused(tmp_path: Path, content: bytes) -> None:
         BundleReader(tmp_path / "some.zip")
 
 
+def test_members_that_are_said_to_stand_in_front_of_the_file_are_refused(tmp_path: Path) -> None:
+    file = bundle(tmp_path, {"records/a.json": b"1"})
+    content = bytearray(file.read_bytes())
+    # Where the list of members begins; it is looked for in front of its end all the same.
+    place = content.rindex(b"PK\x05\x06") + 16
+    content[place : place + 4] = (1 << 20).to_bytes(4, "little")
+    file.write_bytes(content)
+    with pytest.raises(ConfigError, match=r"no bundle|damaged"):
+        BundleReader(file)
+
+
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
 def test_bytes_changed_anywhere_are_refused_or_named(tmp_path: Path, data: st.DataObject) -> None:
