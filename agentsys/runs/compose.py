@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import difflib
 import itertools
 import re
-import shlex
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -37,12 +35,20 @@ from agentsys.base.config_catalog import list_config_names
 from agentsys.errors import ConfigError, unknown_name
 from agentsys.extensions import explain_absent_guests, list_shipped_config_dirs, shipped_config_dir
 from agentsys.records.row_settings import NOT_IDENTITY
-from agentsys.runs.instantiate import READ_TOOLS, knows_option
+from agentsys.runs.instantiate import READ_TOOLS
+from agentsys.runs.override_advice import (
+    GROUPS,
+    KEY_VALUE,
+    OPTIONS_WITH_DASHES,
+    explain_override_error,
+    find_choice_hint,
+    pick_first_line,
+    suggest_quotes,
+)
 from agentsys.runs.references import (
     add_contents,
     add_yaml_folder,
     fill_auto_options,
-    flatten_options,
     list_options_in_name,
     make_label,
     refuse_environment,
@@ -56,7 +62,6 @@ from agentsys.runs.settings import (
 )
 
 LABELLED = ("model", "defense", "attack")
-GROUPS = ("model", "defense", "attack", "benchmark", "executor", "experiment")
 _HYDRA = threading.Lock()  # Hydra keeps its state in a global.
 _APPLICATIONS = (  # Empty lists: Hydra reads groups deleted with `~` all the same.
     *("hydra/launcher=[]", "hydra/sweeper=[]", "hydra/output=[]", "hydra/env=[]"),
@@ -150,33 +155,17 @@ def _parse_overrides(overrides: Sequence[str]) -> list[Override]:
         if re.match(r"[+~]*[\w./-]+@", text):
             raise ConfigError(f"{text}: settings have no @. Write key=value: {text.replace('@', '.', 1)}")
         if text.startswith("="):
-            raise ConfigError(f"Override not understood: {text}. {_KEY_VALUE}")
+            raise ConfigError(f"Override not understood: {text}. {KEY_VALUE}")
         key, _, value = text.partition("=")
         refuse_old_name(key.lstrip("+~"), value)
-        if key in _OPTIONS_WITH_DASHES:
+        if key in OPTIONS_WITH_DASHES:
             raise ConfigError(f"{text}: this is an option: --{key} {value}")
     try:
         return list(OverridesParser.create().parse_overrides(list(overrides)))
     except HydraException as error:
         raise ConfigError(
-            f"Override not understood: {pick_first_line(error)} {_suggest_quotes(overrides)}"
+            f"Override not understood: {pick_first_line(error)} {suggest_quotes(overrides)}"
         ) from None
-
-
-def _suggest_quotes(overrides: Sequence[str]) -> str:
-    """Return a hint: the first value that needs quotes, quoted; else the general form of a setting."""
-    for text in overrides:
-        key, _, value = text.partition("=")
-        try:
-            OverridesParser.create().parse_override(text)
-        except HydraException:
-            if re.match(r"[^\[{'\"].*[=(]", value):
-                quoted = f"{key}={QuotedString(value, Quote.single).with_quotes()}"
-                return f"A value with = or ( has quotes of its own: {shlex.quote(quoted)}"
-    return _KEY_VALUE
-
-
-_KEY_VALUE = "Write key=value, e.g. defense=agentsys limit_per_suite=10."
 
 
 def _list_combinations(axes: Sequence[Sequence[str]]) -> list[list[str]]:
@@ -220,16 +209,8 @@ def _check_choice(group: str, name: object, choices: Mapping[str, Sequence[str]]
         names = ",".join(map(str, name))
         raise ConfigError(f"{group}=[{names}] is a list; a sweep has commas alone: {group}={names or 'NAME'}")
     if isinstance(name, str | int | float) and group in choices and name not in choices[group]:
-        instead = _REPLACEMENTS.get((group, str(name)), "") or _find_choice_hint(group, str(name))
+        instead = find_choice_hint(group, str(name))
         raise ConfigError(unknown_name(group, str(name), choices[group]) + instead + explain_absent_guests())
-
-
-def _find_choice_hint(group: str, name: str) -> str:
-    """Say how a shell's pattern is written here, or which folder with such a YAML was not named."""
-    if "*" in name:
-        return f" A pattern is written glob(...): '{group}=glob({name})'"
-    folders = [path.parents[1] for path in Path().glob(f"*/{group}/*.yaml") if path.stem == name]
-    return f" ./{folders[0]} has one: add --config-dir {shlex.quote(str(folders[0]))}" if folders else ""
 
 
 def _read_preset_sweep(config: DictConfig) -> dict[str, list[str]]:
@@ -345,7 +326,9 @@ class Composer:
             refuse_environment(OmegaConf.to_container(config))
             OmegaConf.resolve(config.model)
         except (HydraException, OmegaConfBaseException) as error:
-            raise ConfigError(_explain(error, overrides, self)) from None
+            raise ConfigError(
+                explain_override_error(error, overrides, lambda words: to_plain_config(self(words).config))
+            ) from None
         except (YAMLError, UnicodeDecodeError) as error:
             raise ConfigError(f"A YAML of yours is not valid: {' '.join(str(error).split())}") from None
         return Composition(config, before.choices, before.chosen)
@@ -402,75 +385,3 @@ def to_plain_config(config: DictConfig) -> dict[str, Any]:
     values = OmegaConf.to_container(config, resolve=True)
     assert isinstance(values, dict)
     return {str(key): value for key, value in values.items()}
-
-
-def _explain(error: Exception, overrides: Sequence[str], compose: Composer) -> str:
-    """Explain a composition error in one line; for an unknown key, name the nearest known ones."""
-    text = pick_first_line(error)
-    for override in overrides:
-        key = override.split("=")[0].lstrip("+~")
-        if f"'{key}'" in text and "Could not override" in text:
-            value = override.partition("=")[2]
-            if key in _KEYS_ELSEWHERE:
-                return f"Unknown setting '{key}'. Write {_KEYS_ELSEWHERE[key]}={value}"
-            values = to_plain_config(compose([o for o in overrides if o != override]).config)
-            group, *path = key.split(".")
-            if path and isinstance(values.get(group), dict) and knows_option(group, values[group], path):
-                plus = shlex.quote(f"+{key}={value}")
-                return f"Setting '{key}' is not in the YAML of this {group}; a plus adds it. Write {plus}"
-            names = [*GROUPS, *(name for name in flatten_options(values) if "._" not in name)]
-            if not path:
-                unknown = unknown_name("setting", key, names).split(" Known:")[0]
-                return f"{unknown} See `agentsys show config`."
-            # Nothing beside it in another group is meant, and long names share letters by chance.
-            beside = {name.rpartition(".")[2]: name for name in names if name.startswith(f"{group}.")}
-            near = difflib.get_close_matches(path[-1], beside, n=2, cutoff=0.75)
-            meant = (
-                f"Did you mean {' or '.join(beside[name] for name in near)}?"
-                if near
-                else "It has no such option."
-            )
-            return f"Unknown setting '{key}' of this {group}. {meant} See `agentsys show config`."
-    return text
-
-
-def pick_first_line(error: Exception) -> str:
-    """Return the first line of an error from Hydra, as a sentence."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return (lines[0] if lines else type(error).__name__).rstrip(".") + "."
-
-
-_OPTIONS_WITH_DASHES = {"config-dir", "plugin-path", "dry-run"}
-_KEYS_ELSEWHERE = {
-    **dict.fromkeys(("suite", "suites"), "benchmark.suites"),
-    "version": "benchmark.version",
-    **dict.fromkeys(("task", "tasks", "user_task"), "user_tasks"),
-    "injection_task": "injection_tasks",
-    **dict.fromkeys(("n", "samples"), "limit_per_suite"),
-    **dict.fromkeys(("workers", "threads"), "executor.workers"),
-    **dict.fromkeys(("out", "output"), "logdir"),
-    "budget_usd": "budget.usd",
-    "temperature": "model.temperature",
-    "base_url": "model.base_url",
-    "model_id": "model.model_id",
-    "traces": "model.traces",
-    "executor.address": "executor=ray executor.address",
-    "experiments": "experiment",
-    "defenses": "defense",
-    "attacks": "attack",
-    "models": "model",
-}
-"""Keys of other harnesses, and keys without their group -> ours."""
-_REPLACEMENTS = {
-    ("executor", "processes"): (
-        " Use executor=threads with executor.workers=N; where one process is not enough, start the same command"
-        " several times: they share its cases and its budget (docs/scale.md)."
-    ),
-    ("experiment", "rivals"): " It is now: experiment=recent",
-    ("experiment", "table2_light"): " It is now: experiment=table2 --skip-unavailable",
-    ("experiment", "table2_compat"): (
-        " It is now: experiment=table2 "
-        "'defense=none,prompt_sandwiching,agentsys,glob(*_compat,exclude=[attriguard*,datafilter*])'"
-    ),
-}
-"""Names of earlier versions -> a hint at the replacement."""

@@ -234,14 +234,18 @@ def _move_apart(places: Any, size: float) -> list[Any]:
         A move for each place, in points of print.
     """
     # A spiral of golden angles: no two of its steps have a coordinate in common.
-    steps = np.arange(400)
+    steps = np.arange(1000)
     turns = steps * math.pi * (3 - math.sqrt(5))
     spiral = 0.9 * np.sqrt(steps)[:, None] * np.stack([np.cos(turns), np.sin(turns)], axis=1)
+    # Nothing is moved far beyond the largest and smallest values: a mark at 105% would look like a mistake.
+    high, low = places.max(axis=0) + size, places.min(axis=0) - 4 * size
     taken: list[Any] = []
     for place in places:
-        away = np.abs(place + spiral - np.reshape(taken, (-1, 1, 2)))
-        free = np.all((np.hypot(away[..., 0], away[..., 1]) > size) & (away.min(axis=2) > 1.5), axis=0)
-        taken.append(place + spiral[np.argmax(free)])
+        moved = place + spiral
+        away = np.abs(moved - np.reshape(taken, (-1, 1, 2)))
+        apart = (np.hypot(away[..., 0], away[..., 1]) > size) & (away.min(axis=2) > 1.5)
+        inside = np.all((moved >= low) & (moved <= high), axis=1)
+        taken.append(moved[np.argmax(np.all(apart, axis=0) & inside)])
     return [moved - place for moved, place in zip(taken, places, strict=True)]
 
 

@@ -1,0 +1,118 @@
+"""What a wrong override is answered with: the setting, the name or the quotes that were meant."""
+
+from __future__ import annotations
+
+import difflib
+import re
+import shlex
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Quote, QuotedString
+from hydra.errors import HydraException
+
+from agentsys.errors import unknown_name
+from agentsys.runs.instantiate import knows_option
+from agentsys.runs.references import flatten_options
+
+GROUPS = ("model", "defense", "attack", "benchmark", "executor", "experiment")
+OPTIONS_WITH_DASHES = {"config-dir", "plugin-path", "dry-run"}
+_KEYS_ELSEWHERE = {
+    **dict.fromkeys(("suite", "suites"), "benchmark.suites"),
+    "version": "benchmark.version",
+    **dict.fromkeys(("task", "tasks", "user_task"), "user_tasks"),
+    "injection_task": "injection_tasks",
+    **dict.fromkeys(("n", "samples"), "limit_per_suite"),
+    **dict.fromkeys(("workers", "threads"), "executor.workers"),
+    **dict.fromkeys(("out", "output"), "logdir"),
+    "budget_usd": "budget.usd",
+    "temperature": "model.temperature",
+    "base_url": "model.base_url",
+    "model_id": "model.model_id",
+    "traces": "model.traces",
+    "executor.address": "executor=ray executor.address",
+    "experiments": "experiment",
+    "defenses": "defense",
+    "attacks": "attack",
+    "models": "model",
+}
+"""Keys of other harnesses, and keys without their group -> ours."""
+_REPLACEMENTS = {
+    ("executor", "processes"): (
+        " Use executor=threads with executor.workers=N; where one process is not enough, start the same command"
+        " several times: they share its cases and its budget (docs/scale.md)."
+    ),
+    ("experiment", "rivals"): " It is now: experiment=recent",
+    ("experiment", "table2_light"): " It is now: experiment=table2 --skip-unavailable",
+    ("experiment", "table2_compat"): (
+        " It is now: experiment=table2 "
+        "'defense=none,prompt_sandwiching,agentsys,glob(*_compat,exclude=[attriguard*,datafilter*])'"
+    ),
+}
+"""Names of earlier versions -> a hint at the replacement."""
+
+
+def explain_override_error(
+    error: Exception, overrides: Sequence[str], compose: Callable[[Sequence[str]], dict[str, Any]]
+) -> str:
+    """Explain a composition error in one line; for an unknown key, name the nearest known ones."""
+    text = pick_first_line(error)
+    for override in overrides:
+        key = override.split("=")[0].lstrip("+~")
+        if f"'{key}'" in text and "Could not override" in text:
+            value = override.partition("=")[2]
+            if key in _KEYS_ELSEWHERE:
+                return f"Unknown setting '{key}'. Write {_KEYS_ELSEWHERE[key]}={value}"
+            values = compose([o for o in overrides if o != override])
+            group, *path = key.split(".")
+            if path and isinstance(values.get(group), dict) and knows_option(group, values[group], path):
+                plus = shlex.quote(f"+{key}={value}")
+                return f"Setting '{key}' is not in the YAML of this {group}; a plus adds it. Write {plus}"
+            names = [*GROUPS, *(name for name in flatten_options(values) if "._" not in name)]
+            if not path:
+                unknown = unknown_name("setting", key, names).split(" Known:")[0]
+                return f"{unknown} See `agentsys show config`."
+            # Nothing beside it in another group is meant, and long names share letters by chance.
+            beside = {name.rpartition(".")[2]: name for name in names if name.startswith(f"{group}.")}
+            near = difflib.get_close_matches(path[-1], beside, n=2, cutoff=0.75)
+            meant = (
+                f"Did you mean {' or '.join(beside[name] for name in near)}?"
+                if near
+                else "It has no such option."
+            )
+            return f"Unknown setting '{key}' of this {group}. {meant} See `agentsys show config`."
+    return text
+
+
+def pick_first_line(error: Exception) -> str:
+    """Return the first line of an error from Hydra, as a sentence."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return (lines[0] if lines else type(error).__name__).rstrip(".") + "."
+
+
+def find_choice_hint(group: str, name: str) -> str:
+    """Say what took an earlier name's place, how a pattern is written, or which folder with such a YAML was not named."""
+    if (group, name) in _REPLACEMENTS:
+        return _REPLACEMENTS[group, name]
+    if "*" in name:
+        return f" A pattern is written glob(...): '{group}=glob({name})'"
+    folders = [path.parents[1] for path in Path().glob(f"*/{group}/*.yaml") if path.stem == name]
+    return f" ./{folders[0]} has one: add --config-dir {shlex.quote(str(folders[0]))}" if folders else ""
+
+
+def suggest_quotes(overrides: Sequence[str]) -> str:
+    """Return a hint: the first value that needs quotes, quoted; else the general form of a setting."""
+    for text in overrides:
+        key, _, value = text.partition("=")
+        try:
+            OverridesParser.create().parse_override(text)
+        except HydraException:
+            if re.match(r"[^\[{'\"].*[=(]", value):
+                quoted = f"{key}={QuotedString(value, Quote.single).with_quotes()}"
+                return f"A value with = or ( has quotes of its own: {shlex.quote(quoted)}"
+    return KEY_VALUE
+
+
+KEY_VALUE = "Write key=value, e.g. defense=agentsys limit_per_suite=10."
