@@ -26,6 +26,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from constant_model import CALLS, Served, constant_model
+from search_bench import search_rows
 from serve_bench import serve_rows
 
 README = Path(__file__).parent / "README.md"
@@ -268,6 +269,16 @@ def tables(extent: Extent, inspect: str | None) -> Iterator[str]:
     yield "A served agent (`perf/serve_bench.py`):\n"
     yield from table_head("What", "Figures")
     for row in serve_rows():
+        yield table_row(*row)
+    yield ""
+    yield from search_table()
+
+
+def search_table() -> Iterator[str]:
+    """Searches whose whole budget is spent (`perf/search_bench.py`)."""
+    yield "Eight searches, 0.2 s for each reply, 16 workers (`perf/search_bench.py`):\n"
+    yield from table_head("Attack", "Seconds", "Replies", "Of the limit", "Attempts stored", "Thrown away")
+    for row in search_rows():
         yield table_row(*row)
 
 
