@@ -10,7 +10,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.text import Text
-from matplotlib.transforms import Bbox
+from matplotlib.transforms import Bbox, BboxBase
 
 from agentsys.analysis.figures.drawing import apply_style
 
@@ -82,7 +82,7 @@ def _list_cut(figure: Figure) -> Iterator[str]:
                 yield f"{artist} is cut in {axes.get_title(loc='left')!r}"
 
 
-def _holds(page: Bbox, box: Bbox, slack: float) -> bool:
+def _holds(page: BboxBase, box: Bbox, slack: float) -> bool:
     return (
         page.x0 - slack <= box.x0
         and box.x1 <= page.x1 + slack
@@ -96,7 +96,7 @@ def _list_hidden_intervals(axes: Axes) -> Iterator[str]:
     ends = [
         line.get_transform().transform(line.get_xydata()) * 72 / axes.figure.dpi
         for line in axes.lines
-        if line.get_linewidth() == _WHISKER and len(line.get_xdata()) == 2
+        if line.get_linewidth() == _WHISKER and len(line.get_xydata()) == 2
     ]
     for first, second in combinations(ends, 2):
         for along, across in ((0, 1), (1, 0)):
