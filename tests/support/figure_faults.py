@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import combinations
 
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
@@ -96,7 +97,7 @@ def _list_hidden_intervals(axes: Axes) -> Iterator[str]:
     ends = [
         line.get_transform().transform(line.get_xydata()) * 72 / axes.figure.dpi
         for line in axes.lines
-        if line.get_linewidth() == _WHISKER and line.get_path().vertices.shape[0] == 2
+        if line.get_linewidth() == _WHISKER and len(np.asarray(line.get_xydata())) == 2
     ]
     for first, second in combinations(ends, 2):
         for along, across in ((0, 1), (1, 0)):
