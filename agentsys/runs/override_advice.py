@@ -93,7 +93,7 @@ def pick_first_line(error: Exception) -> str:
 
 
 def find_choice_hint(group: str, name: str) -> str:
-    """Name what took an earlier name's place, how to write a pattern, or the folder with such a YAML."""
+    """Say what took an earlier name's place, how a pattern is written, or which folder of YAMLs was not named."""
     if (group, name) in _REPLACEMENTS:
         return _REPLACEMENTS[group, name]
     if "*" in name:

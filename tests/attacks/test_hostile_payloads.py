@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from needs_guest import needs_guest
 from omegaconf import OmegaConf
 
 from agentsys.base.config_catalog import list_config_names, load_config
@@ -145,6 +146,7 @@ def cached(tmp_path: Path, words: str) -> list[str]:
 SMALL = ["model=simulated", "benchmark.suites=[banking]", "user_tasks=[15]", "injection_tasks=[0]"]
 
 
+@needs_guest("redteam")
 def test_a_text_that_breaks_the_file_is_an_errored_record_and_nobody_was_asked(
     run_cases: Any, tmp_path: Path
 ) -> None:
@@ -157,6 +159,7 @@ def test_a_text_that_breaks_the_file_is_an_errored_record_and_nobody_was_asked(
     assert set(own["written"].values()) == {BREAKING}
 
 
+@needs_guest("redteam")
 def test_a_record_keeps_what_was_written_and_what_was_read(run_cases: Any, tmp_path: Path) -> None:
     (folded,) = run_cases([*SMALL, *cached(tmp_path, FOLDED)]).values()
     (exact,) = run_cases(

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from needs_guest import needs_guest
 from small_runs import Silent
 
 from agentsys.attacks.tool_surface import ToolSurface
@@ -74,6 +75,7 @@ READ_RESULTS_ALONE = (
 )
 
 
+@needs_guest("rivals")
 def test_a_defense_that_reads_no_tools_makes_the_calls_of_none_case_by_case(tmp_path: Path) -> None:
     found = records(tmp_path, f"defense=none,{','.join(READ_RESULTS_ALONE)}", "attack=mcp_description")
     of_defense = {name: [one for one in found if one.case.defense == name] for name in READ_RESULTS_ALONE}
@@ -88,6 +90,7 @@ def test_a_detector_that_reads_tools_prevents_what_a_description_carries(tmp_pat
     assert not any(record.security for record in records(tmp_path, *read))
 
 
+@needs_guest("rivals")
 def test_reading_tools_is_an_option_of_those_that_can_and_off_is_no_other_defense(tmp_path: Path) -> None:
     folder = f"logdir={tmp_path}"
     plain, off = (
@@ -111,6 +114,7 @@ def test_the_attacker_owns_the_tools_that_were_chosen(choice: str) -> None:
     assert not any(goal.GOAL in tool.description for tool in SUITE.tools)
 
 
+@needs_guest("rivals")
 def test_the_table_of_the_page_is_whole() -> None:
     sweep = load_config("experiment", "tool_surface")["sweep"]
     head, _, *rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in TABLE]

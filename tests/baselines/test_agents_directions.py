@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from needs_guest import needs_guest
 from small_runs import errors_in, rate
 
 from baselines.melon.guarded_turn import NOTICE
@@ -128,6 +129,7 @@ def test_a_policy_model_that_errs_opens_the_gate_by_an_update_alone_or_costs_uti
     assert rate(strict, "progent", "security", attacked=True) == 0.0
 
 
+@needs_guest("audit")
 def test_refused_calls_of_slacks_injection_task_5_count_neither_in_the_run_nor_when_it_is_scored_again(
     run_cases: Callable[..., Any], tmp_path: Path
 ) -> None:

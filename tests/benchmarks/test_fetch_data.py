@@ -14,6 +14,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+from needs_guest import needs_guest
 from stored_cases import store_published
 from typer.testing import CliRunner
 
@@ -198,6 +199,7 @@ def test_the_digests_are_those_of_the_published_runs(
     assert {pattern: hash_files(folder, pattern) for pattern in known} == known
 
 
+@needs_guest("agentdyn")
 def test_agentdyn_arrives_and_its_files_are_the_commits(tmp_path: Path) -> None:
     source = _TRACES / "agentdyn" / "agentdyn-package.tar.gz"
     if not source.exists():

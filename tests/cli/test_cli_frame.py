@@ -17,6 +17,7 @@ import pytest
 import typer
 from hypothesis import given
 from hypothesis import strategies as st
+from needs_guest import needs_guest
 from rich.console import Console
 from typer.testing import CliRunner
 
@@ -80,12 +81,14 @@ def test_bugs_keep_their_traceback(bug: Exception) -> None:
         ("figure 3", "Missing argument 'DIR...'. See agentsys figure --help."),
         ("run --limit 5", "No such option: --limit. Here limit_per_suite=VALUE says how many cases"),
         ("run --epochs 5", " Settings have no dashes: epochs=VALUE. See agentsys run --help."),
-        ("audit --benchmark asb", "Settings have no dashes: benchmark=VALUE."),
+        pytest.param(
+            "audit --benchmark asb", "Settings have no dashes: benchmark=VALUE.", marks=needs_guest("audit")
+        ),
         ("run --cfg job", "agentsys show config prints what a command would work with."),
         ("run --multirun", "comma lists sweep as they are"),
         ("results --limit 5", "No such option: --limit. See agentsys results --help."),
         ("report x --max-cases -1", "Invalid value for '--max-cases'"),
-        ("serve --port 99999", "Invalid value for '--port'"),
+        pytest.param("serve --port 99999", "Invalid value for '--port'", marks=needs_guest("serve")),
         ("show attack", "Missing argument 'name'. See agentsys show attack --help."),
         ("results", "Missing argument 'DIR...'. See agentsys results --help."),
         ("measures DIR", "agentsys measures is now: agentsys results DIR --by cost"),
@@ -167,6 +170,7 @@ def test_an_example_is_understood(command: str, line: str) -> None:
     assert compose([text for text in overrides if not text.startswith("runs=")])
 
 
+@needs_guest("audit")
 def test_docs_list_every_command() -> None:
     page = (Path(__file__).parents[2] / "docs" / "cli.md").read_text(encoding="utf-8")
     overview = page.split("```")[1]

@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 
 import pytest
+from needs_guest import needs_guest
 from rich.console import Console
 from stored_cases import row
 from typer.testing import CliRunner
@@ -22,7 +23,12 @@ from agentsys.models.budget import Meter
 from agentsys.records.case_reader import LoadedCases
 from agentsys.runs.cell import CellLabels
 
-COMMANDS = ("results", "table", "compare", "rescore", "audit")
+COMMANDS = (
+    "results",
+    "table",
+    "compare",
+    *(pytest.param(name, marks=needs_guest("audit")) for name in ("rescore", "audit")),
+)
 
 
 def output() -> Output:

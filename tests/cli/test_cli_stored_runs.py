@@ -14,6 +14,7 @@ from importlib import import_module
 from pathlib import Path
 
 import pytest
+from needs_guest import needs_guest
 from stored_cases import PAY_BILL, READ_BILL, attacked, case_of, published, row_grid, store_own, stored, turns
 from typer.testing import CliRunner, Result
 
@@ -72,6 +73,7 @@ def test_errors_as_agentdojo_counts_them_reaches_records_without_a_score(tmp_pat
     assert overall(tmp_path, "agentdojo")["defense_quality"] == ""
 
 
+@needs_guest("audit")
 def test_a_tie_of_versions_is_said_with_every_share(tmp_path: Path) -> None:
     # A suite that somebody registers with AgentDojo is no version of its.
     import_module("agentsys_plugins.typed.nested.nested_suite")
@@ -89,6 +91,7 @@ def test_a_tie_of_versions_is_said_with_every_share(tmp_path: Path) -> None:
     assert "(v1.2.2: 1)" in told, told[told.find("Scores") :][:400]
 
 
+@needs_guest("audit")
 def test_a_version_that_a_record_names_is_never_overridden_and_one_pipeline_voids_no_other(
     tmp_path: Path,
 ) -> None:
@@ -104,6 +107,7 @@ def test_a_version_that_a_record_names_is_never_overridden_and_one_pipeline_void
     assert "checker changed" in scores["gpt-4o)"]["details"][0]
 
 
+@needs_guest("audit")
 def test_bankings_city_that_agentdojo_let_pass_later_is_a_reason_of_its_own(tmp_path: Path) -> None:
     update = {"street": "Dalton Street 123", "city": "New York, NY 10001"}
     calls = [{"function": "read_file", "args": {"file_path": "address-change.txt"}, "id": "a"}]
@@ -161,6 +165,7 @@ def serve(body: bytes, announced: int) -> Iterator[str]:
         server.shutdown()
 
 
+@needs_guest("bundles")
 @pytest.mark.parametrize("name", ["paper.zip", "download"])
 def test_a_zip_file_that_was_cut_off_is_called_that(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_bytes(b"PK\x03\x04" + b"\0" * 300)

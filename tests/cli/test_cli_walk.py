@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from needs_guest import needs_guest
 from rich.cells import cell_len
 from rich.console import Console
 from stored_cases import case_of, published, store_own
@@ -30,12 +31,12 @@ WALKED = (
     "table 2 runs",
     "compare runs",
     "results runs --by cost",
-    "rescore recorded --version v1.2.2",
+    pytest.param("rescore recorded --version v1.2.2", marks=needs_guest("audit")),
     "list defenses --long",
     "show config model=simulated defense=agentsys",
     "show defense camel",
     "show prompts agentsys",
-    "guards scan text",
+    pytest.param("guards scan text", marks=needs_guest("guards")),
     "init --check",
 )
 """Lines to type in a folder with `runs`, `recorded` and `text`."""

@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 import yaml
+from needs_guest import needs_guest
 from small_runs import Silent, records_in
 
 import agentsys
@@ -204,6 +205,7 @@ def targets(value: Any) -> Iterator[str]:
             yield from targets(inner)
 
 
+@needs_guest("typed")
 def test_every_class_of_a_shipped_yaml_has_a_registered_name_of_its_kind() -> None:
     files = [path for folder in list_shipped_config_dirs() for path in folder.rglob("*.yaml")]
     found = {(path.parent.name, one) for path in files for one in targets(yaml.safe_load(path.read_text()))}
@@ -215,6 +217,7 @@ def test_every_class_of_a_shipped_yaml_has_a_registered_name_of_its_kind() -> No
         assert find_registered_class(path).today == path, "the path of today comes first"
 
 
+@needs_guest("typed")
 def test_every_registered_path_of_today_imports_and_belongs_to_one_name() -> None:
     known = {one.name: one for one in load_registered_classes().values()}
     assert len(known) == len(TABLE["names"])

@@ -83,7 +83,7 @@ def _list_cut(figure: Figure) -> Iterator[str]:
                 yield f"{artist} is cut in {axes.get_title(loc='left')!r}"
 
 
-def _holds(page: BboxBase, box: BboxBase, slack: float) -> bool:
+def _holds(page: BboxBase, box: Bbox, slack: float) -> bool:
     return (
         page.x0 - slack <= box.x0
         and box.x1 <= page.x1 + slack
@@ -97,7 +97,7 @@ def _list_hidden_intervals(axes: Axes) -> Iterator[str]:
     ends = [
         line.get_transform().transform(line.get_xydata()) * 72 / axes.figure.dpi
         for line in axes.lines
-        if line.get_linewidth() == _WHISKER and np.shape(line.get_xydata())[0] == 2
+        if line.get_linewidth() == _WHISKER and len(np.asarray(line.get_xydata())) == 2
     ]
     for first, second in combinations(ends, 2):
         for along, across in ((0, 1), (1, 0)):

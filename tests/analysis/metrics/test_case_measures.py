@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from asb_cases import AGENTS, TOOLS, attacked, benign, control, grid
+from needs_guest import needs_guest
 from stored_cases import row
 
 from agentsys.analysis.metrics.case_measures import (
@@ -185,6 +186,7 @@ def test_verdicts_are_counted_from_spans_and_none_without_the_truth_beside_it() 
     assert count_guard_verdicts(spans) == {"g": {**one, "chars": 25, "cut": 6}}
 
 
+@needs_guest("rivals")
 @pytest.mark.parametrize(("recall", "fnr"), [(1.0, 0.0), (0.0, 100.0)])
 def test_a_run_books_the_truth_beside_each_verdict(
     run_cases: Any, tmp_path: Path, recall: float, fnr: float

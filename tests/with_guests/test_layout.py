@@ -9,7 +9,7 @@ from pathlib import Path
 
 from parsed_sources import list_nodes, list_product_files, list_test_files, parse_source
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 MOST_LINES = 450
 MOST_FILES = 25
 MOST_LINES_OF_A_FUNCTION = 60

@@ -21,7 +21,7 @@ from agentsys.records.case_row import COLUMNS
 from agentsys.records.pipeline_names import _DEFENSES
 from agentsys.records.schema import CaseRecord
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 PAGES = sorted(DOCS.rglob("*.md"))
 OUTSIDE = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")]
@@ -164,7 +164,7 @@ def test_every_field_of_the_records_block_is_explained() -> None:
 def test_every_kind_of_error_is_explained() -> None:
     page = (DOCS / "errors.md").read_text(encoding="utf-8")
     assert {f"`{kind.value}`" for kind in ErrorKind} <= set(re.findall(r"`\w+`", page))
-    source = Path(__file__).parents[1] / "agentsys" / "runs" / "run_case.py"
+    source = Path(__file__).parents[2] / "agentsys" / "runs" / "run_case.py"
     raised = set(re.findall(r'_mark_(?:failed|broken)\(run, "(\w+)"', source.read_text(encoding="utf-8")))
     assert len(raised) > 3
     assert {f"`{kind}`" for kind in raised} <= set(re.findall(r"`\w+`", page))

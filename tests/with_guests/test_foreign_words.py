@@ -22,7 +22,7 @@ from agentsys.base.config_catalog import load_config
 from agentsys.models.untrusted import ForeignFunction, Reader, Untrusted
 from agentsys.runs.instantiate import instantiate
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 
 
 class ForeignRuntime(FunctionsRuntime):  # type: ignore[misc]

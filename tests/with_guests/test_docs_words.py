@@ -24,7 +24,7 @@ from agentsys.models.reply_checks import CUT
 from agentsys.records.context_facts import find_bound
 from agentsys.records.schema import CaseRecord
 
-DOCS = Path(__file__).parents[1] / "docs"
+DOCS = Path(__file__).parents[2] / "docs"
 MADE_PAGES = {"defenses.md", "licences.md", "league.md", "attacker_prompt.md"}
 """Made by a command, or below a mark by one."""
 MARK = re.compile(r"<!-- (?:Made by|Below): .*?-->", re.DOTALL)
@@ -40,7 +40,7 @@ def count_words(text: str) -> int:
 
 
 def counted_pages() -> dict[str, int]:
-    """Page -> its hand-written words. `PYTHONPATH=tests/support python tests/test_docs_words.py` prints them."""
+    """Page -> its hand-written words. `PYTHONPATH=tests/support python tests/with_guests/test_docs_words.py` prints them."""
     pages = sorted([*DOCS.rglob("*.md"), *(DOCS.parent / "agentsys_plugins").rglob("*.md")])
     return {
         str(page.relative_to(DOCS.parent)): count_words(page.read_text(encoding="utf-8")) for page in pages

@@ -15,7 +15,7 @@ from stored_cases import published, stored
 from agentsys.cli import COMMANDS, _load_command
 from agentsys.runs.compose import compose
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 _BLOCK = re.compile(r"^```(?:|sh|bash|console|shell)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 _PLACEHOLDER = re.compile(r"[\[\]|]|\.\.\.")
 """Marks a line that shows how a command is written, not a command."""

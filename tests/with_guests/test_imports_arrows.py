@@ -14,7 +14,7 @@ from provider_sdks import provider_sdks
 
 from agentsys.extensions import OUR_PACKAGES
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 
 FOUNDATION = {"agentsys", "agentsys.errors", "agentsys.extensions", "agentsys.base"}
 PLUGINS = {"agentsys.models", "agentsys.simulated", "agentsys.contracts", "agentsys.abilities"}
