@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 from agentsys.base.json_values import read_json_data
-from agentsys.defense.typed.text_structures import read_notes, read_structure
+from agentsys.defense.typed.text_structures import MAX_CHARS, read_notes, read_structure
 from agentsys.defense.typed.value_joins import FoundValue, compute_join
 from agentsys.defense.typed.value_origin import (
     WORDLESS_KINDS,
@@ -289,7 +289,9 @@ class HandleStore:
             written = str(text.value)
             parts = [read_json_data(written)]
             if parts == [None] and not is_content:
-                parts = [read_structure(written), *read_notes(written, as_people_write=True)]
+                # Padding hides nothing: what is too long to be looked through counts as a target.
+                whole = {"": written} if len(written) > MAX_CHARS else read_structure(written)
+                parts = [whole, *read_notes(written, as_people_write=True)]
             return [(_build_tree(part, open_leaf, open_leaf), False) for part in parts if part is not None]
 
         return ResolvedText(text, open_text)
