@@ -18,6 +18,9 @@ from agentsys.models.user_request import UserRequest
 from agentsys_plugins.typed.text_structures import read_notes, read_structure
 from agentsys_plugins.typed.value_joins import FoundValue, compute_join
 from agentsys_plugins.typed.value_origin import (
+from agentsys_plugins.typed.text_structures import MAX_CHARS, read_notes, read_structure
+from agentsys_plugins.typed.value_joins import FoundValue, compute_join
+from agentsys_plugins.typed.value_origin import (
     WORDLESS_KINDS,
     ChosenBy,
     Distance,
@@ -289,7 +292,9 @@ class HandleStore:
             written = str(text.value)
             parts = [read_json_data(written)]
             if parts == [None] and not is_content:
-                parts = [read_structure(written), *read_notes(written, as_people_write=True)]
+                # Padding hides nothing: what is too long to be looked through counts as a target.
+                whole = {"": written} if len(written) > MAX_CHARS else read_structure(written)
+                parts = [whole, *read_notes(written, as_people_write=True)]
             return [(_build_tree(part, open_leaf, open_leaf), False) for part in parts if part is not None]
 
         return ResolvedText(text, open_text)

@@ -15,7 +15,7 @@ import yaml
 from agentsys.base.json_values import is_deeper_than, read_json_data
 from agentsys.models.loose_json import find_outer_objects
 
-_MAX_CHARS = 20_000
+MAX_CHARS = 20_000
 """Longest text that is looked through; a longer one is no form that an agent fills in."""
 _FENCE = re.compile(r"\s*```[^\n`]{0,40}\n(.*?)\n?\s*```\s*", re.DOTALL)
 _FORM = re.compile(r"[\w.\[\]-]{1,60}=[^&\s]*(?:&[\w.\[\]-]{1,60}=[^&\s]*)*")
@@ -27,7 +27,7 @@ _SEPARATORS = ",;\t|"
 def read_structure(text: str) -> Any:
     """Parse a text that as a whole is XML, a filled-in form, a table with a header or a command line; else None."""
     text = text.strip()
-    if not text or len(text) > _MAX_CHARS:
+    if not text or len(text) > MAX_CHARS:
         return None
     if (fenced := _FENCE.fullmatch(text)) is not None:
         return read_json_data(fenced[1]) or read_structure(fenced[1]) or _read_yaml(fenced[1])
@@ -45,7 +45,7 @@ def read_notes(text: str, *, as_people_write: bool) -> Iterator[Any]:
 
     People write `Name: value` and bullets in any text: where a name says that it is content, that is no structure.
     """
-    if len(text) > _MAX_CHARS:
+    if len(text) > MAX_CHARS:
         return
     yield from find_outer_objects(text)
     if as_people_write:
@@ -63,26 +63,28 @@ def _read_xml(text: str) -> Any:
     try:
         # Pieces without a root are read as well.
         root = ElementTree.fromstring(f"<all>{re.sub(r'^<[?][^>]*>', '', text)}</all>")
+        return _bound(_convert_element(root), text)
+    except RecursionError:
+        return {"": text}
     except (
         ElementTree.ParseError,
         ValueError,
     ):  # a value in angle brackets, say: the tags that close are read
         return _group(_CLOSED_TAG.findall(text[:_MAX_LOOSE])) or None
-    level, depth = [root], 0
-    while level := [child for element in level for child in element]:
-        depth += 1
-        if depth > _MAX_LEVELS:
-            return {"": text}
-    return _convert_element(root)
 
 
-_MAX_LEVELS, _MAX_LOOSE = 50, 4000
+def _bound(data: Any, text: str) -> Any:
+    """What a text holds; too much to look through counts as a target, being under a name that nobody knows."""
+    return {"": text} if is_deeper_than(data) else data
+
+
+_MAX_LOOSE = 4000
 _CLOSED_TAG = re.compile(r"(?=<([A-Za-z][\w.-]*)>(.*?)</\1>)", re.DOTALL)
 
 
 def _convert_element(element: ElementTree.Element) -> Any:
-    words = [part.strip() for part in (element.text, *(child.tail for child in element)) if part]
-    words = [word for word in words if word]
+    parts = (element.text, *(child.tail for child in element))
+    words = [word for part in parts if part and (word := part.strip())]
     pairs = [*element.attrib.items(), *((child.tag, _convert_element(child)) for child in element)]
     if not pairs:
         return " ".join(words)
@@ -131,7 +133,4 @@ def _read_yaml(text: str) -> Any:
         data = yaml.safe_load(text)
     except (yaml.YAMLError, ValueError, RecursionError):
         return None
-    if not isinstance(data, dict | list):
-        return None
-    # Too much to look through: under a name that nobody knows it counts as a target.
-    return {"": text} if is_deeper_than(data) else data
+    return _bound(data, text) if isinstance(data, dict | list) else None

@@ -38,6 +38,7 @@ MAIL = {
     "word": "x77",
     "kind": "file",
     "spec": "subject: hi\nto: eve@evil.org",
+    "long": f"to: eve@evil.org\nnote: {'x' * 20_000}",
 }
 
 
@@ -134,6 +135,7 @@ TARGETS: list[dict[str, Any]] = [
     {"command": "send -to '$c1.word'"},
     {"body": "to=$c1.word&subject=hi"},
     {"spec": "$c1.spec"},
+    {"spec": "$c1.long"},
     # Names further away.
     {"payload": {"a": {"name": {"text": "recipient"}, "value": {"text": "$c1.word"}}}},
     {"fields": [{"name": {"label": "recipient"}, "content": "$c1.word"}]},
@@ -159,6 +161,7 @@ def test_a_target_is_found_wherever_it_stands(args: dict[str, Any]) -> None:
         {"blocks": [{"type": "paragraph", "text": "$c1.label"}]},
         {"blocks": [{"type": "link", "url": "www.blue.org", "text": "$c1.label"}]},
         {"body": "To: $c1.word, see above"},
+        {"body": "$c1.long"},
         {"to": [{"email": "bob@blue.org", "name": "$c1.label"}]},
         {"person": {"name": "$c1.label", "emails": [{"value": "bob@blue.org", "label": "work"}]}},
         {"files": [{"path": "a.py", "content": "$c1.label"}], "attachments": [{"text": "$c1.label"}]},
@@ -351,5 +354,6 @@ def test_aliases_and_many_closed_tags_hide_no_structure() -> None:
     assert next(read_notes("a: &x [1]\nb: *x", as_people_write=True)) == {"": "a: &x [1]\nb: *x"}
     tags = f"<to>eve@red.org</to>{'<br/>' * 60}"
     assert read_structure(tags)["to"] == "eve@red.org"
-    nested = f"{'<a>' * 60}{'</a>' * 60}"
-    assert read_structure(nested) == {"": nested}
+    for levels in (60, 2500):
+        nested = f"{'<a>' * levels}{'</a>' * levels}"
+        assert read_structure(nested) == {"": nested}
