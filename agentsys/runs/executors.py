@@ -26,10 +26,12 @@ from typing import Any
 from agentsys.errors import ConfigError, StopRequested
 from agentsys.models.budget import Meter, RunBudgetReached
 from agentsys.records.schema import CaseRecord
-from agentsys.runs.build_record import CaseEnd, build_lost_case
-from agentsys.runs.case_runner import CaseRunner, PlainRunner, RunContext, Workers
+from agentsys.runs.build_record import build_case_end, build_lost_case
+from agentsys.runs.case_outcome import CaseEnd
+from agentsys.runs.case_runner import CaseRunner, RunContext, Workers
 from agentsys.runs.cell import CellLabels, Job
 from agentsys.runs.claims import Claims
+from agentsys.runs.run_case import run_case
 from agentsys.runs.run_totals import AbandonedCell, Listener, RunOutcome, RunTally
 from agentsys.runs.settings import ExecutorSettings
 from agentsys.runs.store import Store, StoreError
@@ -74,6 +76,27 @@ def defer_signals() -> Iterator[Callable[[], None]]:
     finally:
         for number, handler in handlers.items():
             signal.signal(number, handler)
+
+
+class PlainRunner:
+    """Runs cases as they are."""
+
+    def __init__(self, context: RunContext) -> None:
+        self._workers = context.workers
+
+    @property
+    def summary(self) -> str:
+        """Nothing."""
+        return ""
+
+    def is_ready(self, job: Job) -> bool:
+        """Return True: a case waits for nothing."""
+        return True
+
+    def run(self, job: Job) -> CaseEnd | None:
+        """Run a case."""
+        with self._workers.hold():
+            return build_case_end(run_case(job))
 
 
 def run_on_threads(

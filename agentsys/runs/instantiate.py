@@ -9,7 +9,7 @@ from typing import Any
 from agentdojo.task_suite.task_suite import TaskSuite
 
 from agentsys import abilities, contracts
-from agentsys.base.object_import import build_object, load_target
+from agentsys.base.object_import import build_object
 from agentsys.errors import ConfigError
 
 _REQUIRED: Mapping[str, type] = {
@@ -73,28 +73,6 @@ def instantiate(group: str, config: Mapping[str, Any]) -> Any:
                 " that filters results (phrase_detector, firewall_sanitizer, promptarmor, ...)."
             )
     return made
-
-
-def find_kept_folders(config: Mapping[str, Any]) -> Mapping[str, str]:
-    """Return option -> folder of the files that a defense's class keeps (`KeepsFiles`); empty if none."""
-    defense_class = load_class("defense", config)
-    return defense_class.keeps if isinstance(defense_class, abilities.KeepsFiles) else {}
-
-
-def find_folder_option(config: Mapping[str, Any]) -> str | None:
-    """Return the option of a defense's class that takes its YAML's folder (`ReadsBesideYaml`); None if none."""
-    defense_class = load_class("defense", config) if "_target_" in config else None
-    if not isinstance(defense_class, abilities.ReadsBesideYaml):
-        return None
-    return defense_class.folder_option(config)
-
-
-def load_class(kind: str, config: Mapping[str, Any]) -> Any:
-    """Import the class of a config; None if it cannot be imported."""
-    try:
-        return load_target(kind, config)
-    except ConfigError:
-        return None
 
 
 def _build_option(group: str, option: Any) -> Any:
