@@ -20,7 +20,7 @@ from agentsys.runs.store import Store
 
 _Made = TypeVar("_Made")
 _MOST_THREADS = 10_000
-"""Most threads that wait for a worker; they are made as they are needed."""
+"""Most threads, those that wait for a worker included; they are made as they are needed."""
 
 
 @dataclass(eq=False)
@@ -43,7 +43,7 @@ class Workers:
         self._waiting: dict[int, Turn] = {}
         self._numbers = count()
         self._changed = threading.Condition()
-        self.threads = ThreadPoolExecutor(_MOST_THREADS, thread_name_prefix="task")
+        self.threads = ThreadPoolExecutor(_MOST_THREADS, thread_name_prefix="case")
 
     @property
     def idle(self) -> int:

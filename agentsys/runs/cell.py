@@ -28,7 +28,7 @@ from agentsys.benchmarks.ground_truth_playbook import build_playbook
 from agentsys.contracts import Attack, Benchmark, Defense, Victim
 from agentsys.errors import Unavailable
 from agentsys.models.budget import UsageLog
-from agentsys.models.build_model import ModelStack, build_stack, parse_card
+from agentsys.models.build_model import ModelCard, ModelStack, build_stack, parse_card
 from agentsys.models.chat import ChatModel
 from agentsys.models.thought_text import ThoughtBlock
 from agentsys.records.case import Case
@@ -72,6 +72,8 @@ class Cell:
     benchmark: Benchmark
     attack: Attack
     defense: Defense
+    card: ModelCard
+    """Card of its model, also where the simulated one stands for it."""
     stack: ModelStack
     victim: Victim
     usage_log: UsageLog | None = None
@@ -195,8 +197,9 @@ class CellBuilder:
                 lacks.insert(0, error)
         if (missing := _find_missing_role_model(played, settings.model)) is not None:
             lacks.append(missing)
-        victim = Victim(parse_card(settings.model).prose_name, benchmark.user_name)
-        return Cell(settings, benchmark, attack, played, stack, victim, self._usage_log, tuple(lacks))
+        card = parse_card(resolve_model_config(settings))
+        victim = Victim(card.prose_name, benchmark.user_name)
+        return Cell(settings, benchmark, attack, played, card, stack, victim, self._usage_log, tuple(lacks))
 
     def _find_missing_for_model(self, settings: Settings) -> Unavailable | None:
         model = resolve_model_config(settings)
