@@ -14,7 +14,7 @@ from agentsys.base.config_catalog import load_config
 from agentsys.cli.cli_output import print_to_console
 from agentsys.errors import ConfigError
 from agentsys.models.build_model import ModelCard, parse_card
-from agentsys.runs.cell import CellLabels, resolve_model_config
+from agentsys.runs.cell import CellLabels
 from agentsys.runs.preflight import BlockedCell, group_by_cause
 from agentsys.runs.preview import CostEstimate, can_cost_more, estimate_costs, rehearse_jobs
 from agentsys.runs.run_session import Session
@@ -70,9 +70,7 @@ def refuse_if_expensive(session: Session, config_dirs: Sequence[Path], console: 
 
 
 def _load_role_cards(session: Session, config_dirs: Sequence[Path]) -> dict[str, ModelCard]:
-    roles = {
-        name for one in session.settings for name in parse_card(resolve_model_config(one)).roles.values()
-    }
+    roles = {name for cell in session.cells for name in cell.card.roles.values()}
     return {name: parse_card(load_config("model", name, config_dirs)) for name in roles}
 
 

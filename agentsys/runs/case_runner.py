@@ -13,15 +13,14 @@ from typing import Protocol, TypeVar
 
 from agentsys.models.budget import Meter
 from agentsys.records.schema import CaseRecord
-from agentsys.runs.build_record import CaseEnd, build_case_end
+from agentsys.runs.case_outcome import CaseEnd
 from agentsys.runs.cell import Job
 from agentsys.runs.claims import Claims
-from agentsys.runs.run_case import run_case
 from agentsys.runs.store import Store
 
 _Made = TypeVar("_Made")
 _MOST_THREADS = 10_000
-"""Most threads that wait for a worker; they are made as they are needed."""
+"""Most threads, those that wait for a worker included; they are made as they are needed."""
 
 
 @dataclass(eq=False)
@@ -44,7 +43,7 @@ class Workers:
         self._waiting: dict[int, Turn] = {}
         self._numbers = count()
         self._changed = threading.Condition()
-        self.threads = ThreadPoolExecutor(_MOST_THREADS, thread_name_prefix="task")
+        self.threads = ThreadPoolExecutor(_MOST_THREADS, thread_name_prefix="case")
 
     @property
     def idle(self) -> int:
@@ -122,24 +121,3 @@ class CaseRunner(Protocol):
     @property
     def summary(self) -> str:
         """One line about the run, for its end; `""` if there is nothing to say."""
-
-
-class PlainRunner:
-    """Runs cases as they are."""
-
-    def __init__(self, context: RunContext) -> None:
-        self._workers = context.workers
-
-    @property
-    def summary(self) -> str:
-        """Nothing."""
-        return ""
-
-    def is_ready(self, job: Job) -> bool:
-        """Return True: a case waits for nothing."""
-        return True
-
-    def run(self, job: Job) -> CaseEnd | None:
-        """Run a case."""
-        with self._workers.hold():
-            return build_case_end(run_case(job))

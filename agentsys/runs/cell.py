@@ -28,12 +28,12 @@ from agentsys.benchmarks.ground_truth_playbook import build_playbook
 from agentsys.contracts import Attack, Benchmark, Defense, Victim
 from agentsys.errors import Unavailable
 from agentsys.models.budget import UsageLog
-from agentsys.models.build_model import ModelStack, build_stack, parse_card
+from agentsys.models.build_model import ModelCard, ModelStack, build_stack, parse_card
 from agentsys.models.chat import ChatModel
+from agentsys.models.thought_text import ThoughtBlock
 from agentsys.records.case import Case
-from agentsys.runs.instantiate import find_kept_folders, instantiate
-from agentsys.runs.settings import Settings
-from agentsys.runs.store import REPLIES_FOLDER, Store, load_inferred_blocks
+from agentsys.runs.instantiate import instantiate
+from agentsys.runs.settings import Settings, find_kept_folders
 from agentsys.simulated.playbook_index import Playbook
 from agentsys.simulated.simulated_role import SimulatedRole
 
@@ -72,6 +72,8 @@ class Cell:
     benchmark: Benchmark
     attack: Attack
     defense: Defense
+    card: ModelCard
+    """Card of its model, also where the simulated one stands for it."""
     stack: ModelStack
     victim: Victim
     usage_log: UsageLog | None = None
@@ -138,12 +140,26 @@ def list_cells(jobs: Iterable[Job]) -> list[Cell]:
     return list({id(job.cell): job.cell for job in jobs}.values())
 
 
+class CellFolder(Protocol):
+    """What a cell reads of the log folder (`agentsys.runs.store.Store`)."""
+
+    own: Path
+    """Folder for files that defenses keep."""
+
+    @property
+    def replies(self) -> Path:
+        """Folder of cached replies."""
+
+    def load_inferred_blocks(self) -> dict[str, ThoughtBlock]:
+        """Load how replies of models begin with thoughts, as far as that was seen."""
+
+
 class CellBuilder:
     """Builds cells; cells share benchmarks, attacks, defenses and SDK clients of the same config."""
 
     def __init__(
         self,
-        store: Store,
+        store: CellFolder,
         config_dirs: tuple[Path, ...] = (),
         *,
         rehearsal: bool = False,
@@ -181,8 +197,9 @@ class CellBuilder:
                 lacks.insert(0, error)
         if (missing := _find_missing_role_model(played, settings.model)) is not None:
             lacks.append(missing)
-        victim = Victim(parse_card(settings.model).prose_name, benchmark.user_name)
-        return Cell(settings, benchmark, attack, played, stack, victim, self._usage_log, tuple(lacks))
+        card = parse_card(resolve_model_config(settings))
+        victim = Victim(card.prose_name, benchmark.user_name)
+        return Cell(settings, benchmark, attack, played, card, stack, victim, self._usage_log, tuple(lacks))
 
     def _find_missing_for_model(self, settings: Settings) -> Unavailable | None:
         model = resolve_model_config(settings)
@@ -233,13 +250,13 @@ class CellBuilder:
             own, usage_log = self._store.own, self._usage_log
             built = build_stack(
                 model,
-                cache_dir=settings.cache.dir or own / REPLIES_FOLDER,
+                cache_dir=settings.cache.dir or self._store.replies,
                 cache_mode=settings.cache.mode,
                 load_model=self._load_model,
                 finish=partial(give_script, benchmark, [defense, attack]),
                 rates=None if usage_log is None else own / "rates",
             )
-            self._built[key] = built.split_thoughts(load_inferred_blocks(self._store))
+            self._built[key] = built.split_thoughts(self._store.load_inferred_blocks())
         stack: ModelStack = self._built[key]
         return stack
 

@@ -6,7 +6,6 @@ share cases, rates and the budget as several commands on one folder do, and this
 
 from __future__ import annotations
 
-import contextvars
 import os
 import queue
 import signal
@@ -16,9 +15,10 @@ import time
 import warnings
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -26,10 +26,12 @@ from typing import Any
 from agentsys.errors import ConfigError, StopRequested
 from agentsys.models.budget import Meter, RunBudgetReached
 from agentsys.records.schema import CaseRecord
-from agentsys.runs.build_record import CaseEnd, build_lost_case
-from agentsys.runs.case_runner import CaseRunner, PlainRunner, RunContext, Workers
+from agentsys.runs.build_record import build_case_end, build_lost_case
+from agentsys.runs.case_outcome import CaseEnd
+from agentsys.runs.case_runner import CaseRunner, RunContext, Workers
 from agentsys.runs.cell import CellLabels, Job
 from agentsys.runs.claims import Claims
+from agentsys.runs.run_case import run_case
 from agentsys.runs.run_totals import AbandonedCell, Listener, RunOutcome, RunTally
 from agentsys.runs.settings import ExecutorSettings
 from agentsys.runs.store import Store, StoreError
@@ -76,6 +78,27 @@ def defer_signals() -> Iterator[Callable[[], None]]:
             signal.signal(number, handler)
 
 
+class PlainRunner:
+    """Runs cases as they are."""
+
+    def __init__(self, context: RunContext) -> None:
+        self._workers = context.workers
+
+    @property
+    def summary(self) -> str:
+        """Nothing."""
+        return ""
+
+    def is_ready(self, job: Job) -> bool:
+        """Return True: a case waits for nothing."""
+        return True
+
+    def run(self, job: Job) -> CaseEnd | None:
+        """Run a case."""
+        with self._workers.hold():
+            return build_case_end(run_case(job))
+
+
 def run_on_threads(
     jobs: Sequence[Job],
     *,
@@ -96,28 +119,28 @@ def run_on_threads(
     listener is called for each record, in the calling thread.
     """
     state = _ThreadRun(RunTally(jobs, listener, meter), store, claims, workers, make_runner)
-    # Not a `with` block: leaving one waits for cases under way, even after a second Ctrl-C.
-    pool = ThreadPoolExecutor(workers, thread_name_prefix="case")
     try:
-        with defer_signals() as heed_signals:
-            while True:
-                try:
-                    heed_signals()
-                    state.start_cases(pool, workers)
-                    if not (state.running or state.has_waiting):
-                        break
-                    state.collect_ended()
-                except StopRequested as asked:
-                    state.tally.interrupt(asked.number, len(state.running))
-                except KeyboardInterrupt:
-                    state.tally.interrupt(signal.SIGINT, len(state.running))
+        run_steps(state.step, lambda number: state.tally.interrupt(number, len(state.running)))
     except BaseException:
-        pool.shutdown(wait=False, cancel_futures=True)
+        # Cases under way are not waited for after a second Ctrl-C.
         state.workers.threads.shutdown(wait=False, cancel_futures=True)
         raise
-    pool.shutdown()
     state.workers.threads.shutdown()
     return replace(state.tally.outcome, summary=state.runner.summary)
+
+
+def run_steps(step: Callable[[], bool], interrupt: Callable[[int], None]) -> None:
+    """Take steps until one returns False; a signal that ends the run is handled between two, by its number."""
+    with defer_signals() as heed_signals:
+        while True:
+            try:
+                heed_signals()
+                if not step():
+                    return
+            except StopRequested as asked:
+                interrupt(asked.number)
+            except KeyboardInterrupt:
+                interrupt(signal.SIGINT)
 
 
 class _ThreadRun:
@@ -129,7 +152,8 @@ class _ThreadRun:
         workers: int,
         make_runner: Callable[[RunContext], CaseRunner],
     ) -> None:
-        self.tally, self.store, self.claims, self.workers = tally, store, claims, Workers(workers)
+        self.tally, self.store, self.claims = tally, store, claims
+        self.number, self.workers = workers, Workers(workers)
         self.running: dict[Future[CaseEnd | None], Job] = {}
         self.attempts: queue.SimpleQueue[CaseRecord] = queue.SimpleQueue()
         self.runner = make_runner(
@@ -138,18 +162,21 @@ class _ThreadRun:
         self.waiting: list[Job] = []
         """Cases that are not ready to be run."""
 
-    @property
-    def has_waiting(self) -> bool:
-        return self.tally.has_waiting or (bool(self.waiting) and not self.tally.is_stopped)
+    def step(self) -> bool:
+        self.start_cases()
+        if not (self.running or self.tally.has_waiting or (self.waiting and not self.tally.is_stopped)):
+            return False
+        self.collect_ended()
+        return True
 
-    def start_cases(self, pool: ThreadPoolExecutor, workers: int) -> None:
+    def start_cases(self) -> None:
         # A case is submitted only when a worker is free, so that stopping early is quick.
         self.tally.retry_postponed()
         ready = [job for job in self.waiting if self.runner.is_ready(job)]
         if ready:
             self.waiting = [job for job in self.waiting if job not in ready]
             self.tally.resume(ready)
-        while len(self.running) < workers:
+        while len(self.running) < self.number:
             job = self.tally.pick_next_job(self.running.values())
             if job is None:
                 return
@@ -170,9 +197,7 @@ class _ThreadRun:
             if not taken:
                 self.tally.postpone(job)
                 continue
-            # An empty context, so that no context variables (loggers, tracers) pass between this thread and the case.
-            run = contextvars.Context().run
-            future = pool.submit(run, run_and_store, job, self.runner, self.store, self.claims)
+            future = self.workers.start(partial(run_and_store, job, self.runner, self.store, self.claims))
             self.running[future] = job
 
     def collect_ended(self) -> None:
@@ -277,15 +302,7 @@ class _NodeWatch:
     def wait_for_nodes(self) -> RunOutcome:
         """Watch until all nodes have ended."""
         try:
-            with defer_signals() as heed_signals:
-                while self._waiting:
-                    try:
-                        heed_signals()
-                        self._poll()
-                    except StopRequested as asked:
-                        self._interrupt(asked.number)
-                    except KeyboardInterrupt:
-                        self._interrupt(signal.SIGINT)
+            run_steps(self._poll, self._interrupt)
         finally:
             for task in self._waiting:
                 self._ray.cancel(task, force=True)
@@ -305,7 +322,9 @@ class _NodeWatch:
         remote = self._ray.remote(num_cpus=0, max_retries=0, max_calls=1, scheduling_strategy=pinned)
         return remote(_run_in_folder).remote(Path.cwd(), list(filter(None, sys.path)), self._work)
 
-    def _poll(self) -> None:
+    def _poll(self) -> bool:
+        if not self._waiting:
+            return False
         done, _ = self._ray.wait(list(self._waiting), num_returns=1, timeout=_LOOK_EVERY_S)
         for task in done:
             self._collect_task(task, self._waiting.pop(task)["NodeManagerAddress"])
@@ -315,6 +334,7 @@ class _NodeWatch:
             # This stats a file per case, which takes a while for a large plan, so it is done rarely.
             self._look_at = time.monotonic() + max(_LOOK_EVERY_S, 20 * (time.monotonic() - began))
         self._tally.listener.on_tick()
+        return True
 
     def _collect_task(self, task: Any, node: str) -> None:
         try:

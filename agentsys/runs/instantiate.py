@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import difflib
-import inspect
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, get_args, get_origin
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from agentdojo.task_suite.task_suite import TaskSuite
-from pydantic import BaseModel
 
 from agentsys import abilities, contracts
-from agentsys.base.object_import import build_object, load_target
+from agentsys.base.object_import import build_object
 from agentsys.errors import ConfigError
-from agentsys.models.build_model import ModelCard
 
 _REQUIRED: Mapping[str, type] = {
     "defense": contracts.Defense,
@@ -76,56 +73,6 @@ def instantiate(group: str, config: Mapping[str, Any]) -> Any:
                 " that filters results (phrase_detector, firewall_sanitizer, promptarmor, ...)."
             )
     return made
-
-
-def find_kept_folders(config: Mapping[str, Any]) -> Mapping[str, str]:
-    """Return option -> folder of the files that a defense's class keeps (`KeepsFiles`); empty if none."""
-    defense_class = load_class("defense", config)
-    return defense_class.keeps if isinstance(defense_class, abilities.KeepsFiles) else {}
-
-
-def find_folder_option(config: Mapping[str, Any]) -> str | None:
-    """Return the option of a defense's class that takes its YAML's folder (`ReadsBesideYaml`); None if none."""
-    defense_class = load_class("defense", config) if "_target_" in config else None
-    if not isinstance(defense_class, abilities.ReadsBesideYaml):
-        return None
-    return defense_class.folder_option(config)
-
-
-def load_class(kind: str, config: Mapping[str, Any]) -> Any:
-    """Import the class of a config; None if it cannot be imported."""
-    try:
-        return load_target(kind, config)
-    except ConfigError:
-        return None
-
-
-def knows_option(group: str, node: Mapping[str, Any], path: Sequence[str]) -> bool:
-    """True if a config takes an option that its YAML does not list: its class has it, or the card of a model.
-
-    Args:
-        group: The config's group.
-        node: The config, or one inside it.
-        path: The option's name; the names of the configs that hold it come first, e.g. `["retry", "total_s"]`.
-    """
-    name, *inside = path
-    fields = ModelCard.model_fields if group == "model" and "_target_" in node else {}
-    if not inside:
-        return name in fields or name in _list_parameters(group, node)
-    if name not in fields:
-        inner = node.get(name)
-        return isinstance(inner, Mapping) and knows_option(group, inner, inside)
-    kinds = [fields[name].annotation, *get_args(fields[name].annotation)]
-    cards = [kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel)]
-    return any(inside[0] in card.model_fields for card in cards) or (
-        not cards and get_origin(kinds[0]) is dict
-    )
-
-
-def _list_parameters(group: str, node: Mapping[str, Any]) -> list[str]:
-    made_of = load_class(group, node) if "_target_" in node else None
-    parameters = inspect.signature(made_of).parameters.values() if callable(made_of) else ()
-    return [parameter.name for parameter in parameters if parameter.kind is not parameter.VAR_KEYWORD]
 
 
 def _build_option(group: str, option: Any) -> Any:

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import difflib
+import inspect
 import re
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_origin
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Quote, QuotedString
 from hydra.errors import HydraException
+from pydantic import BaseModel
 
 from agentsys.errors import unknown_name
-from agentsys.runs.instantiate import knows_option
+from agentsys.models.build_model import ModelCard
 from agentsys.runs.references import flatten_options
+from agentsys.runs.settings import load_class
 
 GROUPS = ("model", "defense", "attack", "benchmark", "executor", "experiment")
 OPTIONS_WITH_DASHES = {"config-dir", "plugin-path", "dry-run"}
@@ -67,7 +70,7 @@ def explain_override_error(
                 return f"Unknown setting '{key}'. Write {_KEYS_ELSEWHERE[key]}={value}"
             values = compose([o for o in overrides if o != override])
             group, *path = key.split(".")
-            if path and isinstance(values.get(group), dict) and knows_option(group, values[group], path):
+            if path and isinstance(values.get(group), dict) and _knows_option(group, values[group], path):
                 plus = shlex.quote(f"+{key}={value}")
                 return f"Setting '{key}' is not in the YAML of this {group}; a plus adds it. Write {plus}"
             names = [*GROUPS, *(name for name in flatten_options(values) if "._" not in name)]
@@ -116,3 +119,31 @@ def suggest_quotes(overrides: Sequence[str]) -> str:
 
 
 KEY_VALUE = "Write key=value, e.g. defense=agentsys limit_per_suite=10."
+
+
+def _knows_option(group: str, node: Mapping[str, Any], path: Sequence[str]) -> bool:
+    """True if a config takes an option that its YAML does not list: its class has it, or the card of a model.
+
+    Args:
+        group: The config's group.
+        node: The config, or one inside it.
+        path: The option's name; the names of the configs that hold it come first, e.g. `["retry", "total_s"]`.
+    """
+    name, *inside = path
+    fields = ModelCard.model_fields if group == "model" and "_target_" in node else {}
+    if not inside:
+        return name in fields or name in _list_parameters(group, node)
+    if name not in fields:
+        inner = node.get(name)
+        return isinstance(inner, Mapping) and _knows_option(group, inner, inside)
+    kinds = [fields[name].annotation, *get_args(fields[name].annotation)]
+    cards = [kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel)]
+    return any(inside[0] in card.model_fields for card in cards) or (
+        not cards and get_origin(kinds[0]) is dict
+    )
+
+
+def _list_parameters(group: str, node: Mapping[str, Any]) -> list[str]:
+    made_of = load_class(group, node) if "_target_" in node else None
+    parameters = inspect.signature(made_of).parameters.values() if callable(made_of) else ()
+    return [parameter.name for parameter in parameters if parameter.kind is not parameter.VAR_KEYWORD]

@@ -25,7 +25,7 @@ from agentsys.models.pricing import cost_usd
 from agentsys.models.trace import Tracer, use_tracer
 from agentsys.records.schema import RoleUsage
 from agentsys.runs.build_record import sum_usage_by_role
-from agentsys.runs.cell import CellBuilder, CellLabels, Job, list_cells, resolve_model_config
+from agentsys.runs.cell import CellBuilder, CellLabels, Job, list_cells
 from agentsys.runs.compose import compose
 from agentsys.runs.instantiate import instantiate
 from agentsys.runs.run_case import make_case_scene, run_case
@@ -86,7 +86,7 @@ def _estimate_cell(suites: Sequence[Sequence[Job]], cards: Mapping[str, ModelCar
     tokens, cost = 0.0, 0.0
     known = True
     for jobs in suites:
-        card = parse_card(resolve_model_config(jobs[0].cell.settings))
+        card = jobs[0].cell.card
         played = [
             run_case(jobs[i * len(jobs) // SAMPLES_PER_SUITE])
             for i in range(min(SAMPLES_PER_SUITE, len(jobs)))

@@ -19,11 +19,13 @@ from agentsys.errors import ConfigError, require_known_name
 from agentsys.models.recorded_runs import digest_records, find_pipeline_folder
 from agentsys.models.secrets import mask_address_credentials
 from agentsys.records.row_settings import NOT_IN_NAME
-from agentsys.runs.instantiate import READ_TOOLS, find_folder_option, load_class
+from agentsys.runs.instantiate import READ_TOOLS
 from agentsys.runs.settings import (
     Settings,
     drop_keys,
+    find_folder_option,
     list_options_outside_identity,
+    load_class,
 )
 from agentsys.runs.source_files import SourceCollector, compute_content_digest, is_file
 

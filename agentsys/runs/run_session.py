@@ -31,7 +31,6 @@ from agentsys.runs.store import (
     Store,
     StoreError,
     store_code_state,
-    store_inferred_blocks,
     store_recipe,
 )
 
@@ -115,8 +114,7 @@ class Session:
 
     def _run(self, claims: Claims, listener: Listener) -> RunOutcome:
         # Imported here, so that a run with nothing left to do starts quickly.
-        from agentsys.runs.case_runner import PlainRunner
-        from agentsys.runs.executors import run_on_nodes, run_on_threads
+        from agentsys.runs.executors import PlainRunner, run_on_nodes, run_on_threads
 
         store_code_state(self.store)
         executor, jobs, store = self.settings[0].executor, self.plan.open_jobs, self.store
@@ -132,7 +130,9 @@ class Session:
         if self.plan.searched:
             from agentsys.runs.search_runner import SearchRunner
 
-            make_runner = SearchRunner
+            def make_runner(context: RunContext) -> CaseRunner:
+                return SearchRunner(context, PlainRunner(context))
+
         run = partial(run_on_threads, workers=workers, store=store, claims=claims)
         return run(jobs, listener=listener, meter=meter, make_runner=make_runner)
 
@@ -166,7 +166,7 @@ class Session:
         """Copy the session; models whose replies were seen to begin with thoughts get them split off."""
         if not blocks:
             return self
-        store_inferred_blocks(self.store, blocks)
+        self.store.store_inferred_blocks(blocks)
         stacks = {id(cell.stack): cell.stack.split_thoughts(blocks) for cell in self.cells}  # shared by cells
         plan = self.plan.replace_cells(
             lambda cell: replace(cell, stack=stacks.get(id(cell.stack), cell.stack))

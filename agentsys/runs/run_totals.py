@@ -15,7 +15,7 @@ from agentsys.attacks.attacker_reply import ATTACKER_FAULTS
 from agentsys.models.budget import Meter
 from agentsys.models.chat import Consequence, ErrorKind
 from agentsys.records.schema import CaseRecord
-from agentsys.runs.build_record import CaseEnd
+from agentsys.runs.case_outcome import CaseEnd
 from agentsys.runs.cell import CellLabels, Job
 
 

@@ -15,16 +15,26 @@ from typing import Any, NamedTuple, cast
 import orjson
 from pydantic import ValidationError
 
-from agentsys.attacks.attack_search import Attempt, AttemptPosition, Judgement, Proposal, SearchedAttack
+from agentsys.attacks.attack_search import (
+    Attempt,
+    AttemptPosition,
+    Judgement,
+    Proposal,
+    SearchedAttack,
+    find_attacker_fault,
+)
+from agentsys.attacks.attacker_prompt import ATTACKER_ROLES
+from agentsys.attacks.attacker_reply import ReplyFault
 from agentsys.attacks.injection_vectors import find_injectable_vectors
-from agentsys.attacks.search_options import TRANSFER, Artefact, ArtefactEntry, read_artefact
+from agentsys.attacks.search_options import PER_CASE, TRANSFER, Artefact, ArtefactEntry, read_artefact
 from agentsys.base.atomic_file import write_atomically
 from agentsys.contracts import NotInjectable, Suite, UserTask
 from agentsys.errors import ConfigError
 from agentsys.models.chat import Usage
 from agentsys.models.trace import ModelCall, Span
 from agentsys.records.case import make_safe_name
-from agentsys.records.schema import AttemptFacts, CaseRecord, StoredSpan
+from agentsys.records.schema import AttemptFacts, CaseRecord, EarlyProposal, SearchFacts, StoredSpan
+from agentsys.runs.case_outcome import CaseError
 from agentsys.runs.cell import Job
 from agentsys.runs.claims import Claims
 from agentsys.runs.plan import format_stale_message
@@ -145,6 +155,26 @@ def load_attempt(store: Store, job: Job, number: int) -> StoredAttempt | None:
     return StoredAttempt(record, record.attempt, fields)
 
 
+def build_attempt_facts(
+    number: int, position: AttemptPosition, proposal: Proposal, judgement: Judgement
+) -> AttemptFacts:
+    """Build the stored facts of an attempt."""
+    ahead = proposal.ahead
+    return AttemptFacts(
+        number=number,
+        **vars(position),
+        text=proposal.text,
+        proposed=proposal.proposed,
+        why=proposal.why,
+        strategy=proposal.strategy,
+        refused=proposal.refused,
+        fault=proposal.fault,
+        ahead=None if ahead is None else EarlyProposal.model_validate(ahead, from_attributes=True),
+        score=judgement.score,
+        feedback=judgement.feedback,
+    )
+
+
 def to_attempt(record: CaseRecord, facts: AttemptFacts) -> Attempt:
     """Convert an attempt's record to the search's own form."""
     carried_out = int(record.security) if facts.carried_out is None else facts.carried_out
@@ -247,3 +277,86 @@ def add_to_artefact(store: Store, claims: Claims, job: Job, entries: Sequence[Ar
             write_atomically(path, now.as_json())
         except OSError as error:
             raise store.make_write_error(path, error) from None
+
+
+@dataclass(frozen=True)
+class SearchResult:
+    """Result of a search."""
+
+    text: str | None
+    """The text of the chosen attempt; None if no text was tried."""
+    attempt: int | None
+    """Number of the chosen attempt."""
+    facts: SearchFacts
+    none: str = ""
+    """The reason why no text was tried."""
+
+
+def build_search_facts(homes: Sequence[Job], attempts: Sequence[Attempt]) -> SearchFacts:
+    """Build the stored facts of a search."""
+    attack = get_searched_attack(homes[0])
+    refused = sum(attempt.proposal.refused is not None for attempt in attempts)
+    none = None if refused < len(attempts) else find_attacker_fault(attempts) or ReplyFault.UNREADABLE.value
+    gave_up = bool(attempts) and len(attempts) < attack.budget and not attempts[-1].success
+    return SearchFacts(
+        mode=attack.mode,
+        budget=attack.budget,
+        attempts=len(attempts),
+        refused=refused,
+        found_at=next((attempt.number for attempt in attempts if attempt.success), None),
+        user_task_id=homes[0].case.user_task_id,
+        homes=tuple(home.case.user_task_id for home in homes) if attack.mode == TRANSFER else (),
+        tried=len(attempts) - refused,
+        fault=none,
+        # The attacker's last fault, if it made the search give up.
+        stopped=attempts[-1].proposal.fault if gave_up and none is None else None,
+    )
+
+
+def make_artefact_entries(lead: Job, facts: SearchFacts, kept: Sequence[Attempt]) -> list[ArtefactEntry]:
+    """Build the artefact's entries for the kept texts of a search."""
+    case = lead.case
+    return [
+        ArtefactEntry(
+            suite=case.suite,
+            user_task=case.user_task_id if facts.mode == PER_CASE else None,
+            injection_task=str(case.injection_task_id),
+            text=attempt.proposal.text,
+            success=attempt.success,
+            attempts=facts.attempts,
+            tried=facts.tried,
+            homes=facts.homes,
+            variant=number,
+            score=attempt.judgement.score,
+            attempt=attempt.number,
+        )
+        for number, attempt in enumerate(kept)
+    ]
+
+
+def build_final_record(stored: StoredAttempt, facts: SearchFacts) -> CaseRecord:
+    """Turn an attempt's record into the case's own, with the facts of its search.
+
+    The attacker's cost stays with the attempts, so that a case's cost is always its agent's.
+    """
+    record = stored.record
+    return record.model_copy(
+        update={
+            "attempt": None,
+            "search": facts,
+            "usage": {role: usage for role, usage in record.usage.items() if role not in ATTACKER_ROLES},
+            "spans": [span for span in record.spans if span.kind not in ATTACKER_ROLES],
+        }
+    )
+
+
+class SearchFailed(Exception):
+    """An attempt of a search ended in an error, and so do the cases that need the search."""
+
+    def __init__(self, error: CaseError) -> None:
+        super().__init__(error.message)
+        self.error = replace(error, traceback=None)  # The attempt's record has it.
+
+
+class SearchStopped(Exception):
+    """The run is ending; the next run continues the search from here."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import inspect
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from agentsys.abilities import DescribesItself, NamesPrompts
@@ -16,9 +17,9 @@ from agentsys.attacks.attack_search import (
 from agentsys.attacks.attacker_knowledge import CaseKnowledge, describe_situation, list_signatures
 from agentsys.benchmarks.environment_loader import mend_text
 from agentsys.contracts import InjectionTask, Suite, UserTask
-from agentsys.models.chat import text_of
+from agentsys.models.chat import ChatModel, ChatReply, ChatRequest, text_of
 from agentsys.models.trace import Span, Tracer
-from agentsys.runs.build_record import CaseOutcome
+from agentsys.runs.case_outcome import CaseOutcome
 from agentsys.runs.cell import Job
 
 
@@ -134,3 +135,26 @@ def _describe_block(decision: Mapping[str, Any]) -> str | None:
     if decision.get("failure"):
         return f"ended with {decision['failure']}"
     return "ended the conversation" if decision.get("aborted") else None
+
+
+@dataclass(frozen=True)
+class ProposalRecorder:
+    """Wraps the attacker's model and keeps requests of the span's own role, with their replies, in the span."""
+
+    model: ChatModel
+    span: Span
+
+    @property
+    def name(self) -> str:
+        """Name of the model."""
+        return self.model.name
+
+    def complete(self, request: ChatRequest) -> ChatReply:
+        """Ask the model."""
+        kept = request.role == self.span.kind
+        if kept:
+            self.span.messages = request.messages
+        reply = self.model.complete(request)
+        if kept:
+            self.span.messages = [*request.messages, reply.message]
+        return reply

@@ -97,6 +97,11 @@ class Store:
             ) from None
         unpack_shards(str(root))
 
+    @property
+    def replies(self) -> Path:
+        """Folder of cached replies, unless `cache.dir` names another."""
+        return self.own / REPLIES_FOLDER
+
     def read_case_status(self, case: Case) -> RecordStatus:
         """Read a case's status and, if it is not finished, remember its file's version."""
         key = case.key
@@ -199,6 +204,26 @@ class Store:
         except OSError as error:
             raise self.make_write_error(path, error) from None
 
+    def store_inferred_blocks(self, blocks: Mapping[str, ThoughtBlock]) -> None:
+        """Store how replies of models (name -> block) begin with thoughts, so that a resumed run parses them alike.
+
+        Raises:
+            StoreError: If it cannot be written.
+        """
+        for model, block in blocks.items():
+            name = hashlib.sha256(model.encode()).hexdigest()[:16]
+            data = to_json_bytes({"model": model, "strip_think": True, "thoughts": block.value})
+            self.keep_file(self.own / INFERRED_FOLDER / f"{name}.inferred", data, again=True)
+
+    def load_inferred_blocks(self) -> dict[str, ThoughtBlock]:
+        """Load what `store_inferred_blocks` kept; files that do not parse are skipped."""
+        blocks = {}
+        for path in (self.own / INFERRED_FOLDER).glob("*.inferred"):
+            with suppress(OSError, ValueError, KeyError, TypeError):
+                kept = orjson.loads(path.read_bytes())
+                blocks[str(kept["model"])] = ThoughtBlock(kept["thoughts"])
+        return blocks
+
     def load_config_of_hash(self, config_hash: str) -> dict[str, Any] | None:
         """Load the resolved config of a hash, with registered names of our classes; None if it was not kept."""
         try:
@@ -243,28 +268,6 @@ def store_code_state(store: Store) -> None:
     """
     data = orjson.dumps(dict(hash_package_files()))
     store.keep_file(store.own / "code" / f"{hashlib.sha256(data).hexdigest()[:16]}.code", data)
-
-
-def store_inferred_blocks(store: Store, blocks: Mapping[str, ThoughtBlock]) -> None:
-    """Store how replies of models (name -> block) begin with thoughts, so that a resumed run parses them alike.
-
-    Raises:
-        StoreError: If it cannot be written.
-    """
-    for model, block in blocks.items():
-        name = hashlib.sha256(model.encode()).hexdigest()[:16]
-        data = to_json_bytes({"model": model, "strip_think": True, "thoughts": block.value})
-        store.keep_file(store.own / INFERRED_FOLDER / f"{name}.inferred", data, again=True)
-
-
-def load_inferred_blocks(store: Store) -> dict[str, ThoughtBlock]:
-    """Load what `store_inferred_blocks` kept; files that do not parse are skipped."""
-    blocks = {}
-    for path in (store.own / INFERRED_FOLDER).glob("*.inferred"):
-        with suppress(OSError, ValueError, KeyError, TypeError):
-            kept = orjson.loads(path.read_bytes())
-            blocks[str(kept["model"])] = ThoughtBlock(kept["thoughts"])
-    return blocks
 
 
 def load_code_states(logdir: Path) -> list[dict[str, str]]:

@@ -36,7 +36,7 @@ from agentsys.models.chat import (
 )
 from agentsys.models.pipeline_elements import ASKED_AGAIN
 from agentsys.models.trace import ACTING_ROLES, Tracer, use_tracer
-from agentsys.runs.build_record import format_traceback
+from agentsys.runs.case_outcome import format_traceback
 from agentsys.runs.observed_pipeline import continue_pipeline
 from agentsys_plugins.serve.client_tools import ClientRuntime
 

@@ -215,7 +215,7 @@ def test_a_second_ctrl_c_does_not_wait_for_cases_under_way(
             raise KeyboardInterrupt
 
     release, ended = threading.Event(), list[bool]()
-    finish = "agentsys.runs.case_runner.run_case"
+    finish = "agentsys.runs.executors.run_case"
     monkeypatch.setattr(finish, lambda *_: ended.append(release.wait(60)))
     try:
         with pytest.raises(KeyboardInterrupt):

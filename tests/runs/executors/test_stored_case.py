@@ -16,12 +16,12 @@ from worker_model import asked, own_model
 
 from agentsys.errors import ConfigError, Unavailable
 from agentsys.models.budget import RunBudgetReached
-from agentsys.runs import case_runner
-from agentsys.runs.build_record import CaseEnd
-from agentsys.runs.case_runner import PlainRunner, RunContext, Workers
+from agentsys.runs import executors
+from agentsys.runs.case_outcome import CaseEnd
+from agentsys.runs.case_runner import RunContext, Workers
 from agentsys.runs.cell import Job
 from agentsys.runs.claims import Claims
-from agentsys.runs.executors import defer_signals, run_and_store
+from agentsys.runs.executors import PlainRunner, defer_signals, run_and_store
 from agentsys.runs.run_session import RunRequest, prepare_session, run_as_node
 from agentsys.runs.store import Store, StoreError
 
@@ -41,7 +41,7 @@ def ended(job: Job, folder: Path, error: BaseException, monkeypatch: pytest.Monk
     def breaks(*_: Any) -> Any:
         raise error
 
-    monkeypatch.setattr(case_runner, "run_case", breaks)
+    monkeypatch.setattr(executors, "run_case", breaks)
     store = Store(folder)
     with Claims(store) as claims:
         assert claims.take(job.case.key)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, cast
 
 import delayed_model
@@ -15,9 +14,9 @@ from small_runs import Silent, records_in
 
 from agentsys.attacks.attacker_prompt import ATTACKER_ROLE
 from agentsys.base.ledger import LEDGER_FILE, read_ledger
+from agentsys.runs.ahead_limit import AheadLimit
 from agentsys.runs.run_session import Session, prepare_session
 from agentsys.runs.run_totals import RunOutcome
-from agentsys.runs.search_target import AheadLimit
 
 SEARCHES = {
     "pair": ["attack=pair", "injection_tasks=[1,5]"],
@@ -118,10 +117,10 @@ def test_attempts_are_made_ahead_as_far_as_few_are_expected_to_be_thrown_away(
 ) -> None:
     limit, failed = AheadLimit(), Counted()
     for _ in range(failures):
-        limit.count(cast(Any, failed), cast(Any, SimpleNamespace(success=False)))
+        limit.count(cast(Any, failed), success=False)
     trials = [cast(Any, Counted()) for _ in range(2)]
     assert [limit.admit(trial, distance, 1) for trial in trials] == [admitted, admitted]
     if admitted:  # A run of successes ends it, whatever was seen before.
         for _ in range(20):
-            limit.count(cast(Any, failed), cast(Any, SimpleNamespace(success=True)))
+            limit.count(cast(Any, failed), success=True)
         assert not limit.admit(cast(Any, Counted()), 25, 30)
