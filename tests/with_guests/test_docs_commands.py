@@ -109,7 +109,7 @@ _SO_FAR = re.compile(r"^\d+/\d+ cases, .*?cost \S+\n", re.MULTILINE | re.DOTALL)
 
 
 def test_it_is_short_and_begins_with_the_picture_of_a_result() -> None:
-    assert len(README.splitlines()) <= 120
+    assert len(README.splitlines()) <= 100
     picture = re.search(r"!\[[^\]]*simulated[^\]]*\]\(([^)]+)\)", README)
     assert picture and (ROOT / picture[1]).is_file()
     first = README[: README.index("## Two commands")]
