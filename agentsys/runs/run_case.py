@@ -102,7 +102,7 @@ def play_case(
     """Run a case, as `run_case` does, under a trace that may have begun."""
     LOGGER_STACK.set([])  # agentdojo 0.1.35: the default stack is one list shared by all threads.
     started, start = time.time(), time.perf_counter()
-    observations, scores, noop, error = dict[str, Any](), CaseScores(), False, None
+    observations, scores, noop, error = dict[str, Any](), TaskScores(), False, None
     agent: CaseAgent | None = None
     with use_tracer(tracer):
         try:
@@ -133,7 +133,7 @@ def play_case(
 
 
 @dataclass(frozen=True)
-class CaseScores:
+class TaskScores:
     """Scores of a case; see `CaseOutcome`."""
 
     utility: bool = False
@@ -237,7 +237,7 @@ class CaseAgent:
             "drawn": self._generator.drawn_numbers,
         }
 
-    def run(self) -> CaseScores:
+    def run(self) -> TaskScores:
         """Run the agent with AgentDojo's own runner, and score it by the tasks' checks."""
         with use_case_clock(find_clock_start(self._job.cell.benchmark)), use_case_random(self._generator):
             utility, security = self._suite.run_task_with_pipeline(
@@ -249,10 +249,10 @@ class CaseAgent:
                 environment=self._environment,
             )
         if self._injection_task is None:
-            return CaseScores(utility, False)
+            return TaskScores(utility, False)
         if self._job.cell.attack.kind is AttackKind.DENIAL_OF_SERVICE:
-            return CaseScores(utility, not utility)
-        return CaseScores(utility, security)
+            return TaskScores(utility, not utility)
+        return TaskScores(utility, security)
 
     def left_environment_as_it_was(self) -> bool:
         """True if the agent changed nothing."""
@@ -263,7 +263,7 @@ class CaseAgent:
     def _fresh_environment(self) -> Any:
         return self._user_task.init_environment(self._before)
 
-    def measure(self, scores: CaseScores) -> CaseScores:
+    def measure(self, scores: TaskScores) -> TaskScores:
         """Add the suite's and the attack's own scores, which depend on the final environment."""
         seen, attack, injection_task = self._observed, self._job.cell.attack, self._injection_task
         if seen.environment is None:
@@ -274,7 +274,7 @@ class CaseAgent:
         )
         if isinstance(self._suite, MeasuresCases):
             measured = self._suite.measured(finished)
-            scores = CaseScores(measured.utility, measured.security, measured.facts)
+            scores = TaskScores(measured.utility, measured.security, measured.facts)
         if injection_task is not None and isinstance(attack, ChecksSuccess):
             own = attack.has_succeeded(self._suite, finished)
             scores = scores if own is None else replace(scores, security=own)

@@ -20,7 +20,7 @@ from agentsys.base.config_catalog import list_config_names, load_config
 from agentsys.cli import app
 from agentsys.errors import ConfigError, Unavailable
 from agentsys.records.case_reader import read_cases
-from agentsys.runs import run_case
+from agentsys.runs import observed_pipeline
 from agentsys.runs.instantiate import _ABILITIES, check_abilities, instantiate
 from agentsys.runs.run_session import prepare_session
 
@@ -269,7 +269,7 @@ def test_every_shipped_defense_can_take_part(tmp_path: Path) -> None:
 def test_a_user_who_never_stops_ends_the_case_in_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(run_case, "MAX_TURNS", 2)
+    monkeypatch.setattr(observed_pipeline, "MAX_TURNS", 2)
     record = played(tmp_path, "defense=none", "attack=none")["none none"]
     assert record["agentsys"]["error_kind"] == "scorer"
     assert "after 2 turns" in record["error"]

@@ -20,6 +20,7 @@ from agentsys.models.chat import ErrorKind
 from agentsys.records.case_row import COLUMNS
 from agentsys.records.pipeline_names import _DEFENSES
 from agentsys.records.schema import CaseRecord
+from agentsys.runs import run_case
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -165,8 +166,9 @@ def test_every_kind_of_error_is_explained() -> None:
     page = (DOCS / "errors.md").read_text(encoding="utf-8")
     assert {f"`{kind.value}`" for kind in ErrorKind} <= set(re.findall(r"`\w+`", page))
     source = Path(__file__).parents[2] / "agentsys" / "runs" / "run_case.py"
-    raised = set(re.findall(r'_mark_(?:failed|broken)\(run, "(\w+)"', source.read_text(encoding="utf-8")))
-    assert len(raised) > 3
+    named = re.findall(r'(?:CaseError\(|kind, cause = )"(\w+)"', source.read_text(encoding="utf-8"))
+    raised = {*named, *run_case._BROKEN.values(), *run_case._UNFIT.values()}
+    assert {"config", "scorer", "defense", "not_injectable"} <= raised
     assert {f"`{kind}`" for kind in raised} <= set(re.findall(r"`\w+`", page))
 
 

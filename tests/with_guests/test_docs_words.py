@@ -40,7 +40,7 @@ def count_words(text: str) -> int:
 
 
 def counted_pages() -> dict[str, int]:
-    """Page -> its hand-written words. `PYTHONPATH=tests/support python tests/with_guests/test_docs_words.py` prints them."""
+    """Page -> its hand-written words. As a program (PYTHONPATH=tests/support) this file prints them."""
     pages = sorted([*DOCS.rglob("*.md"), *(DOCS.parent / "agentsys_plugins").rglob("*.md")])
     return {
         str(page.relative_to(DOCS.parent)): count_words(page.read_text(encoding="utf-8")) for page in pages
