@@ -63,8 +63,8 @@ from agentsys.runs.store import StoreError
 
 LASTING_ERRORS = frozenset({ErrorKind.CONTENT_REFUSED, ErrorKind.CONTEXT_LENGTH})
 """Errors that the same candidate would cause again. It counts as refused, so that a later run can go on."""
-_LOOK_EVERY_S = 1.0
-"""Seconds between two looks for idle workers."""
+_LOOK_EVERY_S = 0.2
+"""Seconds between two looks for idle workers, and for the end of another process's search."""
 _FURTHEST_AHEAD = 32
 """Most attempts between the current one and one that is made ahead."""
 
@@ -141,7 +141,7 @@ class SearchRunner:
         with self._lock:
             begun = self._searches.get(key)
             if begun is None and not claims.take(name):
-                self._next_looks[key] = time.monotonic() + _LOOK_EVERY_S / 2
+                self._next_looks[key] = time.monotonic() + _LOOK_EVERY_S
                 return None
             search = self._searches.setdefault(key, Future())
         if begun is not None:
