@@ -21,6 +21,7 @@ from agentsys.attacks.attack_search import (
     Judgement,
     Proposal,
     QueryFacts,
+    SearchedAttack,
     SearchTarget,
     SearchTask,
     rank_attempts,
@@ -92,7 +93,7 @@ _QUOTED_REPLY_CHARS = 4000
 """Most characters of an unusable reply that are kept in the conversation."""
 
 
-class AttackerSearch:
+class AttackerSearch(SearchedAttack):
     """An attack whose text an attacker model searches for (see agentsys.attacks.attack_search).
 
     Args:
@@ -101,7 +102,6 @@ class AttackerSearch:
     """
 
     kind = AttackKind.TARGETED
-    searched = True
     left_out = "has no text in its artefact for"
     budget = 0
     literal = False
@@ -122,7 +122,7 @@ class AttackerSearch:
         self._variant = options.variant or 0
 
     @property
-    def replays(self) -> bool:
+    def replays(self) -> bool:  # type: ignore[override]
         """True if texts come from an artefact."""
         return self._artefact is not None
 
@@ -152,10 +152,6 @@ class AttackerSearch:
     def simulated_roles(self) -> Mapping[str, SimulatedRole]:
         """The simulated model's handlers for the attacker and its judge."""
         return {attackers.ATTACKER_ROLE: play_attacker, attackers.JUDGE_ROLE: play_attacker_judge}
-
-    def search(self, quest: SearchTask, target: SearchTarget) -> Sequence[Attempt]:
-        """Make attempts until one succeeds or the budget is spent."""
-        raise NotImplementedError
 
     def select_texts(self, attempts: Sequence[Attempt]) -> Sequence[Attempt]:
         """Select the attempts whose texts the artefact keeps, best first; empty if none was tried."""

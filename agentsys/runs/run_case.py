@@ -20,31 +20,27 @@ from agentdojo.functions_runtime import EmptyEnv, Function, FunctionsRuntime, Ta
 from agentdojo.logging import LOGGER_STACK
 from agentdojo.types import ChatMessage
 
-from agentsys.abilities import (
-    ChecksSuccess,
-    LeadsUsers,
-    MeasuresCases,
-    PoisonsTools,
-    ReadsTools,
-    UserTurns,
-    WrapsModels,
-)
-from agentsys.attacks.attack_search import searches_texts
 from agentsys.attacks.attacker_search import choose_start_attack
 from agentsys.attacks.injection_vectors import drop_tool_places
 from agentsys.benchmarks.environment_loader import InjectionBreaksEnvironment
 from agentsys.benchmarks.repeatable_tools import (
     CaseRandom,
-    find_clock_start,
     find_recorded_draws,
-    has_random_draws,
     repeat_calls,
     use_case_clock,
     use_case_random,
 )
 from agentsys.benchmarks.scoring import are_equal, copy_deeply, take_judged_messages
 from agentsys.benchmarks.traced_tools import TracedRuntime, add_receipts, book_runs_on, writes_receipts
-from agentsys.contracts import AttackKind, FinishedCase, InjectionTask, NotInjectable, Suite, UserTask
+from agentsys.contracts import (
+    AttackKind,
+    FinishedCase,
+    InjectionTask,
+    NotInjectable,
+    Suite,
+    UserTask,
+    UserTurns,
+)
 from agentsys.errors import ConfigError
 from agentsys.models.chat import ChatModel, Consequence, ModelCodeFailed, ModelError, Scene, user
 from agentsys.models.pipeline_elements import (
@@ -159,37 +155,32 @@ def play_case(run: CaseRun, texts: Mapping[str, str] | None = None, rerun_index:
     elif injection_task is not None:
         write = partial(cell.attack.injections, suite, user_task, injection_task, cell.victim)
         run.written = dict(run_foreign_code(write, AttackFailed, NotInjectable))
-    if recorded is None and injection_task is not None and searches_texts(cell.attack):
+    if recorded is None and injection_task is not None and cell.attack.searched:
         scene = _make_scene_of_wording(scene, run, user_task, injection_task)
     scene = replace(scene, rerun=rerun_index)
     run.watch = ExposureWatch(run.written, (user_task.PROMPT,), getattr(injection_task, "GOAL", None))
-    attacked = injection_task is not None and isinstance(cell.attack, PoisonsTools)
-    if attacked or (isinstance(cell.defense, ReadsTools) and cell.defense.reads_tools):
-        run.watch.own_tools = {tool.name: tool.description for tool in suite.tools}
     run.tracer.watchers.append(run.watch)
     run.tracer.receipts = [] if writes_receipts(suite) else None
     injected = drop_tool_places(run.written)
     loaded = suite.load_and_inject_default_environment(injected)
     before = copy_deeply(loaded)
     model = cell.stack.for_scene(scene)
-    driven = suite.driven(model, user_task, injection_task) if isinstance(suite, WrapsModels) else model
-    user_simulator = (
-        partial(suite.user_turns, model, user_task, injection_task) if isinstance(suite, LeadsUsers) else None
-    )
+    driven = suite.driven(model, user_task, injection_task)
+    user_simulator = partial(suite.user_turns, model, user_task, injection_task)
     pipeline = run_foreign_code(lambda: cell.defense.pipeline(driven, suite), PipelineFailed)
     run.judges_thoughts = cell.stack.judges_thoughts(scene)
     observed = ObservedPipeline(pipeline, run.tracer, user_simulator, judges_thoughts=run.judges_thoughts)
     # Random numbers depend on these alone, so that they are the same under every defense, model and attack.
     key = cell.settings.seed, case.suite, case.user_task_id, case.injection_task_id, case.epoch
-    drawn = _load_recorded_draws(run, scene, suite, user_task) if has_random_draws(suite) else ()
+    drawn = _load_recorded_draws(run, scene, suite, user_task) if suite.draws_at_random else ()
     generator = CaseRandom(key, drawn)
     try:
-        with use_case_clock(find_clock_start(cell.benchmark)), use_case_random(generator):
+        with use_case_clock(cell.benchmark.clock), use_case_random(generator):
             tasks = user_task, injection_task, injected
             run.utility, run.security = suite.run_task_with_pipeline(
                 observed,
                 *tasks,
-                runtime_class=_choose_runtime(run, suite, driven, attacked=attacked),
+                runtime_class=_choose_runtime(run, suite, driven),
                 environment=loaded,
             )
     finally:
@@ -218,25 +209,26 @@ def _measure_end(
         return
     facts = fresh, environment, observed.judged_messages, run.tracer, model
     finished = FinishedCase(user_task, injection_task, *facts, run.utility, run.security, cell.attack.kind)
-    if isinstance(suite, MeasuresCases):
-        measured = suite.measured(finished)
-        run.utility, run.security, run.measured = measured.utility, measured.security, measured.facts
-    if injection_task is not None and isinstance(cell.attack, ChecksSuccess):
+    measured = suite.measured(finished)
+    run.utility, run.security, run.measured = measured.utility, measured.security, measured.facts
+    if injection_task is not None:
         own = cell.attack.has_succeeded(suite, finished)
         run.security = run.security if own is None else own
 
 
 def _choose_runtime(
-    run: CaseRun, suite: Suite, model: ChatModel, *, attacked: bool
+    run: CaseRun, suite: Suite, model: ChatModel
 ) -> Callable[[Sequence[Function]], TracedRuntime]:
     """Return the function that builds the case's runtime: the attack may change the tools, the defense read them."""
     attack, defense = run.job.cell.attack, run.job.cell.defense
 
     def build(tools: Sequence[Function]) -> TracedRuntime:
-        if attacked and isinstance(attack, PoisonsTools):
-            poisoned = attack.poison_tools(tools, run.written)
+        poisoned = attack.poison_tools(tools, run.written) if run.job.case.injection_task_id else tools
+        if poisoned is not tools or defense.reads_tools:
+            run.watch.own_tools = {tool.name: tool.description for tool in suite.tools}
+        if poisoned is not tools:
             tools = poisoned if run.tracer.receipts is None else add_receipts(poisoned)
-        if isinstance(defense, ReadsTools) and defense.reads_tools:
+        if defense.reads_tools:
             tools = run_foreign_code(partial(defense.read_tools, tools, suite, model), PipelineFailed)
         return TracedRuntime(tools)
 
@@ -339,7 +331,7 @@ class ObservedPipeline(BasePipelineElement):  # type: ignore[misc]
         self,
         pipeline: BasePipelineElement,
         tracer: Tracer,
-        user: Callable[[], UserTurns] | None,
+        user: Callable[[], UserTurns | None] | None,
         *,
         judges_thoughts: bool = False,
     ) -> None:

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from agentsys.abilities import DescribesItself, NamesPrompts
 from agentsys.attacks.attack_search import (
     Attempt,
     AttemptPosition,
@@ -24,7 +23,7 @@ from agentsys.attacks.attacker_prompt import ATTACKER_ROLE, JUDGE_ROLE
 from agentsys.attacks.attacker_reply import ReplyFault
 from agentsys.attacks.search_judge import combine_judgements, judge_refused
 from agentsys.benchmarks.environment_loader import InjectionBreaksEnvironment, mend_text
-from agentsys.contracts import InjectionTask, Suite, UserTask
+from agentsys.contracts import Defense, InjectionTask, Suite, UserTask
 from agentsys.models.chat import ChatModel, ChatReply, ChatRequest, ErrorKind, ModelError, text_of
 from agentsys.models.trace import Span, Tracer, span
 from agentsys.records.schema import UNFINISHED, AttemptFacts, CaseRecord, EarlyProposal
@@ -92,13 +91,13 @@ def find_ground_truth_calls(suite: Suite, task: InjectionTask | UserTask) -> tup
     return tuple(ToolCall(call.function, dict(call.args)) for call in calls)
 
 
-def describe_defense(defense: object) -> str:
+def describe_defense(defense: Defense) -> str:
     """Return a defense's own description; else its class's first docstring line and its prompts' names."""
-    if isinstance(defense, DescribesItself):
-        return defense.description()
-    doc = inspect.getdoc(type(defense)) or ""
-    first = doc.strip().partition("\n")[0]
-    names = ", ".join(defense.prompts()) if isinstance(defense, NamesPrompts) else ""
+    if description := defense.description():
+        return description
+    docs = (inspect.getdoc(each) for each in type(defense).__mro__ if each not in Defense.__mro__)
+    first = next(filter(None, docs), "").strip().partition("\n")[0]
+    names = ", ".join(defense.prompts())
     return f"{first} It speaks to models through: {names}." if names else first
 
 
