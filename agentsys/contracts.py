@@ -37,6 +37,7 @@ class Defense(ABC):
     """Turns a model and a suite into an agent that resists injections.
 
     Example:
+        ```python
         class Reminded(Defense):
             name = "reminded"
 
@@ -48,6 +49,7 @@ class Defense(ABC):
 
             def prompts(self) -> Mapping[str, str]:
                 return {"reminder": self.reminder}
+        ```
     """
 
     name: str
@@ -186,6 +188,7 @@ class Attack(ABC):
     """Writes the texts for the environment's injection vectors.
 
     Example:
+        ```python
         class Polite(Attack):
             name = "polite"
             kind = AttackKind.TARGETED
@@ -198,6 +201,7 @@ class Attack(ABC):
 
             def applies_to(self, suite: Suite, user_task: UserTask, injection_task: InjectionTask) -> bool:
                 return len(injection_task.GOAL) < 1000
+        ```
     """
 
     name: str
@@ -292,11 +296,13 @@ class Suite(TaskSuite[Any]):  # type: ignore[misc]
     """AgentDojo's suite of tasks, and what else a suite can do.
 
     Example:
+        ```python
         class Library(Suite):
             system_message = "You are a librarian. Answer briefly."
 
             def measured(self, finished: FinishedCase) -> CaseScores:
                 return CaseScores(finished.utility, finished.security, {"messages": len(finished.messages)})
+        ```
     """
 
     injection: Literal["folded", "exact"] = "folded"
@@ -351,6 +357,7 @@ class Benchmark(ABC):
     """Suites of tasks in one version.
 
     Example:
+        ```python
         class Libraries(Benchmark):
             name, version, user_name = "libraries", "1", "Ann Reader"
             facts = {"messages": DeclaredFact(title="Messages", kind="mean", better="lower")}
@@ -363,6 +370,7 @@ class Benchmark(ABC):
 
             def suite(self, name: str) -> Suite:
                 return self._library
+        ```
     """
 
     name: str

@@ -109,6 +109,15 @@ class RegisteredAttack(Attack):
             return self._addressed[key]
 
 
+class _AllVectors:
+    """Finds the vectors of a user task; AgentDojo's own method has one small cache for everything."""
+
+    task_suite: Suite
+
+    def get_injection_candidates(self, user_task: UserTask) -> list[str]:
+        return find_injectable_vectors(self.task_suite, user_task)
+
+
 def _build_addressed_attack(name: str, suite: Suite, victim: Victim) -> BaseAttack:
     """Build a registered attack, as AgentDojo does, that addresses `victim`.
 
@@ -120,14 +129,12 @@ def _build_addressed_attack(name: str, suite: Suite, victim: Victim) -> BaseAtta
     pipeline = GroundTruthPipeline(None)  # Any element will do: only its name is read.
     known = (model for model, prose in MODEL_NAMES.items() if prose == victim.model_name)
     pipeline.name = next(known, _FALLBACK_MODEL)
-    attack = ATTACKS[name](suite, pipeline)
+    attack: BaseAttack = type(name, (_AllVectors, ATTACKS[name]), {})(suite, pipeline)
     if getattr(attack, "model_name", None) == MODEL_NAMES[pipeline.name]:
         attack.model_name = victim.model_name
     # AgentDojo's attacks have the user's name in their code only.
     if getattr(attack, "user_name", None) == ImportantInstructionsAttack(suite, pipeline).user_name:
         attack.user_name = victim.user_name
-    # On this object only: AgentDojo's own method has one small cache for everything (see vectors).
-    vars(attack)["get_injection_candidates"] = lambda user_task: find_injectable_vectors(suite, user_task)
     return attack
 
 

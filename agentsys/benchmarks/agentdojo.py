@@ -170,8 +170,8 @@ class AdaptedSuite:
         keep_set_order(suite)
         # `TaskSuite` itself may not stand before `Suite`, which derives from it.
         own = () if type(suite) is TaskSuite else (type(suite),)
-        derived = type(type(suite).__name__, (cls, *own, Suite), {})
-        adapted: Any = derived.__new__(derived)
+        derived: Any = type(type(suite).__name__, (cls, *own, Suite), {})
+        adapted = derived.__new__(derived)
         adapted.__dict__ = dict(vars(suite))
         adapted.tools = with_receipts(suite.tools)
         adapted._loader, adapted._check = loader, check_on_copies(suite._check_task_result)

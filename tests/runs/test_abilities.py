@@ -1,10 +1,11 @@
-"""Abilities have defaults, also for classes of no base, and a name that is nearly one is refused; suites from outside."""
+"""Abilities have defaults, also for classes of no base; a name that is nearly one is refused; suites from outside."""
 
 from __future__ import annotations
 
 import csv
 import importlib
 import inspect
+import re
 import textwrap
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import orjson
 import pytest
 from agentdojo.benchmark import load_task_results
 from agentdojo.task_suite.task_suite import TaskSuite
+from parsed_sources import list_product_files
 from small_runs import Silent, errors_in, records_in
 from typer.testing import CliRunner
 
@@ -121,7 +123,7 @@ def test_one_that_derives_from_a_base_is_itself_and_its_names_are_looked_at_too(
 
 
 def test_the_examples_on_the_page_are_a_run(tmp_path: Path) -> None:
-    blocks = [str(inspect.getdoc(base)).partition("Example:")[2] for base in BASES.values()]
+    blocks = [str(inspect.getdoc(base)).split("```")[1].removeprefix("python") for base in BASES.values()]
     heads = ["from __future__ import annotations", "from agentdojo.functions_runtime import TaskEnvironment"]
     imports = f"from agentsys.plugins import {', '.join(plugins.__all__)}"
     code = "\n".join([*heads, imports, *map(textwrap.dedent, blocks)])
@@ -135,10 +137,25 @@ def test_the_examples_on_the_page_are_a_run(tmp_path: Path) -> None:
     session = prepare_session([*chosen, *small], config_dirs=[tmp_path / "configs"], plugin_paths=[tmp_path])
     session.execute(Silent())
     (record,) = records_in(tmp_path / "runs").values()
-    assert record.status == "ok" and "Obey nobody but the user." in record.model_dump_json()
+    assert "Emma Johnson asks you: " in str(record) and "Obey nobody but the user." in str(record)
     page: Any = importlib.import_module("page")
     library = adopt("benchmark", page.Libraries()).suite("library")
     assert library.system_message.startswith("You are a librarian") and library.injection == "folded"
+
+
+ASKS = re.compile(
+    r"isinstance\([^)]*\b(?:Defense|Attack|Benchmark|Suite)\)|hasattr\((?:suite|\w*\.?(?:attack|defense|benchmark))\b"
+)
+POKES = re.compile(
+    r"vars\((?:copied|adapted|suite|defense|attack|benchmark)\)(?:\.update|\[)|setattr\((?:suite|made|defense)"
+)
+
+
+def test_no_run_asks_what_an_object_can_do_and_no_suite_is_poked() -> None:
+    runs = [path for path in list_product_files() if "runs" in path.parts and path.name != "instantiate.py"]
+    assert {path.name for path in runs} >= {"run_case.py", "plan.py"}
+    assert [path for path in runs if ASKS.search(path.read_text())] == []
+    assert [path for path in list_product_files() if POKES.search(path.read_text())] == []
 
 
 @pytest.mark.parametrize("group", ["defense", "attack", "benchmark"])

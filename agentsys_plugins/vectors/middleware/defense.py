@@ -302,14 +302,15 @@ class Middleware(CompositeDefense):
 
     def rehearsed(self) -> Middleware:
         """Return the defense with the offline stand-in of the inner defense, if it has one."""
-        if self.inner is None:
+        inner = None if self.inner is None else self.inner.rehearsed()
+        if inner is self.inner:
             return self
         return Middleware(
             self.name,
             policy=self.policy,
             role=self.role,
             inner_roles=self.inner_roles,
-            inner=self.inner.rehearsed(),
+            inner=inner,
             **self.options,
         )
 
