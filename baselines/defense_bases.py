@@ -13,14 +13,6 @@ from typing import ClassVar, Literal
 
 from agentdojo.functions_runtime import Function
 
-from agentsys.abilities import (
-    ChecksItsNeeds,
-    NeedsOwnModels,
-    PlaysRoles,
-    ReadsTools,
-    WholeProgram,
-    can_read_tools,
-)
 from agentsys.contracts import Defense, Suite
 from agentsys.models.chat import ChatModel
 from agentsys.simulated.simulated_role import SimulatedRole
@@ -51,7 +43,7 @@ def warn_once(logger: logging.Logger, words: str, *names: str) -> None:
     logger.warning(words, *names)
 
 
-class RoleDefense:
+class RoleDefense(Defense):
     """A defense that asks models under roles of its own."""
 
     roles: ClassVar[Mapping[str, SimulatedRole]]
@@ -73,7 +65,7 @@ class AgentDefense(RoleDefense):
         return dict(self.texts)
 
 
-class CompositeDefense:
+class CompositeDefense(Defense):
     """A defense that holds other defenses, and answers for them."""
 
     members: tuple[Defense, ...]
@@ -81,25 +73,25 @@ class CompositeDefense:
     @property
     def reads_tools(self) -> bool:
         """True if a member reads tools."""
-        return any(isinstance(member, ReadsTools) and member.reads_tools for member in self.members)
+        return any(member.reads_tools for member in self.members)
 
     @reads_tools.setter
     def reads_tools(self, reads: bool) -> None:
         for member in self.members:
-            if can_read_tools(member):
+            if member.reads_tools is not None:
                 member.reads_tools = reads
 
     def read_tools(self, tools: Sequence[Function], suite: Suite, model: ChatModel) -> Sequence[Function]:
         """Return the tools after each member has read them in turn."""
         for member in self.members:
-            if isinstance(member, ReadsTools) and member.reads_tools:
+            if member.reads_tools:
                 tools = member.read_tools(tools, suite, model)
         return tools
 
     @property
-    def whole_program(self) -> bool:
+    def whole_program(self) -> bool:  # type: ignore[override]
         """True if a member runs a program of its own."""
-        return any(isinstance(member, WholeProgram) and member.whole_program for member in self.members)
+        return any(member.whole_program for member in self.members)
 
     def ready(self) -> None:
         """Check that all that the members need is installed.
@@ -108,26 +100,20 @@ class CompositeDefense:
             Unavailable: Naming what is missing.
         """
         for member in self.members:
-            if isinstance(member, ChecksItsNeeds):
-                member.ready()
+            member.ready()
 
     @property
-    def own_roles(self) -> list[str]:
+    def own_roles(self) -> Sequence[str]:  # type: ignore[override]
         """The roles of all members that need a model made for them."""
-        return [role for member in self._list_members_needing_models() for role in member.own_roles]
-
-    def _list_members_needing_models(self) -> list[NeedsOwnModels]:
-        return [member for member in self.members if isinstance(member, NeedsOwnModels)]
+        return [role for member in self.members for role in member.own_roles]
 
     def unfit(self, role: str, model: ChatModel) -> str | None:
         """Have the member whose role it is ask its model."""
-        owners = (member for member in self._list_members_needing_models() if role in member.own_roles)
-        return next(owners).unfit(role, model)
+        return next(member for member in self.members if role in member.own_roles).unfit(role, model)
 
     def simulated_roles(self) -> Mapping[str, SimulatedRole]:
         """Return the roles of all members; no two share one."""
         roles: dict[str, SimulatedRole] = {}
         for member in self.members:
-            if isinstance(member, PlaysRoles):
-                roles |= member.simulated_roles()
+            roles |= member.simulated_roles()
         return roles

@@ -9,11 +9,12 @@ from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
 from agentdojo.functions_runtime import Function
 from agentdojo.task_suite.task_suite import TaskSuite
 
+from agentsys.contracts import Defense
 from agentsys.models.chat import ChatModel
 from agentsys.models.pipeline_elements import default_system_message, tool_loop
 
 
-class NoDefense:
+class NoDefense(Defense):
     """System message, user query, then model and tools in turn: AgentDojo's agent, unprotected."""
 
     name = "none"

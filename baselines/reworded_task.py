@@ -21,6 +21,7 @@ from agentdojo.types import (
     text_content_block_from_string,
 )
 
+from agentsys.contracts import Defense
 from agentsys.errors import ConfigError, unknown_name
 from agentsys.models.chat import ChatModel, ChatReply, ChatRequest, ModelWrapper, user
 from agentsys.models.pipeline_elements import LoopState, LoopStep, default_system_message, tool_loop
@@ -96,7 +97,7 @@ class RecordRewording(LoopStep):
         return at
 
 
-class _RewordedDefense:
+class _RewordedDefense(Defense):
     name: str
     template: str
     addition: str = ""
@@ -192,7 +193,7 @@ REMINDERS: dict[str, str] = {
 """Default reminders: AgentDojo repeats the request and says nothing else; ASB's also forbids other tasks."""
 
 
-class PromptSandwiching:
+class PromptSandwiching(Defense):
     """Restates the user's request after each round of tool results, as the most recent instruction.
 
     Args:

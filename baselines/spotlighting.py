@@ -20,6 +20,7 @@ from agentdojo.task_suite.task_suite import TaskSuite
 from agentdojo.types import ChatToolResultMessage
 
 from agentsys.base.json_values import map_texts
+from agentsys.contracts import Defense
 from agentsys.errors import ConfigError, unknown_name
 from agentsys.models.chat import ChatModel, text_of
 from agentsys.models.pipeline_elements import (
@@ -256,7 +257,7 @@ def _record_unmarking(name: str, count: int) -> None:
 SpotlightingVariant = Literal["delimiting", "datamarking", "encoding"]
 
 
-class Spotlighting:
+class Spotlighting(Defense):
     """Marks everything a tool returns as data and tells the model so in the system message.
 
     Args:
@@ -389,7 +390,7 @@ def _check_options(variant: str, marks: dict[str, str], random: bool) -> None:
             )
 
 
-class SpotlightingCompat:
+class SpotlightingCompat(Defense):
     """AgentDojo's own `spotlighting_with_delimiting` (0.1.35), for comparison with published numbers.
 
     It differs from `spotlighting` in its words, and in that marks in a result stay and errors are not marked.

@@ -18,6 +18,7 @@ from agentdojo.task_suite.task_suite import TaskSuite
 from agentdojo.types import ChatMessage
 
 from agentsys.base.option_checks import check_options
+from agentsys.contracts import Defense
 from agentsys.models.chat import ChatModel, user
 from agentsys.models.pipeline_elements import (
     LoopState,
@@ -81,7 +82,7 @@ class ToolFilterOptions:
     wording: PackageWording = "own"
 
 
-class ToolFilter:
+class ToolFilter(Defense):
     """The plain agent with only the tools that the model asked for before it had read anything.
 
     Args:

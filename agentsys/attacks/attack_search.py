@@ -8,12 +8,12 @@ search gets its earlier attempts back, proposals included, without paying again.
 from __future__ import annotations
 
 import re
+from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Protocol, runtime_checkable
 
-from agentsys.abilities import ReplaysTexts, SearchesTexts
 from agentsys.attacks.attacker_knowledge import CaseKnowledge
 from agentsys.contracts import Attack
 from agentsys.models.chat import ChatModel
@@ -214,11 +214,10 @@ class SearchTarget(Protocol):
         """
 
 
-class SearchedAttack(Attack, Protocol):
+class SearchedAttack(Attack):
     """An attack whose text depends on the agent's reactions to earlier texts; `injections` gives the start text."""
 
-    searched: bool
-    """True: the obedience of a simulated victim depends on the wording."""
+    searched = True
     mode: str
     """`transfer`: one search per injection task, made on some of the suite's user tasks; `per_case`: one per
     case."""
@@ -226,24 +225,19 @@ class SearchedAttack(Attack, Protocol):
     """Most attempts of one search, including the start text."""
     search_on: int
     """User tasks that each candidate is tried on in mode `transfer`."""
-    replays: bool
-    """True if the texts come from an artefact, so that nothing is searched."""
 
+    @abstractmethod
     def search(self, quest: SearchTask, target: SearchTarget) -> Sequence[Attempt]:
         """Make attempts until one succeeds or the budget is spent; return all of them, in order."""
 
+    @abstractmethod
     def judge(self, quest: SearchTask, facts: QueryFacts, text: str, model: ChatModel) -> Judgement:
         """Score a query with a text, and write the attacker's feedback."""
 
 
 def is_searched(attack: Attack) -> bool:
     """True if an attack's text has to be searched for in this run."""
-    return searches_texts(attack) and isinstance(attack, ReplaysTexts) and not attack.replays
-
-
-def searches_texts(attack: Attack) -> bool:
-    """True if an attack's texts come from a search, in this run or in the one that it replays."""
-    return isinstance(attack, SearchesTexts) and attack.searched
+    return attack.searched and not attack.replays
 
 
 def rank_attempts(attempts: Sequence[Attempt]) -> list[Attempt]:

@@ -24,6 +24,7 @@ from agentsys.attacks.attack_search import (
     Proposal,
     Propose,
     QueryFacts,
+    SearchedAttack,
     SearchTarget,
     SearchTask,
     rank_attempts,
@@ -95,7 +96,7 @@ _QUOTED_REPLY_CHARS = 4000
 """Most characters of an unusable reply that are kept in the conversation."""
 
 
-class AttackerSearch:
+class AttackerSearch(SearchedAttack):
     """An attack whose text an attacker model searches for (see agentsys.attacks.attack_search).
 
     Args:
@@ -104,7 +105,6 @@ class AttackerSearch:
     """
 
     kind = AttackKind.TARGETED
-    searched = True
     left_out = "has no text in its artefact for"
     budget = 0
     literal = False
@@ -125,7 +125,7 @@ class AttackerSearch:
         self._variant = options.variant or 0
 
     @property
-    def replays(self) -> bool:
+    def replays(self) -> bool:  # type: ignore[override]
         """True if texts come from an artefact."""
         return self._artefact is not None
 

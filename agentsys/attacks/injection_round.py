@@ -10,14 +10,13 @@ from collections.abc import Mapping
 
 from agentdojo.types import get_text_content_as_str
 
-from agentsys.abilities import PicksPairs
-from agentsys.attacks.attack_search import is_searched, searches_texts
+from agentsys.attacks.attack_search import is_searched
 from agentsys.attacks.injection_vectors import cache_per_task, make_canary, run_ground_truth
 from agentsys.contracts import Attack, AttackKind, InjectionTask, NotInjectable, Suite, UserTask, Victim
 from agentsys.errors import ConfigError
 
 
-class InjectionRound:
+class InjectionRound(Attack):
     """Writes what `base` writes, into the vectors first seen in the `round`-th tool result, from 1.
 
     All other vectors keep the benchmark's defaults. Rounds are those of a clean run of the user task's ground truth;
@@ -40,8 +39,7 @@ class InjectionRound:
                 " the search first and give its saved texts, in a YAML of your own like attack/cached.yaml."
             )
         self.base = base
-        self.searched = searches_texts(base)
-        self.replays = True
+        self.searched = base.searched
         self.round = round
         self.kind = base.kind
 
@@ -66,7 +64,7 @@ class InjectionRound:
     def applies_to(self, suite: Suite, user_task: UserTask, injection_task: InjectionTask) -> bool:
         """True if the base applies to the pair, and a vector with the goal in it is first seen in this round."""
         base = self.base
-        if isinstance(base, PicksPairs) and not base.applies_to(suite, user_task, injection_task):
+        if not base.applies_to(suite, user_task, injection_task):
             return False
         # The goal stands in for the text, which needs the victim's names; characters that would break the
         # environment's file are replaced.

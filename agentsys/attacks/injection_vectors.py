@@ -18,7 +18,6 @@ from agentdojo.attacks.base_attacks import BaseAttack
 from agentdojo.functions_runtime import FunctionsRuntime
 from agentdojo.types import ChatToolResultMessage
 
-from agentsys.abilities import HasInjectionMode
 from agentsys.contracts import NotInjectable, Suite, UserTask
 
 # The uncached function: AgentDojo's cache has 128 entries for all suites and attacks, fewer than a grid needs, does
@@ -102,7 +101,7 @@ _SHORT_ESCAPES = {"\n": "\\n", "\t": "\\t", "\r": "\\r", '"': '\\"', "\\": "\\\\
 
 def has_yaml_environment(suite: Suite) -> bool:
     """True if injections are written into a YAML file of the suite's environment."""
-    return not (isinstance(suite, HasInjectionMode) and suite.injection == EXACT_INJECTION)
+    return bool(suite.injection != EXACT_INJECTION)
 
 
 def escape_for_suite(suite: Suite, text: str) -> str:

@@ -30,7 +30,7 @@ from agentdojo.models import MODEL_NAMES
 
 from agentsys.attacks.injection_vectors import find_injectable_vectors
 from agentsys.base.object_import import import_module_of_setting
-from agentsys.contracts import AttackKind, InjectionTask, Suite, UserTask, Victim
+from agentsys.contracts import Attack, AttackKind, InjectionTask, Suite, UserTask, Victim
 from agentsys.errors import ConfigError, require_known_name
 from agentsys.simulated.hostile_reader import CLOSED_VALUE_OPENING, EXTRA_KEY_OPENING, IN_FIELD_OPENING
 
@@ -41,7 +41,7 @@ TaskPair = tuple[str, str, str]
 """Suite, user task, injection task."""
 
 
-class RegisteredAttack:
+class RegisteredAttack(Attack):
     """An attack that AgentDojo, or one of `modules`, registers.
 
     Args:
@@ -109,6 +109,15 @@ class RegisteredAttack:
             return self._addressed[key]
 
 
+class _AllVectors:
+    """Finds the vectors of a user task; AgentDojo's own method has one small cache for everything."""
+
+    task_suite: Suite
+
+    def get_injection_candidates(self, user_task: UserTask) -> list[str]:
+        return find_injectable_vectors(self.task_suite, user_task)
+
+
 def _build_addressed_attack(name: str, suite: Suite, victim: Victim) -> BaseAttack:
     """Build a registered attack, as AgentDojo does, that addresses `victim`.
 
@@ -120,14 +129,12 @@ def _build_addressed_attack(name: str, suite: Suite, victim: Victim) -> BaseAtta
     pipeline = GroundTruthPipeline(None)  # Any element will do: only its name is read.
     known = (model for model, prose in MODEL_NAMES.items() if prose == victim.model_name)
     pipeline.name = next(known, _FALLBACK_MODEL)
-    attack = ATTACKS[name](suite, pipeline)
+    attack: BaseAttack = type(name, (_AllVectors, ATTACKS[name]), {})(suite, pipeline)
     if getattr(attack, "model_name", None) == MODEL_NAMES[pipeline.name]:
         attack.model_name = victim.model_name
     # AgentDojo's attacks have the user's name in their code only.
     if getattr(attack, "user_name", None) == ImportantInstructionsAttack(suite, pipeline).user_name:
         attack.user_name = victim.user_name
-    # On this object only: AgentDojo's own method has one small cache for everything (see vectors).
-    vars(attack)["get_injection_candidates"] = lambda user_task: find_injectable_vectors(suite, user_task)
     return attack
 
 
@@ -135,7 +142,7 @@ _PLACEHOLDER = re.compile(r"\{(goal|user|model|task)\}")
 _KINDS = {kind.value: kind for kind in (AttackKind.TARGETED, AttackKind.DENIAL_OF_SERVICE)}
 
 
-class TemplateAttack:
+class TemplateAttack(Attack):
     """Writes one text into every vector that the user task shows.
 
     Args:
@@ -178,7 +185,7 @@ CHECKS_TEXT = (
 """`{task}` is the user's request, `{goal}` the injection task's goal."""
 
 
-class AdaptiveAttack:
+class AdaptiveAttack(Attack):
     """Writes a text made for agents that return values through a gate and have their calls checked.
 
     Every form is one line without double quotes. AgentDojo puts injections between double quotes in a YAML file, so
@@ -244,7 +251,7 @@ def _join_lines(text: str) -> str:
     return " ".join(text.split())
 
 
-class NoAttack:
+class NoAttack(Attack):
     """Writes nothing; the environment holds its defaults."""
 
     name = "none"
@@ -274,7 +281,7 @@ EMPTY_TYPE = "empty"
 """The control: attacked cases with nothing injected."""
 
 
-class ObservationInjection:
+class ObservationInjection(Attack):
     """Asks, in tool results, for a call of the injection task's attack tool.
 
     Args:

@@ -17,7 +17,6 @@ from agentdojo.agent_pipeline.tool_execution import tool_result_to_str
 from agentdojo.functions_runtime import Function
 from pydantic import Field, create_model
 
-from agentsys.abilities import PicksPairs
 from agentsys.attacks.injection_vectors import TOOL_PLACE, cache_per_task, unescape_for_suite
 from agentsys.attacks.text_attacks import RegisteredAttack
 from agentsys.contracts import (
@@ -42,7 +41,7 @@ _CHOICES = ("first", "all", "unneeded")
 FIRST, ALL, _ = _CHOICES
 
 
-class ToolSurface:
+class ToolSurface(Attack):
     """An attack on the surface of tools.
 
     Args:
@@ -87,9 +86,7 @@ class ToolSurface:
         if self._wants_argument:
             first = next(iter(suite.injection_tasks))
             return first == injection_task.ID and bool(self._choose_tools(suite, user_task))
-        takes = not isinstance(self.base, PicksPairs) or self.base.applies_to(
-            suite, user_task, injection_task
-        )
+        takes = self.base.applies_to(suite, user_task, injection_task)
         return takes and bool(self._choose_tools(suite, user_task))
 
     def injections(
@@ -253,7 +250,7 @@ _FORMS: Mapping[str, Callable[..., tuple[Function, ...]]] = {
 """Form -> function that poisons an owned tool with a text."""
 
 
-class PoisonedDescriptions:
+class PoisonedDescriptions(Attack):
     """Injects the important_instructions text, and a tool description that says that every tool only reads.
 
     The attacker owns the first tool of the suite. Aimed at defenses whose model sorts tools: if the model believes

@@ -11,15 +11,14 @@ other vector, so they have no attacked cases.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Collection, Mapping, Sequence
 from threading import Lock
-from typing import Literal
+from typing import Any, Literal
 
 import yaml
 from agentdojo.functions_runtime import TaskEnvironment
 from agentdojo.task_suite import load_suites
-from agentdojo.task_suite.task_suite import validate_injections
+from agentdojo.task_suite.task_suite import TaskSuite, validate_injections
 
 from agentsys.base.object_import import import_module_of_setting
 from agentsys.benchmarks.environment_loader import EnvironmentLoader, Injection, parse_injection
@@ -31,9 +30,9 @@ from agentsys.benchmarks.repeatable_tools import (
     keep_set_order,
     parse_clock,
 )
-from agentsys.benchmarks.scoring import check_on_copies
+from agentsys.benchmarks.scoring import SuiteCheck, check_on_copies
 from agentsys.benchmarks.traced_tools import with_receipts
-from agentsys.contracts import Suite
+from agentsys.contracts import Benchmark, CaseScores, FinishedCase, Suite
 from agentsys.errors import choose_suites, require_known_name
 
 IDENTIFIERS: Mapping[str, frozenset[str]] = {"slack": frozenset({"prompt_injection_channel"})}
@@ -90,8 +89,8 @@ def _unescape_default(default: str) -> str:
     return str(yaml.safe_load(f'"{default}"')) if "\\" in default else default
 
 
-class AgentDojo:
-    """Implements `agentsys.contracts.Benchmark`.
+class AgentDojo(Benchmark):
+    """The benchmark of the package, and of forks that register suites with it.
 
     Args:
         version: A version that the package, or one of `modules`, registers: `v1` .. `v1.2.2`.
@@ -128,7 +127,7 @@ class AgentDojo:
         self.name = "+".join([name, *changes])
         self.user_name = user_name
         # Not `get_suites`, which adds an empty entry for an unknown version.
-        table: Mapping[str, Mapping[str, Suite]] = load_suites._SUITES
+        table: Mapping[str, Mapping[str, TaskSuite[Any]]] = load_suites._SUITES
         known = [name for name, registered in table.items() if registered]
         self._registered = dict(table[require_known_name("version of agentdojo", version, known)])
         self._names = choose_suites(f"suite of agentdojo {version}", suites, self._registered)
@@ -155,25 +154,60 @@ class AgentDojo:
             return self._adapted[name]
 
 
-def adapt_suite(suite: Suite, injection: Injection = "folded", fixes: tuple[str, ...] = ()) -> Suite:
-    """Copy an AgentDojo suite and make it load fast, check on copies, score fixes, and record tools' runs.
+class AdaptedSuite:
+    """Makes a suite load fast, check on copies and record its tools' runs; stands before the suite's own class."""
 
-    The package's own suite, shared in the process, is unchanged: attributes of the copy replace methods.
-    """
+    _loader: EnvironmentLoader | AppendingLoader
+    _check: SuiteCheck
+
+    @classmethod
+    def adapt(cls, suite: TaskSuite[Any], loader: EnvironmentLoader | AppendingLoader) -> Any:
+        """Copy a suite as one of this class, of its own and of `Suite`.
+
+        The package's own suite, shared in the process, is unchanged, but for the clock of its tools.
+        """
+        install_case_clocks(suite)
+        keep_set_order(suite)
+        # `TaskSuite` itself may not stand before `Suite`, which derives from it.
+        own = () if type(suite) is TaskSuite else (type(suite),)
+        derived: Any = type(type(suite).__name__, (cls, *own, Suite), {})
+        adapted = derived.__new__(derived)
+        adapted.__dict__ = dict(vars(suite))
+        adapted.tools = with_receipts(suite.tools)
+        adapted._loader, adapted._check = loader, check_on_copies(suite._check_task_result)
+        return adapted
+
+    def load_and_inject_default_environment(self, injections: Mapping[str, str]) -> TaskEnvironment:
+        """Load a fresh environment."""
+        return self._loader.load(injections)
+
+    def get_injection_vector_defaults(self) -> dict[str, str]:
+        """Injection vector -> default text."""
+        return self._loader.get_defaults()
+
+    def _check_task_result(self, *case: Any) -> bool:
+        return self._check(*case)
+
+
+class AgentDojoSuite(AdaptedSuite):
+    """A suite of the package, scored by its checks and by fixes."""
+
+    fixed_scores: FixedScores
+
+    def measured(self, finished: FinishedCase) -> CaseScores:
+        """The official scores, and the fixed ones as facts."""
+        return self.fixed_scores(finished)
+
+
+def adapt_suite(suite: TaskSuite[Any], injection: Injection = "folded", fixes: tuple[str, ...] = ()) -> Suite:
+    """Copy an AgentDojo suite and make it load fast, check on copies, score fixes, and record tools' runs."""
     replacing = EnvironmentLoader(suite, injection)
-    loader: EnvironmentLoader | AppendingLoader = replacing
-    install_case_clocks(suite)
-    keep_set_order(suite)
-    copied = copy.copy(suite)
-    if "append_injection" in fixes:
-        loader = AppendingLoader(replacing, IDENTIFIERS.get(suite.name, frozenset()), injection)
-        vars(copied).update(without_vectors=ONLY_IDENTIFIERS.get(suite.name, frozenset()))
-    vars(copied).update(
-        tools=with_receipts(suite.tools),
-        injection=injection,
-        load_and_inject_default_environment=loader.load,
-        get_injection_vector_defaults=loader.get_defaults,
-        _check_task_result=check_on_copies(copied._check_task_result),
-        measured=FixedScores(suite, fixes),
-    )
-    return copied
+    appends = "append_injection" in fixes
+    identifiers = IDENTIFIERS.get(suite.name, frozenset())
+    loader = AppendingLoader(replacing, identifiers, injection) if appends else replacing
+    adapted: Suite = AgentDojoSuite.adapt(suite, loader)
+    adapted.injection = injection
+    adapted.fixed_scores = FixedScores(suite, fixes)
+    if appends:
+        adapted.without_vectors = ONLY_IDENTIFIERS.get(suite.name, frozenset())
+    return adapted

@@ -15,7 +15,6 @@ from functools import lru_cache
 from agentdojo.functions_runtime import FunctionCall, FunctionsRuntime, TaskEnvironment
 from pydantic_core import to_jsonable_python
 
-from agentsys.abilities import KnowsWays
 from agentsys.base.json_values import list_scalars
 from agentsys.benchmarks.workspace_scripts import WORKSPACE_SCRIPTS
 from agentsys.contracts import InjectionTask, Suite, UserTask
@@ -207,7 +206,7 @@ def _build_suite_scripts(suite: Suite) -> tuple[Sequence[TaskScript], Sequence[G
 
 def _build_task_script(suite: Suite, task: UserTask, environment: TaskEnvironment) -> TaskScript:
     environment = task.init_environment(environment)
-    way = suite.way(task) if isinstance(suite, KnowsWays) else None
+    way = suite.way(task)
     if way is None:
         way = AlternativeSolution(script_calls(task.ground_truth(environment)), task.GROUND_TRUTH_OUTPUT)
     outputs = run_calls(suite, way.calls, environment, way.drawn)
@@ -217,11 +216,11 @@ def _build_task_script(suite: Suite, task: UserTask, environment: TaskEnvironmen
 
 def _build_goal_script(suite: Suite, task: InjectionTask, clean: TaskEnvironment) -> GoalScript | None:
     """Build the script of a goal; None if no solution is known."""
-    way = suite.way(task) if isinstance(suite, KnowsWays) else None
+    way = suite.way(task)
     if way is not None:
         return GoalScript(suite.name, task.ID, task.GOAL, way.calls, way.answer or None, way.drawn)
-    knows = isinstance(suite, KnowsWays)  # Such a suite's ground truths do not work.
-    calls = () if knows else script_calls(task.ground_truth(clean.model_copy(deep=True)))
+    complete = suite.complete_ground_truths
+    calls = script_calls(task.ground_truth(clean.model_copy(deep=True))) if complete else ()
     if calls:
         return GoalScript(suite.name, task.ID, task.GOAL, calls, task.GROUND_TRUTH_OUTPUT or None)
     own = _OWN_SCRIPTS.get(suite.name, {}).get(task.ID)

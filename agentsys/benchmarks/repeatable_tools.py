@@ -29,7 +29,6 @@ from typing import Any, get_args
 from agentdojo.functions_runtime import FunctionsRuntime, TaskEnvironment
 from pydantic import BaseModel
 
-from agentsys.abilities import DrawsAtRandom, HasClock
 from agentsys.contracts import Suite
 from agentsys.errors import ConfigError
 from agentsys.models.pipeline_elements import normalize_arguments
@@ -72,11 +71,6 @@ def use_case_clock(start: datetime.datetime | None) -> Iterator[None]:
         yield
     finally:
         _CURRENT_CLOCK.reset(token)
-
-
-def find_clock_start(benchmark: object) -> datetime.datetime | None:
-    """Return the start of a benchmark's case clock; None if its tools read the machine's clock or none."""
-    return benchmark.clock if isinstance(benchmark, HasClock) else None
 
 
 def parse_clock(value: object) -> datetime.datetime | None:
@@ -295,11 +289,6 @@ CallRunner = Callable[[], Sequence[str]]
 """Repeats a record's calls on a fresh environment and returns the results as a model reads them."""
 _CONTEXT_LENGTHS = (24, 12, 6)
 """Lengths of the text before a number by which its place is found again; shorter ones exclude a clock's stamp."""
-
-
-def has_random_draws(suite: object) -> bool:
-    """True if a suite's tools draw random numbers."""
-    return isinstance(suite, DrawsAtRandom) and suite.draws_at_random
 
 
 def find_recorded_draws(execute: CallRunner, recorded: Sequence[str | None]) -> list[str | None]:

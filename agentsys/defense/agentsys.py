@@ -19,7 +19,7 @@ from agentdojo.types import (
     text_content_block_from_string,
 )
 
-from agentsys.contracts import Suite
+from agentsys.contracts import Defense, Suite
 from agentsys.defense.agent_session import AgentSession, CallBudgetExceeded, SessionElement
 from agentsys.defense.agentsys_settings import (
     AgentSysSettings,
@@ -262,7 +262,7 @@ def _describe_no_isolation(settings: AgentSysSettings) -> list[str]:
     ]
 
 
-class AgentSys:
+class AgentSys(Defense):
     """Hierarchical isolation with a return gate, a validator and a sanitizer (the paper's section 5).
 
     Args:

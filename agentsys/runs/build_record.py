@@ -15,11 +15,9 @@ from typing import Any
 from agentdojo.functions_runtime import FunctionCall
 from agentdojo.types import ChatMessage
 
-from agentsys.abilities import DeclaresFacts
 from agentsys.base.grouping import group_by
 from agentsys.base.json_values import to_plain_data
 from agentsys.benchmarks.data_hash import hash_suite_data
-from agentsys.benchmarks.repeatable_tools import find_clock_start
 from agentsys.contracts import Suite
 from agentsys.models.chat import Usage, system, user
 from agentsys.models.trace import ModelCall, Span, Tracer
@@ -87,7 +85,7 @@ def _build_case_record(
         ground_truth_length=count_ground_truth_calls(suite, case.user_task_id),
         seed=cell.settings.seed,
         injection_mode=cell.injection_mode,
-        clock=find_clock_start(cell.benchmark),
+        clock=cell.benchmark.clock,
         drawn=tuple(run.drawn),
         written=dict(run.written),
         shown_tools={
@@ -105,7 +103,7 @@ def _build_case_record(
         asked={role: asked for role in usage if (asked := cell.stack.model_id(role))},
         measured=dict(run.measured),
         receipts=_list_receipts(run.tracer),
-        facts=dict(cell.benchmark.facts) if isinstance(cell.benchmark, DeclaresFacts) else {},
+        facts=dict(cell.benchmark.facts),
         attempt=attempt,
         search=search,
         notes=tuple(

@@ -12,15 +12,6 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
-from agentsys.abilities import (
-    ChecksItsNeeds,
-    HasInjectionMode,
-    NeedsOwnModels,
-    PlaysRoles,
-    Rehearsable,
-    TakesTurns,
-    WholeProgram,
-)
 from agentsys.attacks.attack_search import is_searched
 from agentsys.attacks.attacker_prompt import ATTACKER_ROLE, ATTACKER_ROLES
 from agentsys.base.config_catalog import load_config
@@ -32,8 +23,8 @@ from agentsys.models.build_model import ModelCard, ModelStack, build_stack, pars
 from agentsys.models.chat import ChatModel
 from agentsys.models.thought_text import ThoughtBlock
 from agentsys.records.case import Case
-from agentsys.runs.instantiate import instantiate
-from agentsys.runs.settings import Settings, find_kept_folders
+from agentsys.runs.instantiate import find_kept_folders, instantiate
+from agentsys.runs.settings import Settings
 from agentsys.simulated.playbook_index import Playbook
 from agentsys.simulated.simulated_role import SimulatedRole
 
@@ -48,14 +39,13 @@ class Scriptable(Protocol):
         """Copy the model with these roles; it calls `playbook` when it first needs the script."""
 
 
-def give_script(benchmark: Benchmark, players: Iterable[object], model: ChatModel) -> ChatModel:
+def give_script(benchmark: Benchmark, players: Iterable[Defense | Attack], model: ChatModel) -> ChatModel:
     """Give a scripted model the playbook and the roles of benchmark, defense and attack; return others unchanged."""
     if not isinstance(model, Scriptable):
         return model
     roles: dict[str, SimulatedRole] = {}
     for player in (benchmark, *players):
-        if isinstance(player, PlaysRoles):
-            roles.update(player.simulated_roles())
+        roles.update(player.simulated_roles())
     return model.with_playbook(partial(build_benchmark_playbook, benchmark), roles)
 
 
@@ -91,7 +81,7 @@ class Cell:
     @property
     def injection_mode(self) -> str:
         """The way text is put into the environment: `exact`, or `folded` as AgentDojo's YAML does."""
-        return self.benchmark.injection if isinstance(self.benchmark, HasInjectionMode) else "folded"
+        return self.benchmark.injection
 
     def warm_up(self) -> None:
         """Load data and models before the first cases, so that their durations do not include it.
@@ -182,19 +172,16 @@ class CellBuilder:
         defense: Defense = self._build_once("defense", self._complete(settings.defense, settings.seed))
         check_turn_support(defense, benchmark)
         stack = self._build_stack(settings, benchmark, defense, attack)
-        played = defense
-        if stack.is_simulated and isinstance(defense, Rehearsable):
-            played = defense.rehearsed()
+        played = defense.rehearsed() if stack.is_simulated else defense
         # A rehearsal reports what the real run would need.
         checked, missing_for_model = (
             (defense, self._find_missing_for_model(settings)) if self._rehearsal else (played, None)
         )
         lacks = [] if missing_for_model is None else [missing_for_model]
-        if isinstance(checked, ChecksItsNeeds):
-            try:
-                checked.ready()
-            except Unavailable as error:
-                lacks.insert(0, error)
+        try:
+            checked.ready()
+        except Unavailable as error:
+            lacks.insert(0, error)
         if (missing := _find_missing_role_model(played, settings.model)) is not None:
             lacks.append(missing)
         card = parse_card(resolve_model_config(settings))
@@ -266,7 +253,7 @@ def _find_missing_role_model(defense: Defense, model: Mapping[str, Any]) -> Unav
 
     The simulated model plays such roles itself.
     """
-    if not isinstance(defense, NeedsOwnModels) or model.get("simulated"):
+    if model.get("simulated"):
         return None
     given = model.get("roles") or {}
     for role in defense.own_roles:
@@ -295,14 +282,13 @@ def check_turn_support(defense: Defense, benchmark: Benchmark) -> None:
     """Refuse a defense that controls the whole conversation on a benchmark that does, too.
 
     Raises:
-        Unavailable: If the defense is a `WholeProgram` and a suite has several user turns. The other cells of a
+        Unavailable: If the defense is a whole program and a suite has several user turns. The other cells of a
             sweep can still run.
     """
-    if not (isinstance(defense, WholeProgram) and defense.whole_program):
+    if not defense.whole_program:
         return
     for name in benchmark.suite_names():
-        suite = benchmark.suite(name)
-        if isinstance(suite, TakesTurns) and suite.several_turns:
+        if benchmark.suite(name).several_turns:
             raise Unavailable(
                 f"Defense '{defense.name}' runs a program of its own from request to answer, so it cannot "
                 f"take part in the several turns of {benchmark.name} ({name}); run it where the conversation "

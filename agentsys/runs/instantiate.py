@@ -1,53 +1,23 @@
-"""`instantiate`: builds the object that a config node describes, and refuses misspelled abilities."""
+"""`instantiate`: builds the object that a config node describes, adopts it, and refuses misspelled abilities."""
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator, Mapping
+import inspect
+from abc import ABCMeta
+from collections.abc import Mapping
 from typing import Any
 
-from agentdojo.task_suite.task_suite import TaskSuite
-
-from agentsys import abilities, contracts
-from agentsys.base.object_import import build_object
+from agentsys.base.object_import import build_object, load_target
+from agentsys.contracts import Attack, Benchmark, Defense, Suite
 from agentsys.errors import ConfigError
+from agentsys.extensions import OUR_PACKAGES
 
-_REQUIRED: Mapping[str, type] = {
-    "defense": contracts.Defense,
-    "attack": contracts.Attack,
-    "benchmark": contracts.Benchmark,
-    "suite": TaskSuite,
-}
-"""Kind of object -> its required protocol."""
-
-_ABILITIES: Mapping[str, tuple[type, ...]] = {
-    "defense": (
-        *(abilities.DescribesItself, abilities.NamesPrompts, abilities.ChecksItsNeeds, abilities.KeepsFiles),
-        *(abilities.HoldsDefenses, abilities.NeedsOwnModels, abilities.Rehearsable, abilities.WholeProgram),
-        *(abilities.PlaysRoles, abilities.HasContents, abilities.ReadsTools, abilities.ReadsBesideYaml),
-    ),
-    "attack": (
-        *(abilities.PicksPairs, abilities.NamesExclusions, abilities.NamesSources, abilities.NamesFromFile),
-        *(abilities.FollowsModel, abilities.NamesTasks, abilities.SearchesTexts, abilities.ReplaysTexts),
-        *(abilities.NeedsReadingTest, abilities.PlaysRoles, abilities.PoisonsTools),
-        abilities.ChecksSuccess,
-    ),
-    "benchmark": (
-        abilities.HasInjectionMode,
-        abilities.HasClock,
-        abilities.DeclaresFacts,
-        abilities.PlaysRoles,
-    ),
-    "suite": (
-        *(abilities.HasInjectionMode, abilities.StartsFrom, abilities.LeadsUsers, abilities.WrapsModels),
-        *(abilities.TakesTurns, abilities.MeasuresCases, abilities.SparesUserTasks, abilities.DrawsAtRandom),
-        abilities.KnowsWays,
-    ),
-}
-"""Kind of object -> its optional protocols."""
+_BASES: Mapping[str, type] = {"defense": Defense, "attack": Attack, "benchmark": Benchmark, "suite": Suite}
+"""Kind of object -> its base class."""
 
 READ_TOOLS = "read_tools"
-"""Option of every defense that can read tools (`abilities.ReadsTools`)."""
+"""Option of every defense that can read tools (`Defense.read_tools`)."""
 _SIMILARITY_CUTOFF = 0.8
 """Similarity, in [0, 1], from which one name counts as a misspelling of another."""
 
@@ -62,12 +32,13 @@ def instantiate(group: str, config: Mapping[str, Any]) -> Any:
     """
     options = {key: _build_option(group, value) for key, value in config.items()}
     reads = options.pop(READ_TOOLS, False) if group == "defense" else False
-    made = build_object(group, options)
-    check_abilities(group, made, f"{group} {config['_target_']}")
+    built = build_object(group, options)
+    check_abilities(group, built, f"{group} {config['_target_']}")
+    made = adopt(group, built)
     if reads:
-        if abilities.can_read_tools(made):
+        if made.reads_tools is not None:
             made.reads_tools = True
-        if not getattr(made, "reads_tools", False):
+        if not made.reads_tools:
             raise ConfigError(
                 "defense.read_tools=true: this defense reads no descriptions of tools; leave it out, or use one"
                 " that filters results (phrase_detector, firewall_sanitizer, promptarmor, ...)."
@@ -81,6 +52,74 @@ def _build_option(group: str, option: Any) -> Any:
     return instantiate(group, option) if isinstance(option, dict) and "_target_" in option else option
 
 
+def find_kept_folders(config: Mapping[str, Any]) -> Mapping[str, str]:
+    """Return option -> folder of the files that a defense's class keeps (`Defense.keeps`); empty if none."""
+    folders: Mapping[str, str] = load_class("defense", config).keeps
+    return folders
+
+
+def find_folder_option(config: Mapping[str, Any]) -> str | None:
+    """Return the option of a defense's class that takes its YAML's folder; None if none."""
+    option: str | None = load_class("defense", config).folder_option(config)
+    return option
+
+
+def load_class(kind: str, config: Mapping[str, Any]) -> Any:
+    """Import the class of a config, and adopt it; the bare base class if it cannot be imported."""
+    try:
+        return adopt(kind, load_target(kind, config))
+    except ConfigError:
+        return _BASES[kind]
+
+
+class _Adopted:
+    """A user's object, with the defaults of its kind's base class for the abilities that it lacks.
+
+    The object is wrapped and not changed, because it may be anything: a frozen dataclass, a class, a function.
+    """
+
+    def __init__(self, own: Any, base: type) -> None:
+        self.__dict__.update(_own=own, _base=base, _suites={})
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):  # Asked of a copy that is not filled yet.
+            raise AttributeError(name)
+        value = getattr(self._own, name, None)
+        # None in place of a method: the object lacks an ability that its class has.
+        if value is not None or not hasattr(self._base, name):
+            return getattr(self._own, name)
+        default = inspect.getattr_static(self._base, name)
+        return default.__get__(self, self._base) if hasattr(default, "__get__") else default
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        setattr(self._own, name, value)
+
+
+class _AdoptedBenchmark(_Adopted):
+    def suite(self, name: str) -> Any:
+        """Return a suite, adopted; the same object on every call."""
+        if name not in self._suites:
+            self._suites.setdefault(name, adopt("suite", self._own.suite(name)))
+        return self._suites[name]
+
+
+def adopt(kind: str, made: Any) -> Any:
+    """Give an object (or a class) the defaults of its kind's base class, unless it derives from it.
+
+    A benchmark from outside is wrapped in any case, because its suites may derive from nothing of ours.
+    """
+    base = _BASES.get(kind)
+    derives = base is None or isinstance(made, base) or (isinstance(made, type) and issubclass(made, base))
+    if derives and (kind != "benchmark" or type(made).suite.__module__.partition(".")[0] in OUR_PACKAGES):
+        return made
+    wrapper = _AdoptedBenchmark if kind == "benchmark" else _Adopted
+    # Its own name and docstring stand for it in messages and descriptions.
+    named = type(type(made).__name__, (wrapper,), {"__doc__": inspect.getdoc(type(made))})
+    if isinstance(base, ABCMeta):
+        base.register(named)
+    return named(made, base)
+
+
 def check_abilities(kind: str, made: object, called: str) -> None:
     """Check the spelling and the kind of an object's optional abilities.
 
@@ -90,15 +129,15 @@ def check_abilities(kind: str, made: object, called: str) -> None:
         ConfigError: If a public name resembles an ability that the object lacks, or an ability is a method
             instead of a value, or the reverse.
     """
-    required = _REQUIRED.get(kind)
-    if required is None or not isinstance(made, required):
+    base = _BASES.get(kind)
+    if base is None:
         return
-    known = {name: ability for ability in _ABILITIES[kind] for name in list_protocol_members(ability)}
-    own = {name for name in (*dir(type(made)), *getattr(made, "__dict__", {})) if not name.startswith("_")}
-    _check_shapes(made, {name: known[name] for name in own & known.keys()}, called)
-    absent = known.keys() - own
-    for name in sorted(own - known.keys() - {*dir(required), *list_protocol_members(required)}):
-        near = difflib.get_close_matches(name, absent, n=1, cutoff=_SIMILARITY_CUTOFF)
+    known = list_abilities(base)
+    classes = [each for each in type(made).__mro__ if each not in base.__mro__]
+    own = {name for each in classes for name in vars(each)} | getattr(made, "__dict__", {}).keys()
+    _check_shapes(made, base, own & known, called)
+    for name in sorted(own - known - set(dir(base))):
+        near = difflib.get_close_matches(name, known - own, n=1, cutoff=_SIMILARITY_CUTOFF)
         if near and near[0][0] == name[0]:
             raise ConfigError(
                 f"{called} has `{name}`; did you mean `{near[0]}`? (If not, call it something else, or"
@@ -106,21 +145,21 @@ def check_abilities(kind: str, made: object, called: str) -> None:
             )
 
 
-def list_protocol_members(protocol: type) -> Iterator[str]:
-    """Yield the member names of a protocol."""
-    yield from (name for name in vars(protocol) if not name.startswith("_"))
-    yield from (name for name in vars(protocol).get("__annotations__", {}) if name not in vars(protocol))
+def list_abilities(base: type) -> set[str]:
+    """List the names of a base class's optional members."""
+    required: frozenset[str] = getattr(base, "__abstractmethods__", frozenset())
+    return {name for name in vars(base) if not name.startswith("_")} - required
 
 
-def _check_shapes(made: object, offered: Mapping[str, type], called: str) -> None:
+def _check_shapes(made: object, base: type, offered: set[str], called: str) -> None:
     """Refuse a method in place of a value, which would always be truthy, and a value in place of a method.
 
     None in place of a method is allowed: the object lacks an ability that its class has.
     """
-    for name, ability in sorted(offered.items()):
-        is_method = callable(getattr(ability, name, None))
+    for name in sorted(offered):
+        is_method = callable(getattr(base, name))
         if callable(getattr(made, name)) != is_method and not (is_method and getattr(made, name) is None):
             wanted = "a method" if is_method else "a value or a property"
             raise ConfigError(
-                f"`{name}` of {called} has to be {wanted} (agentsys.abilities.{ability.__name__})."
+                f"`{name}` of {called} has to be {wanted} (agentsys.contracts.{base.__name__}.{name})."
             )

@@ -11,9 +11,9 @@ from agentdojo.agent_pipeline.errors import AbortAgentError
 from agentdojo.functions_runtime import EmptyEnv, FunctionsRuntime, TaskEnvironment
 from agentdojo.types import ChatMessage
 
-from agentsys.abilities import UserTurns
 from agentsys.benchmarks.scoring import take_judged_messages
 from agentsys.benchmarks.traced_tools import book_runs_on
+from agentsys.contracts import UserTurns
 from agentsys.errors import ConfigError
 from agentsys.models.chat import ModelCodeFailed, ModelError, user
 from agentsys.models.pipeline_elements import (
@@ -74,7 +74,7 @@ class ObservedPipeline(BasePipelineElement):  # type: ignore[misc]
         self,
         pipeline: BasePipelineElement,
         tracer: Tracer,
-        user: Callable[[], UserTurns] | None,
+        user: Callable[[], UserTurns | None],
         *,
         judges_thoughts: bool = False,
     ) -> None:
@@ -110,7 +110,7 @@ class ObservedPipeline(BasePipelineElement):  # type: ignore[misc]
         query_args = query, runtime, env, list(messages), extra_args or {}
         self.tracer.attempt = self.attempts
         self.attempts += 1
-        user_simulator = None if self.user is None else self.user()
+        user_simulator = self.user()
         with self.tracer.span("run") as root:
             try:
                 result = self._run_turn(root, self.pipeline, query_args)

@@ -17,8 +17,8 @@ from pydantic import BaseModel
 
 from agentsys.errors import unknown_name
 from agentsys.models.build_model import ModelCard
+from agentsys.runs.instantiate import load_class
 from agentsys.runs.references import flatten_options
-from agentsys.runs.settings import load_class
 
 GROUPS = ("model", "defense", "attack", "benchmark", "executor", "experiment")
 OPTIONS_WITH_DASHES = {"config-dir", "plugin-path", "dry-run"}

@@ -10,7 +10,6 @@ from functools import cached_property
 from itertools import product
 from typing import Any, NamedTuple
 
-from agentsys.abilities import NamesExclusions, NamesTasks, PicksPairs, SparesUserTasks
 from agentsys.base.grouping import group_by, join_names
 from agentsys.contracts import AttackKind
 from agentsys.errors import ConfigError, require_known_name
@@ -80,16 +79,14 @@ class ExcludedPairs(NamedTuple):
 
 
 def find_applicable_pairs(cell: Cell, pairs: Mapping[str, Sequence[TaskPair]]) -> CellPairs:
-    """Sort a cell's pairs by its attack's `applies_to`; an attack without this method applies to all.
+    """Sort a cell's pairs by its attack's `applies_to`.
 
     A user task that its suite lists in `without_vectors` has no attacked pairs at all.
     """
-    asked = cell.attack.applies_to if isinstance(cell.attack, PicksPairs) else None
     fit: dict[str, tuple[TaskPair, ...]] = {}
     unfit: set[tuple[str, TaskPair]] = set()
     for name, listed in pairs.items():
         suite = cell.benchmark.suite(name)
-        without_vectors = suite.without_vectors if isinstance(suite, SparesUserTasks) else ()
         # Once for all pairs: AgentDojo's suites look for the version of each task whenever they are asked.
         users, injections = suite.user_tasks, suite.injection_tasks
         fit[name] = tuple(
@@ -97,8 +94,8 @@ def find_applicable_pairs(cell: Cell, pairs: Mapping[str, Sequence[TaskPair]]) -
             for user, injection in listed
             if injection is None
             or (
-                user not in without_vectors
-                and (asked is None or asked(suite, users[user], injections[injection]))
+                user not in suite.without_vectors
+                and cell.attack.applies_to(suite, users[user], injections[injection])
             )
         )
         unfit |= {(name, pair) for pair in set(listed).difference(fit[name])}
@@ -111,10 +108,9 @@ def sum_excluded(cells: Sequence[tuple[Cell, CellPairs]]) -> tuple[ExcludedPairs
     for label, members in group_by(cells, lambda cell: cell[0].settings.labels["attack"]).items():
         attack, unfit = members[0][0].attack, frozenset().union(*(pairs.unfit for _, pairs in members))
         if unfit:
-            why = attack.left_out if isinstance(attack, NamesExclusions) else "does not apply to"
             cases = sum(len(pairs.unfit) * cell.settings.epochs for cell, pairs in members)
             empty = not any(fitting for _, pairs in members for fitting in pairs.fit.values())
-            sums.append(ExcludedPairs(label, why, len(unfit), cases, empty))
+            sums.append(ExcludedPairs(label, attack.left_out, len(unfit), cases, empty))
     return tuple(sums)
 
 
@@ -236,8 +232,7 @@ def _warn_unmatched(cells: Iterable[Cell]) -> None:
     """Warn, once per attack, about tasks that it names and that no benchmark of these cells has."""
     named: dict[str, list[set[str]]] = {}
     for cell in cells:
-        if isinstance(cell.attack, NamesTasks):
-            named.setdefault(cell.attack.name, []).append(set(cell.attack.unmatched(cell.benchmark)))
+        named.setdefault(cell.attack.name, []).append(set(cell.attack.unmatched(cell.benchmark)))
     for attack, missing_tasks in named.items():
         nowhere = sorted(set.intersection(*missing_tasks))
         if nowhere:

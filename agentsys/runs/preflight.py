@@ -11,7 +11,6 @@ from importlib.resources import files
 from operator import itemgetter
 from typing import NamedTuple
 
-from agentsys.abilities import NeedsOwnModels, NeedsReadingTest
 from agentsys.base.grouping import group_by, join_names
 from agentsys.contracts import Defense
 from agentsys.errors import ConfigError, Unavailable
@@ -85,7 +84,7 @@ def find_unreachable_cells(
         text began with thoughts.
     """
     cells = list(cells)
-    own = {role for cell in cells for role in _list_own_roles(cell)}
+    own = {role for cell in cells for role in cell.defense.own_roles}
     obstacles, oddities, thoughts = list[BlockedCell](), list[str](), dict[str, ThoughtBlock]()
     asked: dict[tuple[int, str], FirstLook] = {}
     for cell in cells:
@@ -99,15 +98,11 @@ def find_unreachable_cells(
     return obstacles, oddities, thoughts
 
 
-def _list_own_roles(cell: Cell) -> Sequence[str]:
-    return cell.defense.own_roles if isinstance(cell.defense, NeedsOwnModels) else ()
-
-
 def _find_unfit_role(
     cell: Cell, books: UsageLog | None, asked: dict[tuple[int, str], FirstLook]
 ) -> Unavailable | None:
     """Why the model of one of the defense's own roles cannot be used; the defense itself tries each model once."""
-    for role in _list_own_roles(cell):
+    for role in cell.defense.own_roles:
         server = cell.stack.find_role_probe_model(role)
         if server is not None and (key := (id(cell.stack), role)) not in asked:
             asked[key] = FirstLook(_try_role_model(cell.defense, role, server, books))
@@ -119,7 +114,6 @@ def _find_unfit_role(
 def _try_role_model(
     defense: Defense, role: str, server: ChatModel, books: UsageLog | None
 ) -> Unavailable | None:
-    assert isinstance(defense, NeedsOwnModels)
     try:
         with use_tracer(Tracer(usage_log=books)):
             why = defense.unfit(role, server)
@@ -140,10 +134,9 @@ def run_reading_tests(cells: Iterable[Cell], books: UsageLog | None) -> tuple[di
     found, unread = dict[int, str](), dict[str, None]()
     asked: dict[tuple[int, str], str] = {}
     for cell in cells:
-        server = cell.stack.main.probe_model
-        if server is None or not isinstance(cell.attack, NeedsReadingTest):
+        server, test = cell.stack.main.probe_model, cell.attack.reading_test
+        if server is None or test is None:
             continue
-        test = cell.attack.reading_test
         if (key := (id(cell.stack), test.code)) not in asked:
             asked[key] = ""
             with suppress(ModelError), use_tracer(Tracer(usage_log=books)):

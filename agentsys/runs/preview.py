@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from agentsys.abilities import NamesSources
 from agentsys.attacks.attack_search import Attempt, AttemptPosition, Judgement, Plan, Propose
 from agentsys.attacks.attacker_prompt import ATTACKER_ROLES
 from agentsys.attacks.injection_vectors import unescape_for_suite
@@ -193,7 +192,7 @@ def build_attack_texts(
     except NotInjectable as error:
         raise ConfigError(str(error)) from None
     texts = [AttackText(vector, text, unescape_for_suite(suite, text)) for vector, text in written.items()]
-    return texts, attack.provenance if isinstance(attack, NamesSources) else ()
+    return texts, attack.provenance
 
 
 def _find_task(kind: str, name: str, tasks: Mapping[str, Any]) -> Any:

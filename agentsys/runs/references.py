@@ -13,19 +13,16 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from agentsys.abilities import FollowsModel, HasContents, HoldsDefenses, NamesFromFile
 from agentsys.base.config_catalog import find_config_file, list_config_names, load_config
 from agentsys.errors import ConfigError, require_known_name
 from agentsys.models.recorded_runs import digest_records, find_pipeline_folder
 from agentsys.models.secrets import mask_address_credentials
 from agentsys.records.row_settings import NOT_IN_NAME
-from agentsys.runs.instantiate import READ_TOOLS
+from agentsys.runs.instantiate import READ_TOOLS, find_folder_option, load_class
 from agentsys.runs.settings import (
     Settings,
     drop_keys,
-    find_folder_option,
     list_options_outside_identity,
-    load_class,
 )
 from agentsys.runs.source_files import SourceCollector, compute_content_digest, is_file
 
@@ -66,15 +63,14 @@ def add_contents(cells: Sequence[Settings], config_dirs: Sequence[Path]) -> list
 
 
 def _find_contents(config: Any) -> Mapping[str, str]:
-    """Collect the digests that a defense's class, and those of nested configs, declare (`HasContents`)."""
+    """Collect the digests that a defense's class, and those of nested configs, declare (`Defense.contents`)."""
     if isinstance(config, list):
         config = dict(enumerate(config))
     if not isinstance(config, dict):
         return {}
     inner = {f"{key}.{name}": d for key, of in config.items() for name, d in _find_contents(of).items()}
-    defense_class = load_class("defense", config) if "_target_" in config else None
     own = {key: value for key, value in config.items() if key != READ_TOOLS}
-    return {**inner, **defense_class.contents(own)} if isinstance(defense_class, HasContents) else inner
+    return {**inner, **load_class("defense", config).contents(own)}
 
 
 def find_recorded_folder(model: Mapping[str, Any]) -> Path | None:
@@ -125,10 +121,7 @@ def make_label(
     name, file = values.get("name") or choice, values.get("file")
     # An attack that reads a file: `cached-mine` for `mine.json`.
     if not values.get("name") and isinstance(file, str) and file:
-        attack_class = load_class("attack", values)
-        path = Path(file)
-        own = attack_class.name_of_file(path) if isinstance(attack_class, NamesFromFile) else path.stem
-        name = f"{choice}-{own}"
+        name = f"{choice}-{load_class('attack', values).name_of_file(Path(file))}"
     replayed = find_recorded_folder(values)
     of_pipeline = "" if replayed is None else f":{replayed.name}"
     return f"{name}{of_pipeline}{''.join(changed)}{format_artefact_label(values)}"
@@ -226,8 +219,7 @@ def resolve_defense_names(
     Raises:
         ConfigError: If a name is unknown, its YAML leaves a required setting open, or a defense contains itself.
     """
-    defense_class = load_class("defense", defense)
-    options = defense_class.holds if isinstance(defense_class, HoldsDefenses) else ()
+    options = load_class("defense", defense).holds
 
     def resolve(option: str, value: Any) -> Any:
         if isinstance(value, list):
@@ -253,8 +245,7 @@ def fill_auto_options(attack: DictConfig, model: Mapping[str, Any]) -> None:
     assert isinstance(written, dict)
     values = {str(option): value for option, value in written.items()}
     wanted = [option for option, value in values.items() if value == "auto"]
-    attack_class = load_class("attack", values) if wanted else None
-    follows = attack_class.follows if isinstance(attack_class, FollowsModel) else {}
+    follows = load_class("attack", values).follows if wanted else {}
     attack.update({option: follows[option](model) for option in wanted if option in follows})
 
 

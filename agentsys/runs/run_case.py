@@ -16,23 +16,12 @@ from agentdojo.agent_pipeline.tool_execution import tool_result_to_str
 from agentdojo.functions_runtime import Function
 from agentdojo.logging import LOGGER_STACK
 
-from agentsys.abilities import (
-    ChecksSuccess,
-    LeadsUsers,
-    MeasuresCases,
-    PoisonsTools,
-    ReadsTools,
-    WrapsModels,
-)
-from agentsys.attacks.attack_search import searches_texts
 from agentsys.attacks.attacker_search import choose_start_attack
 from agentsys.attacks.injection_vectors import drop_tool_places
 from agentsys.benchmarks.environment_loader import InjectionBreaksEnvironment
 from agentsys.benchmarks.repeatable_tools import (
     CaseRandom,
-    find_clock_start,
     find_recorded_draws,
-    has_random_draws,
     repeat_calls,
     use_case_clock,
     use_case_random,
@@ -181,20 +170,10 @@ def write_injection(job: Job, texts: Mapping[str, str] | None, rerun_index: int)
     elif injection_task is not None:
         write = partial(cell.attack.injections, suite, user_task, injection_task, cell.victim)
         written = dict(run_foreign_code(write, AttackFailed, NotInjectable))
-    if recorded is None and injection_task is not None and searches_texts(cell.attack):
+    if recorded is None and injection_task is not None and cell.attack.searched:
         scene = _make_scene_of_wording(scene, job, tasks, written)
     watch = ExposureWatch(written, (user_task.PROMPT,), getattr(injection_task, "GOAL", None))
-    if _poisons_tools(job) or _reads_tools(job):
-        watch.own_tools = {tool.name: tool.description for tool in suite.tools}
     return Injection(tasks, replace(scene, rerun=rerun_index), written, watch)
-
-
-def _poisons_tools(job: Job) -> bool:
-    return job.case.injection_task_id is not None and isinstance(job.cell.attack, PoisonsTools)
-
-
-def _reads_tools(job: Job) -> bool:
-    return isinstance(job.cell.defense, ReadsTools) and job.cell.defense.reads_tools
 
 
 class CaseAgent:
@@ -207,7 +186,8 @@ class CaseAgent:
     """
 
     def __init__(self, job: Job, injection: Injection, tracer: Tracer) -> None:
-        self._job, self._written, self._tracer, scene = job, injection.written, tracer, injection.scene
+        self._job, self._written, self._watch = job, injection.written, injection.watch
+        self._tracer, scene = tracer, injection.scene
         self._suite, self._user_task, self._injection_task = tasks = injection.tasks
         suite, cell = self._suite, job.cell
         tracer.receipts = [] if writes_receipts(suite) else None
@@ -215,15 +195,15 @@ class CaseAgent:
         self._environment = suite.load_and_inject_default_environment(self._injected)
         self._before = copy_deeply(self._environment)
         self._model = model = cell.stack.for_scene(scene)
-        self._driven = suite.driven(model, *tasks[1:]) if isinstance(suite, WrapsModels) else model
-        simulator = partial(suite.user_turns, model, *tasks[1:]) if isinstance(suite, LeadsUsers) else None
+        self._driven = suite.driven(model, *tasks[1:])
+        simulator = partial(suite.user_turns, model, *tasks[1:])
         pipeline = run_foreign_code(lambda: cell.defense.pipeline(self._driven, suite), PipelineFailed)
         judges_thoughts = cell.stack.judges_thoughts(scene)
         self._observed = ObservedPipeline(pipeline, tracer, simulator, judges_thoughts=judges_thoughts)
         # Random numbers depend on these alone, so that they are the same under every defense, model and attack.
         case = job.case
         key = cell.settings.seed, case.suite, case.user_task_id, case.injection_task_id, case.epoch
-        recorded = _load_recorded_draws(job, injection) if has_random_draws(suite) else ()
+        recorded = _load_recorded_draws(job, injection) if suite.draws_at_random else ()
         self._generator = CaseRandom(key, recorded)
 
     @property
@@ -239,7 +219,7 @@ class CaseAgent:
 
     def run(self) -> TaskScores:
         """Run the agent with AgentDojo's own runner, and score it by the tasks' checks."""
-        with use_case_clock(find_clock_start(self._job.cell.benchmark)), use_case_random(self._generator):
+        with use_case_clock(self._job.cell.benchmark.clock), use_case_random(self._generator):
             utility, security = self._suite.run_task_with_pipeline(
                 self._observed,
                 self._user_task,
@@ -272,10 +252,9 @@ class CaseAgent:
         finished = FinishedCase(
             self._user_task, injection_task, *facts, scores.utility, scores.security, attack.kind
         )
-        if isinstance(self._suite, MeasuresCases):
-            measured = self._suite.measured(finished)
-            scores = TaskScores(measured.utility, measured.security, measured.facts)
-        if injection_task is not None and isinstance(attack, ChecksSuccess):
+        measured = self._suite.measured(finished)
+        scores = TaskScores(measured.utility, measured.security, measured.facts)
+        if injection_task is not None:
             own = attack.has_succeeded(self._suite, finished)
             scores = scores if own is None else replace(scores, security=own)
         return scores
@@ -283,10 +262,12 @@ class CaseAgent:
     def _build_runtime(self, tools: Sequence[Function]) -> TracedRuntime:
         """Build the case's runtime: the attack may change the tools, the defense read them."""
         attack, defense = self._job.cell.attack, self._job.cell.defense
-        if self._injection_task is not None and isinstance(attack, PoisonsTools):
-            poisoned = attack.poison_tools(tools, self._written)
+        poisoned = tools if self._injection_task is None else attack.poison_tools(tools, self._written)
+        if poisoned is not tools or defense.reads_tools:
+            self._watch.own_tools = {tool.name: tool.description for tool in self._suite.tools}
+        if poisoned is not tools:
             tools = poisoned if self._tracer.receipts is None else add_receipts(poisoned)
-        if isinstance(defense, ReadsTools) and defense.reads_tools:
+        if defense.reads_tools:
             tools = run_foreign_code(
                 partial(defense.read_tools, tools, self._suite, self._driven), PipelineFailed
             )

@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from agentsys.abilities import DescribesItself, NamesPrompts
 from agentsys.attacks.attack_search import (
     QueryFacts,
     SearchTask,
@@ -16,7 +15,7 @@ from agentsys.attacks.attack_search import (
 )
 from agentsys.attacks.attacker_knowledge import CaseKnowledge, describe_situation, list_signatures
 from agentsys.benchmarks.environment_loader import mend_text
-from agentsys.contracts import InjectionTask, Suite, UserTask
+from agentsys.contracts import Defense, InjectionTask, Suite, UserTask
 from agentsys.models.chat import ChatModel, ChatReply, ChatRequest, text_of
 from agentsys.models.trace import Span, Tracer
 from agentsys.runs.case_outcome import CaseOutcome
@@ -73,13 +72,13 @@ def find_ground_truth_calls(suite: Suite, task: InjectionTask | UserTask) -> tup
     return tuple(ToolCall(call.function, dict(call.args)) for call in calls)
 
 
-def describe_defense(defense: object) -> str:
+def describe_defense(defense: Defense) -> str:
     """Return a defense's own description; else its class's first docstring line and its prompts' names."""
-    if isinstance(defense, DescribesItself):
-        return defense.description()
-    doc = inspect.getdoc(type(defense)) or ""
-    first = doc.strip().partition("\n")[0]
-    names = ", ".join(defense.prompts()) if isinstance(defense, NamesPrompts) else ""
+    if description := defense.description():
+        return description
+    docs = (inspect.getdoc(each) for each in type(defense).__mro__ if each not in Defense.__mro__)
+    first = next(filter(None, docs), "").strip().partition("\n")[0]
+    names = ", ".join(defense.prompts())
     return f"{first} It speaks to models through: {names}." if names else first
 
 

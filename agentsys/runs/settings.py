@@ -25,7 +25,6 @@ from pydantic import (
 import agentsys
 from agentsys.base.object_import import (
     find_registered_class,
-    load_target,
     replace_by_registered_names,
     replace_texts_of_option,
 )
@@ -37,36 +36,12 @@ from agentsys.models.wrappers.reply_cache import CacheMode
 from agentsys.records.row_settings import NOT_IDENTITY
 
 
-def find_kept_folders(config: Mapping[str, Any]) -> Mapping[str, str]:
-    """Return option -> folder of the files that a defense's class keeps (`KeepsFiles`); empty if none."""
-    from agentsys.abilities import KeepsFiles  # Brings AgentDojo along.
-
-    defense_class = load_class("defense", config)
-    return defense_class.keeps if isinstance(defense_class, KeepsFiles) else {}
-
-
-def find_folder_option(config: Mapping[str, Any]) -> str | None:
-    """Return the option of a defense's class that takes its YAML's folder (`ReadsBesideYaml`); None if none."""
-    from agentsys.abilities import ReadsBesideYaml
-
-    defense_class = load_class("defense", config) if "_target_" in config else None
-    if not isinstance(defense_class, ReadsBesideYaml):
-        return None
-    return defense_class.folder_option(config)
-
-
-def load_class(kind: str, config: Mapping[str, Any]) -> Any:
-    """Import the class of a config; None if it cannot be imported."""
-    try:
-        return load_target(kind, config)
-    except ConfigError:
-        return None
-
-
 def list_options_outside_identity(group: str, node: Mapping[str, Any]) -> set[str]:
     """List the options of a config that no case depends on, such as the folder in which a defense keeps files."""
     if group != "defense":
         return NOT_IDENTITY[group]
+    from agentsys.runs.instantiate import find_folder_option, find_kept_folders  # Brings AgentDojo along.
+
     return {*find_kept_folders(node), *filter(None, [find_folder_option(node)])}
 
 

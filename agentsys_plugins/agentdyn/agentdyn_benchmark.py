@@ -9,10 +9,9 @@ repeatable, and scored as in the fork.
 from __future__ import annotations
 
 import ast
-import copy
 import importlib
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from importlib.abc import MetaPathFinder, SourceLoader
 from importlib.machinery import ModuleSpec
@@ -27,20 +26,19 @@ from agentdojo.task_suite.task_suite import read_suite_file
 from agentdojo.types import ChatAssistantMessage, ChatMessage
 
 from agentsys.base.python_parser import parse_module
+from agentsys.benchmarks.agentdojo import AdaptedSuite
 from agentsys.benchmarks.environment_loader import EnvironmentLoader, Injection, parse_injection
 from agentsys.benchmarks.repeatable_tools import (
     DEFAULT_CLOCK,
     install_case_clocks,
     install_case_random,
-    keep_set_order,
     parse_clock,
 )
-from agentsys.benchmarks.scoring import check_on_copies
-from agentsys.benchmarks.traced_tools import with_receipts
-from agentsys.contracts import Suite
+from agentsys.contracts import Benchmark, InjectionTask, Suite, UserTask
 from agentsys.errors import ConfigError, choose_suites, require_known_name
 from agentsys.extensions import FETCHED
 from agentsys.models.pipeline_elements import LoopState, LoopStep
+from agentsys.simulated.playbook_index import AlternativeSolution
 from agentsys_plugins.agentdyn.agentdyn_plans import make_way_finder
 from agentsys_plugins.agentdyn.checkout import (
     AGENTDYN_SUITES,
@@ -183,30 +181,34 @@ def adapt_fork_suite(
         if name.startswith(f"{start}tools.") or (name.startswith(start) and name.endswith(".task_suite"))
     ]
     install_case_clocks(suite, modules)
-    keep_set_order(suite)
     install_case_random(modules)
-    copied = copy.copy(suite)
-    vars(copied).update(
-        tools=with_receipts(suite.tools),
-        injection=injection,
-        load_and_inject_default_environment=loader.load,
-        get_injection_vector_defaults=loader.get_defaults,
-        _check_task_result=check_on_copies(copied._check_task_result),
-        system_message=read_system_message(checkout),
-        draws_at_random=True,
-    )
-    vars(copied).update(way=make_way_finder(copied))
-    if last_assistant:
-        run = copied.run_task_with_pipeline
+    adapted: Suite = AgentDynSuite.adapt(suite, loader)
+    adapted.injection = injection
+    adapted.system_message = read_system_message(checkout)
+    adapted.last_assistant = last_assistant
+    adapted.find_way = make_way_finder(adapted)
+    return adapted
 
-        def run_to_answer(
-            agent_pipeline: BasePipelineElement, *args: Any, **options: Any
-        ) -> tuple[bool, bool]:
-            scores: tuple[bool, bool] = run(EndOnAnswerStep(agent_pipeline), *args, **options)
-            return scores
 
-        vars(copied).update(run_task_with_pipeline=run_to_answer, last_assistant=True)
-    return copied
+class AgentDynSuite(AdaptedSuite):
+    """A suite of the fork: tools draw random numbers, ground truths are incomplete, the answer may stand anywhere."""
+
+    draws_at_random = True
+    complete_ground_truths = False
+    last_assistant: bool
+    find_way: Callable[[UserTask | InjectionTask], AlternativeSolution | None]
+
+    def way(self, task: UserTask | InjectionTask) -> AlternativeSolution | None:
+        """Return a solution of a task; None if none is known."""
+        return self.find_way(task)
+
+    def run_task_with_pipeline(
+        self, agent_pipeline: BasePipelineElement, *args: Any, **options: Any
+    ) -> tuple[bool, bool]:
+        """Run a task as AgentDojo does; with `last_assistant` the conversation ends with the answer."""
+        pipeline = EndOnAnswerStep(agent_pipeline) if self.last_assistant else agent_pipeline
+        scores: tuple[bool, bool] = super().run_task_with_pipeline(pipeline, *args, **options)  # type: ignore[misc]
+        return scores
 
 
 def read_system_message(checkout: Checkout) -> str:
@@ -259,8 +261,8 @@ def end_on_answer(messages: Sequence[ChatMessage]) -> list[ChatMessage]:
 _ANSWERS = ("last_assistant", "last_message")
 
 
-class AgentDyn:
-    """Implements `agentsys.contracts.Benchmark`.
+class AgentDyn(Benchmark):
+    """The benchmark, of one checkout.
 
     Its version is the checkout's commit, so that results of two states of the benchmark, or of AgentDojo and AgentDyn,
     are never averaged. `exact`, and an answer rule other than the fork's, are part of its name.

@@ -30,11 +30,12 @@ from agentsys.records.schema import OWN_KEY
 from agentsys.runs.cell import Cell, CellBuilder, Job
 from agentsys.runs.claims import Claims
 from agentsys.runs.executors import PlainRunner, run_on_threads
+from agentsys.runs.instantiate import find_kept_folders
 from agentsys.runs.plan import list_differences
 from agentsys.runs.references import add_contents
 from agentsys.runs.run_totals import Listener
 from agentsys.runs.search_runner import SearchRunner
-from agentsys.runs.settings import Settings, find_kept_folders, validate_settings
+from agentsys.runs.settings import Settings, validate_settings
 from agentsys.runs.source_files import compute_content_digest
 from agentsys.runs.store import OWN_FOLDER, Recipe, Store, hash_package_files
 from agentsys_plugins.bundles.bundle_archive import (

@@ -25,7 +25,7 @@ _REST_ATTACKS = {"goal": "direct", "important_instructions": "important_instruct
 """Value of `rest` -> the attack that fills the vectors without a text; `goal` is AgentDojo's plainest."""
 
 
-class CachedAttack:
+class CachedAttack(Attack):
     """Writes the file's text for a pair of tasks into every vector that the user task shows.
 
     A file may have texts for single vectors, and several variants of a text. Pairs without a text are left
@@ -61,6 +61,7 @@ class CachedAttack:
         path = Path(file)
         self.name = name or f"cached-{self.name_of_file(path)}"
         self._texts = read_texts(path)
+        self.provenance = list(self._texts.sources)  # Foreign files.
         self._variant = self._check_variant(variant)
         self._rest: Attack | None = None
         if require_known_name("attack.rest", rest, [DEFAULTS, *_REST_ATTACKS]) != DEFAULTS:
@@ -75,11 +76,6 @@ class CachedAttack:
         except ConfigError:
             return file.stem  # Building the attack reports the fault.
         return f"{file.stem}-{texts.fingerprint}" if texts.sources or file.is_dir() else file.stem
-
-    @property
-    def provenance(self) -> list[str]:
-        """One line per foreign file."""
-        return list(self._texts.sources)
 
     def injections(
         self, suite: Suite, user_task: UserTask, injection_task: InjectionTask, victim: Victim

@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import RootModel, ValidationError
 
 from agentsys.attacks.injection_vectors import escape_for_suite, find_injectable_vectors
-from agentsys.contracts import AttackKind, InjectionTask, NotInjectable, Suite, UserTask, Victim
+from agentsys.contracts import Attack, AttackKind, InjectionTask, NotInjectable, Suite, UserTask, Victim
 from agentsys.errors import ConfigError, require_known_name
 
 AUTO_FAMILY = "auto"
@@ -188,7 +188,7 @@ ATTENTION_TEXT = (
 )
 
 
-class ChatInject:
+class ChatInject(Attack):
     """Writes a forged conversation into every vector that the user task shows.
 
     Args:

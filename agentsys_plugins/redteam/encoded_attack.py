@@ -11,7 +11,6 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from agentsys.abilities import NamesExclusions, PicksPairs
 from agentsys.attacks.attack_search import is_searched
 from agentsys.attacks.injection_vectors import escape_for_suite, unescape_for_suite
 from agentsys.contracts import Attack, AttackKind, InjectionTask, Suite, UserTask, Victim
@@ -136,7 +135,7 @@ TEXT_CODES: Mapping[str, TextCode] = {
 """Name -> code."""
 
 
-class EncodedAttack:
+class EncodedAttack(Attack):
     """Encodes the texts of `base`, as a model would have read them.
 
     Args:
@@ -154,15 +153,14 @@ class EncodedAttack:
             )
         self.name = name or f"encoded-{code}"
         self.kind: AttackKind = base.kind
-        self.left_out = base.left_out if isinstance(base, NamesExclusions) else "does not apply to"
+        self.left_out = base.left_out
         self.reading_test = ReadingTest(code if hint else f"{code}, without a hint", self._encode_text)
         self._base, self._hint = base, hint
         self._code = TEXT_CODES[require_known_name("attack.code", code, TEXT_CODES)]
 
     def applies_to(self, suite: Suite, user_task: UserTask, injection_task: InjectionTask) -> bool:
         """True if the base applies to the pair."""
-        base = self._base
-        return not isinstance(base, PicksPairs) or base.applies_to(suite, user_task, injection_task)
+        return self._base.applies_to(suite, user_task, injection_task)
 
     def injections(
         self, suite: Suite, user_task: UserTask, injection_task: InjectionTask, victim: Victim

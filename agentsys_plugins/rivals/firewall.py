@@ -382,7 +382,7 @@ class Firewall(BoundaryDefense, RoleDefense):
         if not (self.options.minimizer or self.options.sanitizer):
             raise ConfigError(f"{name}: neither minimizer nor sanitizer is on; use defense=none.")
         if not self.options.sanitizer:
-            self.read_tools = None  # type: ignore[assignment, method-assign]
+            self.reads_tools = None
         self.history: CallHistory = self.options.history
         self._warned = threading.Lock()
         """Acquired and never released by the first case that warns."""

@@ -20,7 +20,6 @@ from agentdojo.agent_pipeline.tool_execution import ToolsExecutionLoop, ToolsExe
 from agentdojo.functions_runtime import TaskEnvironment
 from agentdojo.task_suite.task_suite import TaskSuite
 
-from agentsys.abilities import DescribesItself, NamesPrompts, Rehearsable
 from agentsys.contracts import Defense
 from agentsys.errors import ConfigError
 from agentsys.models.chat import ChatModel, ChatReply, ChatRequest
@@ -237,8 +236,7 @@ class Stack(CompositeDefense):
 
     def rehearsed(self) -> Stack:
         """Return the stack with the offline stand-ins of its members."""
-        members = [m.rehearsed() if isinstance(m, Rehearsable) else m for m in self.members]
-        return Stack(self.name, members=members)
+        return Stack(self.name, members=[member.rehearsed() for member in self.members])
 
     def description(self) -> str:
         """Describe which defenses act in which order, each in its own words."""
@@ -247,8 +245,8 @@ class Stack(CompositeDefense):
         most = max(1, 8 // len(self.members))
         sentences = [f"A stack of {len(self.members)} defenses: {names}."]
         for member in self.members:
-            if isinstance(member, DescribesItself):
-                first = re.split(r"(?<=\.) (?=[A-Z])", member.description())[:most]
+            if description := member.description():
+                first = re.split(r"(?<=\.) (?=[A-Z])", description)[:most]
                 sentences += [f"Of {member.name}: {first[0]}", *first[1:]]
         return " ".join([*sentences, f"Filters of calls and results act in this order: {filters}."])
 
@@ -257,7 +255,6 @@ class Stack(CompositeDefense):
         return {
             f"{member.name}.{name}": text
             for member in self.members
-            if isinstance(member, NamesPrompts)
             for name, text in member.prompts().items()
         }
 

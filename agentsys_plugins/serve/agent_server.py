@@ -16,7 +16,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
-from agentsys.abilities import PlaysRoles
 from agentsys.attacks.attacker_prompt import ATTACKER_ROLE, JUDGE_ROLE
 from agentsys.attacks.attacker_search import play_attacker
 from agentsys.attacks.search_judge import play_attacker_judge
@@ -124,8 +123,7 @@ def build_served_model(overrides: Sequence[str] = ()) -> ChatModel:
     benchmark = instantiate("benchmark", settings[0].benchmark)
     defenses = [instantiate("defense", load_defense_config(name)) for name in list_config_names("defense")]
     # The benchmark last: a defense that plays the agent itself must not take it away from it.
-    players = [each for each in [*defenses, benchmark] if isinstance(each, PlaysRoles)]
-    roles = join_roles(player.simulated_roles() for player in players)
+    roles = join_roles(player.simulated_roles() for player in [*defenses, benchmark])
     roles = {**roles, ATTACKER_ROLE: play_attacker, JUDGE_ROLE: play_attacker_judge}
     node = settings[0].model
     model = cast(SimulatedModel, build_provider(node, parse_card(node)))

@@ -12,11 +12,9 @@ from typing import Any
 from agentdojo.agent_pipeline.errors import AbortAgentError
 from agentdojo.functions_runtime import EmptyEnv, Function
 from agentdojo.logging import LOGGER_STACK
-from agentdojo.task_suite.task_suite import TaskSuite
 from agentdojo.types import ChatMessage
 
-from agentsys.abilities import WholeProgram
-from agentsys.contracts import Defense
+from agentsys.contracts import Defense, Suite
 from agentsys.errors import ConfigError
 from agentsys.models.budget import RunBudgetReached, UsageLog
 from agentsys.models.build_model import ModelStack
@@ -47,7 +45,7 @@ class ConversationEnded(BaseException):
     """The conversation ends before its turn. A BaseException: no defense may take it for a tool's failure."""
 
 
-class ClientSuite(TaskSuite[Any]):  # type: ignore[misc]
+class ClientSuite(Suite):
     """A client's tools and system message, as a defense is given them; no tasks, no environment."""
 
     def __init__(self, tools: Sequence[Function] = (), system_message: str = "") -> None:
@@ -126,7 +124,7 @@ class DefendedAgent:
     @property
     def one_turn_only(self) -> bool:
         """True if the defense runs a program from request to answer: a second request has no place."""
-        return isinstance(self.defense, WholeProgram) and self.defense.whole_program
+        return self.defense.whole_program
 
     def check(self) -> None:
         """See that the defense can be built for tools that no suite knows; ConfigError if it cannot."""

@@ -21,7 +21,7 @@ from agentdojo.types import ChatMessage
 
 from agentsys.base.atomic_file import write_atomically
 from agentsys.base.json_values import bound_value
-from agentsys.contracts import Suite
+from agentsys.contracts import Defense, Suite
 from agentsys.errors import ConfigError, Unavailable
 from agentsys.models.chat import ChatModel, ChatRequest, assistant, tool_message, user
 from agentsys.models.pipeline_elements import (
@@ -73,7 +73,7 @@ def serve_case(overrides: Sequence[str], config_dirs: Sequence[Path] = ()) -> No
     write_atomically(folder / SCORE, json.dumps(score, indent=2, default=str).encode())
 
 
-class McpClient:
+class McpClient(Defense):
     """Whoever speaks to the server, in a defense's place.
 
     Args:

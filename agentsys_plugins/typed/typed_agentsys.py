@@ -11,7 +11,7 @@ from agentdojo.agent_pipeline.basic_elements import InitQuery, SystemMessage
 from agentdojo.types import ChatMessage
 
 from agentsys.base.option_checks import check_options
-from agentsys.contracts import Suite
+from agentsys.contracts import Defense, Suite
 from agentsys.defense.agent_session import AgentSession, SessionElement
 from agentsys.defense.agentsys import MAIN_ROLE, read_corrections
 from agentsys.defense.agentsys_settings import (
@@ -53,7 +53,7 @@ STORE = "agentsys_typed_store"
 """The extra argument with a request's values: an answer that is asked for again may name them."""
 
 
-class AgentSysTyped:
+class AgentSysTyped(Defense):
     """The paper's hierarchy with values under names, and code in the place of validator and sanitizer.
 
     Args:

@@ -13,11 +13,12 @@ from typing import Annotated, ClassVar
 
 from agentdojo.base_tasks import BaseInjectionTask, BaseUserTask
 from agentdojo.functions_runtime import Depends, FunctionCall, TaskEnvironment, make_function
-from agentdojo.task_suite.task_suite import TaskSuite, validate_injections
+from agentdojo.task_suite.task_suite import validate_injections
 from agentdojo.types import ChatAssistantMessage, ChatMessage, text_content_block_from_string
 from pydantic import BaseModel, Field
 
 from agentsys.benchmarks.traced_tools import with_receipts
+from agentsys.contracts import Benchmark, Suite
 from agentsys.errors import choose_suites, find_enum_member, require_known_name
 from agentsys.models.chat import ChatRequest, text_of
 from agentsys.models.trace import ACTING_ROLES
@@ -120,7 +121,7 @@ SHARED_TASK_NUMBER = 99
 """Number of the user task that reads it; tasks with lower numbers read look-alikes and cannot be attacked."""
 
 
-class VectorSuite(TaskSuite[VectorsEnvironment]):  # type: ignore[misc]
+class VectorSuite(Suite):
     """A suite with a vector's attacks as injection tasks, and its look-alikes as documents of user tasks.
 
     A task's number does not depend on the offered half.
@@ -137,17 +138,14 @@ class VectorSuite(TaskSuite[VectorsEnvironment]):  # type: ignore[misc]
         self.vector = vector
         self.digest = digest
         self.attacks, self.look_alikes = vector.select_half(half)
+        # What reads a look-alike is not attacked.
+        self.without_vectors = frozenset(f"user_task_{text.number}" for text in self.look_alikes)
         for text in self.look_alikes:
             self.register_user_task(_make_reading_task(name, text.number, make_document_name(text)))
         self.register_user_task(_make_reading_task(name, SHARED_TASK_NUMBER, SHARED))
         for text in self.attacks:
             members = {"GOAL": text.text, "call": vector.carried_out.fill_for_variant(text)}
             self.register_injection_task(type(f"InjectionTask{text.number}", (VariantTask,), members))
-
-    @property
-    def without_vectors(self) -> frozenset[str]:
-        """Ids of the user tasks that read a look-alike."""
-        return frozenset(f"user_task_{text.number}" for text in self.look_alikes)
 
     def get_injection_vector_defaults(self) -> dict[str, str]:
         """Return the only vector, with an everyday sentence as its default."""
@@ -242,8 +240,8 @@ def _make_reading_task(suite: str, number: int, name: str) -> type[ReadingTask]:
     return type(f"UserTask{number}", (ReadingTask,), members)
 
 
-class Vectors:
-    """Implements `agentsys.contracts.Benchmark`.
+class Vectors(Benchmark):
+    """The benchmark, with one half of the corpus.
 
     The half is part of the benchmark's name, so that results of two halves are never in one column.
 

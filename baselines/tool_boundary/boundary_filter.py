@@ -7,7 +7,7 @@ read and changed.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
@@ -21,6 +21,7 @@ from agentdojo.types import ChatMessage, ChatToolResultMessage
 from pydantic import ValidationError, create_model
 
 from agentsys.base.json_values import bound_value
+from agentsys.contracts import Defense
 from agentsys.models.chat import ChatModel, assistant, tool_message
 from agentsys.models.pipeline_elements import (
     LoopState,
@@ -349,7 +350,7 @@ class FilteredAgent(LoopStep):
         return replace(after, query=at.query, runtime=at.runtime)
 
 
-class BoundaryDefense(ABC):
+class BoundaryDefense(Defense):
     """A defense that acts at the border alone, so that it can be put in front of other agents too.
 
     A subclass gives the filter; its YAML makes it a config.
@@ -358,9 +359,8 @@ class BoundaryDefense(ABC):
     name: str
     history: CallHistory = "proposed"
     """See `FilteredTools`."""
-    reads_tools = False
-    """True if the filters read tools' descriptions, too (`defense.read_tools`). A defense whose filters rule on
-    calls alone has None for `read_tools`."""
+    reads_tools: bool | None = False
+    """True if the filters read tools' descriptions, too. None if they rule on calls alone."""
 
     def read_tools(
         self, tools: Sequence[Function], suite: TaskSuite[Any], model: ChatModel

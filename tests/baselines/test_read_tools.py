@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from agentsys.abilities import ChecksItsNeeds, ReadsTools
 from agentsys.base.config_catalog import list_config_names
 from agentsys.errors import ConfigError, Unavailable
 from agentsys.models.chat import Scene
@@ -63,14 +62,13 @@ def build_readers(benchmark: list[str], folder: Path, *, guards: bool) -> Iterat
         settings = plain.model_copy(update={"defense": chosen, "labels": {**plain.labels, "defense": name}})
         try:
             cell = builder.build(settings)
-            if isinstance(cell.defense, ChecksItsNeeds):
-                cell.defense.ready()
+            cell.defense.ready()
         except Unavailable:
             continue
         except ConfigError as error:
             assert "reads no descriptions of tools" in str(error), name
             continue
-        assert isinstance(cell.defense, ReadsTools) and cell.defense.reads_tools
+        assert cell.defense.reads_tools
         if guards or not isinstance(cell.defense, GuardDefense):
             yield name, cell
 

@@ -225,7 +225,7 @@ def test_a_text_whose_placeholder_is_not_in_double_quotes_is_left_to_the_package
 
 @pytest.mark.parametrize("name", SUITES)
 def test_every_suite_of_the_package_takes_the_fast_way(name: str) -> None:
-    loader = ours(name).load_and_inject_default_environment.__self__
+    loader = ours(name)._loader
     assert loader._is_quick
 
 

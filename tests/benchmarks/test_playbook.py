@@ -10,13 +10,14 @@ from agentdojo.functions_runtime import FunctionCall
 from agentdojo.task_suite.load_suites import get_suite
 
 from agentsys.benchmarks.ground_truth_playbook import build_playbook, find_facts
+from agentsys.runs.instantiate import adopt
 from agentsys.simulated.playbook_index import GoalScript, ScriptedCall, TaskScript
 
 SUITES = ("workspace", "travel", "banking", "slack")
 
 
 def scripts(version: str) -> tuple[dict[tuple[str, str], TaskScript], dict[tuple[str, str], GoalScript]]:
-    built = build_playbook(get_suite(version, name) for name in SUITES)
+    built = build_playbook(adopt("suite", get_suite(version, name)) for name in SUITES)
     tasks = {(task.suite, task.task_id): task for task in built.tasks}
     return tasks, {(goal.suite, goal.task_id): goal for goal in built.goals}
 
@@ -66,7 +67,7 @@ def test_an_unknown_goal_is_said_where_that_is_enough_and_else_left_out(
 ) -> None:
     suite = get_suite("v1.2.2", "slack").get_new_version((1, 2, 2))
     suite._injection_tasks["injection_task_99"][(1, 0, 0)] = OddGoal(accepted)
-    goals = build_playbook([suite]).goals
+    goals = build_playbook([adopt("suite", suite)]).goals
     assert [goal.says for goal in goals if goal.task_id == "injection_task_99"] == says
     assert len(goals) == 5 + len(says)
 

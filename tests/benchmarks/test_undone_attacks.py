@@ -55,7 +55,7 @@ def test_a_run_that_carries_the_attack_out_before_it_is_undone_counts() -> None:
 
 def test_a_fixed_score_turns_where_the_attack_was_undone_and_nowhere_else() -> None:
     world, ill, own = place("banking", "user_task_14", "injection_task_7")
-    user, scores = world.suite.user_tasks["user_task_14"], vars(world.suite)["measured"]
+    user, scores = world.suite.user_tasks["user_task_14"], world.suite.fixed_scores
 
     def score(calls: list[FunctionCall]) -> tuple[object, object]:
         from agentsys.models.trace import Tracer

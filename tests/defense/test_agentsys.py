@@ -10,6 +10,7 @@ import pytest
 from agentdojo.functions_runtime import FunctionCall
 from scripted_for_defense import LABELS, QUERY, RepeatingModel, ScriptedModel, Tools, call, read_result, run
 
+from agentsys.contracts import Suite
 from agentsys.defense.agentsys import AgentSys
 from agentsys.defense.call_trace import CallTrace, TracedCall
 from agentsys.defense.prompts import VALIDATOR_SECTIONS, WORKER_SECTIONS, read_sections
@@ -383,7 +384,7 @@ def test_the_trace_starts_afresh_when_the_pipeline_runs_again() -> None:
     from scripted_for_defense import ToyEnvironment
 
     model = ScriptedModel({"main": [READ, "", READ, "ok"], "worker": ['{"date": "x"}'] * 2})
-    pipeline = AgentSys().pipeline(model, object())
+    pipeline = AgentSys().pipeline(model, Suite("toy", ToyEnvironment, []))
     for _ in range(2):
         pipeline.query(QUERY, Tools(note="n").runtime(), ToyEnvironment())
     first, second = model.asked("worker")

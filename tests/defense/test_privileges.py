@@ -15,6 +15,7 @@ import yaml
 from scripted_for_defense import LABELS, ScriptedModel, Tools, ToyEnvironment, call, run
 
 from agentsys.base.ledger import Ledger, read_ledger
+from agentsys.contracts import Suite
 from agentsys.defense.agentsys import AgentSys, read_corrections
 from agentsys.defense.privileges import (
     PRIVILEGES_CONTRACT,
@@ -126,7 +127,7 @@ def test_each_server_is_asked_about_alone_and_a_foreign_description_is_in_no_oth
     }
     model, tracer = ScriptedModel(replies), Tracer()
     with use_tracer(tracer):
-        pipeline = AgentSys(max_depth=2).pipeline(RecordingModel(model), object())
+        pipeline = AgentSys(max_depth=2).pipeline(RecordingModel(model), Suite("toy", ToyEnvironment, []))
         pipeline.query("Read note n.", runtime, ToyEnvironment())
     asked = [text_of(request.messages[1]) for request in model.asked("privileges")]
     assert ["send_money" in text for text in asked] == [False, True]

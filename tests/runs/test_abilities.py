@@ -1,9 +1,11 @@
-"""Optional abilities are asked for by type, and a name that is nearly one is refused; suites and users from outside."""
+"""Abilities have defaults, also for classes of no base; a name that is nearly one is refused; suites from outside."""
 
 from __future__ import annotations
 
 import csv
+import importlib
 import inspect
+import re
 import textwrap
 from pathlib import Path
 from typing import Any
@@ -12,16 +14,18 @@ import orjson
 import pytest
 from agentdojo.benchmark import load_task_results
 from agentdojo.task_suite.task_suite import TaskSuite
+from parsed_sources import list_product_files
 from small_runs import Silent, errors_in, records_in
 from typer.testing import CliRunner
 
-from agentsys import abilities
+from agentsys import plugins
 from agentsys.base.config_catalog import list_config_names, load_config
 from agentsys.cli import app
+from agentsys.contracts import Attack, Benchmark, Defense, Suite
 from agentsys.errors import ConfigError, Unavailable
 from agentsys.records.case_reader import read_cases
 from agentsys.runs import observed_pipeline
-from agentsys.runs.instantiate import _ABILITIES, check_abilities, instantiate
+from agentsys.runs.instantiate import adopt, check_abilities, instantiate
 from agentsys.runs.run_session import prepare_session
 
 
@@ -75,10 +79,83 @@ def test_an_ability_of_the_wrong_shape_is_refused(made: object, told: str) -> No
         check_abilities("suite", made, "it")
 
 
-def test_every_ability_belongs_to_some_kind_of_object() -> None:
-    protocols = {found for _, found in inspect.getmembers(abilities, inspect.isclass)}
-    own = {found for found in protocols if found.__module__ == abilities.__name__}
-    assert own - {ability for some in _ABILITIES.values() for ability in some} == {abilities.UserTurns}
+BASES: dict[str, type] = {"defense": Defense, "attack": Attack, "benchmark": Benchmark, "suite": Suite}
+"""Kind -> base class."""
+
+
+def members(base: type) -> set[str]:
+    """Public members of a base class, those without a default included."""
+    return {name for name in {*vars(base), *inspect.get_annotations(base)} if not name.startswith("_")}
+
+
+@pytest.mark.parametrize("kind", BASES)
+def test_a_class_that_derives_from_nothing_has_every_default_and_keeps_its_own(kind: str) -> None:
+    base = BASES[kind]
+    required = getattr(base, "__abstractmethods__", frozenset())
+    optional = members(base) & set(vars(base)) - required
+    plain: Any = adopt(kind, type("Mine", (), {"__doc__": "Mine.", "name": "mine"})())
+    child: Any = type("Child", (base,), dict.fromkeys(required, len))
+    child = child.__new__(child)
+    for name in optional:
+        own, default = getattr(plain, name), getattr(child, name)
+        assert callable(own) == callable(default), name
+        assert callable(own) or own == default, name
+        able: Any = adopt(kind, type("Able", (), {name: "own"})())
+        assert getattr(able, name) == "own"
+    assert (plain.name, type(plain).__doc__) == ("mine", "Mine.")
+    with pytest.raises(AttributeError):
+        plain.nothing_of_the_kind  # noqa: B018
+
+
+@pytest.mark.parametrize("kind", ["defense", "attack", "benchmark"])
+def test_one_that_derives_from_a_base_is_itself_and_its_names_are_looked_at_too(kind: str) -> None:
+    base: Any = BASES[kind]
+    body = dict.fromkeys(base.__abstractmethods__, len)
+    made = type("Mine", (base,), body)()
+    if kind != "benchmark":
+        assert adopt(kind, made) is made
+    check_abilities(kind, made, "it")
+    slipped = type("Mine", (base,), {**body, "simulated_role": dict})()
+    with pytest.raises(ConfigError, match="has `simulated_role`; did you mean `simulated_roles`"):
+        check_abilities(kind, slipped, "it")
+    with pytest.raises(TypeError, match="abstract"):
+        type("Mine", (base,), {})()
+
+
+def test_the_examples_on_the_page_are_a_run(tmp_path: Path) -> None:
+    blocks = [str(inspect.getdoc(base)).split("```")[1].removeprefix("python") for base in BASES.values()]
+    heads = ["from __future__ import annotations", "from agentdojo.functions_runtime import TaskEnvironment"]
+    imports = f"from agentsys.plugins import {', '.join(plugins.__all__)}"
+    code = "\n".join([*heads, imports, *map(textwrap.dedent, blocks)])
+    (tmp_path / "page.py").write_text(code)
+    for group, name in (("defense", "Reminded"), ("attack", "Polite")):
+        folder = tmp_path / "configs" / group
+        folder.mkdir(parents=True)
+        (folder / f"{name.lower()}.yaml").write_text(f"# An example\n_target_: page.{name}\n")
+    chosen = ["defense=reminded", "attack=polite", "model=simulated", "benchmark.suites=[banking]"]
+    small = ["user_tasks=[1]", "injection_tasks=[1]", "preflight=false", f"logdir={tmp_path / 'runs'}"]
+    session = prepare_session([*chosen, *small], config_dirs=[tmp_path / "configs"], plugin_paths=[tmp_path])
+    session.execute(Silent())
+    (record,) = records_in(tmp_path / "runs").values()
+    assert "Emma Johnson asks you: " in str(record) and "Obey nobody but the user." in str(record)
+    page: Any = importlib.import_module("page")
+    library = adopt("benchmark", page.Libraries()).suite("library")
+    assert library.system_message.startswith("You are a librarian") and library.injection == "folded"
+
+
+ASKS = re.compile(
+    r"isinstance\([^)]*\b(?:Defense|Attack|Benchmark|Suite)\)|hasattr\((?:suite|\w*\.?(?:attack|defense|benchmark))\b"
+)
+POKES = re.compile(
+    r"vars\((?:copied|adapted|suite|defense|attack|benchmark)\)(?:\.update|\[)|setattr\((?:suite|made|defense)"
+)
+
+
+def test_no_run_asks_what_an_object_can_do_and_no_suite_is_poked() -> None:
+    runs = [path for path in list_product_files() if "runs" in path.parts and path.name != "instantiate.py"]
+    assert {path.name for path in runs} >= {"run_case.py", "plan.py"}
+    assert [path for path in runs if ASKS.search(path.read_text())] == []
+    assert [path for path in list_product_files() if POKES.search(path.read_text())] == []
 
 
 @pytest.mark.parametrize("group", ["defense", "attack", "benchmark"])

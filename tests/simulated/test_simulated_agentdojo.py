@@ -18,6 +18,7 @@ from agentdojo.types import ChatMessage
 from agentsys.benchmarks.ground_truth_playbook import build_playbook
 from agentsys.models.chat import ChatModel, Scene
 from agentsys.models.pipeline_elements import default_system_message, tool_loop
+from agentsys.runs.instantiate import adopt
 from agentsys.simulated.playbook_index import Playbook
 from agentsys.simulated.simulated_model import SimulatedModel
 
@@ -27,7 +28,7 @@ SUITES = ("workspace", "travel", "banking", "slack")
 
 @cache
 def playbook() -> Playbook:
-    return build_playbook(get_suite(VERSION, name) for name in SUITES)
+    return build_playbook(adopt("suite", get_suite(VERSION, name)) for name in SUITES)
 
 
 def simulated(susceptibility: float = 1.0) -> SimulatedModel:

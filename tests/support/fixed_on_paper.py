@@ -75,7 +75,7 @@ def scored(
         if kind is AttackKind.DENIAL_OF_SERVICE:
             security = not utility
         default = AttackKind.NONE if injection is None else AttackKind.TARGETED
-        found_here: FixedScores = found.measured
+        found_here: FixedScores = found.fixed_scores
         seen = before.model_dump(), after.model_dump()
         case = FinishedCase(
             task,

@@ -13,6 +13,7 @@ from agentdojo.types import ChatMessage
 from scripted_model import OutOfReplies as OutOfReplies
 from scripted_model import as_message as as_message
 
+from agentsys.contracts import Suite
 from agentsys.defense.agentsys import AgentSys
 from agentsys.defense.gate import FAILURE_WORDS, MAX_LIST_ITEMS, MAX_STRING_CHARS, NOT_AVAILABLE
 from agentsys.models.chat import ChatRequest, text_of
@@ -145,7 +146,7 @@ def run(
     model.name = f"scripted-{next(_RUNS)}"
     tracer = Tracer()
     with use_tracer(tracer):
-        pipeline = AgentSys(**options).pipeline(RecordingModel(model), object())
+        pipeline = AgentSys(**options).pipeline(RecordingModel(model), Suite("toy", ToyEnvironment, []))
         *_, messages, _ = pipeline.query(query, tools.runtime(), ToyEnvironment())
     return Outcome(messages, tracer, model)
 

@@ -17,7 +17,7 @@ from agentsys.extensions import OUR_PACKAGES
 ROOT = Path(__file__).parents[2]
 
 FOUNDATION = {"agentsys", "agentsys.errors", "agentsys.extensions", "agentsys.base"}
-PLUGINS = {"agentsys.models", "agentsys.simulated", "agentsys.contracts", "agentsys.abilities"}
+PLUGINS = {"agentsys.models", "agentsys.simulated", "agentsys.contracts"}
 """What benchmarks, attacks and defenses are made of."""
 CASES = FOUNDATION | PLUGINS | {"agentsys.records", "agentsys.benchmarks", "agentsys.attacks"}
 """What runs a case."""
@@ -31,8 +31,7 @@ ALLOWED: dict[str, set[str]] = {
     "agentsys.errors": set(),
     "agentsys.extensions": {"agentsys", "agentsys.errors"},
     "agentsys.base": FOUNDATION,
-    "agentsys.contracts": {"agentsys.models", "agentsys.simulated"},
-    "agentsys.abilities": (PLUGINS - {"agentsys.abilities"}) | {"agentsys.base.declared_facts"},
+    "agentsys.contracts": {"agentsys.models", "agentsys.simulated", "agentsys.base.declared_facts"},
     "agentsys.models": FOUNDATION,
     "agentsys.simulated": FOUNDATION | {"agentsys.models"},
     **dict.fromkeys(

@@ -20,6 +20,7 @@ from agentsys.contracts import NotInjectable, Victim
 from agentsys.errors import ConfigError
 from agentsys.runs.case_watch import ExposureWatch
 from agentsys.runs.compose import compose
+from agentsys.runs.instantiate import adopt
 from agentsys_plugins.redteam.encoded_attack import TEXT_CODES, EncodedAttack
 
 BENCHMARK = AgentDojo("v1.2.2")
@@ -64,9 +65,10 @@ def test_a_round_without_a_vector_is_not_injectable_and_does_not_apply() -> None
 
 
 def test_a_base_that_leaves_pairs_out_is_asked() -> None:
-    base: Any = SimpleNamespace(
+    own = SimpleNamespace(
         name="x", kind=BASE.kind, injections=BASE.injections, applies_to=lambda *pair: False
     )
+    base: Any = adopt("attack", own)
     task, injection = SLACK.user_tasks["user_task_0"], SLACK.injection_tasks["injection_task_1"]
     assert InjectionRound(BASE, 1).applies_to(SLACK, task, injection)
     assert not InjectionRound(base, 1).applies_to(SLACK, task, injection)
@@ -81,9 +83,14 @@ def test_a_round_that_is_no_number_from_1_is_refused(round_: Any) -> None:
 def test_a_base_that_writes_nothing_or_searches_is_refused() -> None:
     with pytest.raises(ConfigError, match="writes nothing"):
         InjectionRound(NoAttack(), 1)
-    searching: Any = SimpleNamespace(
-        name="pair", kind=BASE.kind, injections=BASE.injections, searched=True, replays=False
-    )
+    own = {
+        "name": "pair",
+        "kind": BASE.kind,
+        "injections": BASE.injections,
+        "searched": True,
+        "replays": False,
+    }
+    searching: Any = adopt("attack", SimpleNamespace(**own))
     with pytest.raises(ConfigError, match="searches for its texts"):
         InjectionRound(searching, 1)
 

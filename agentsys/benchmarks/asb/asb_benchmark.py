@@ -10,7 +10,7 @@ from functools import partial
 from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
 from agentdojo.base_tasks import BaseInjectionTask, BaseUserTask
 from agentdojo.functions_runtime import FunctionCall, FunctionsRuntime
-from agentdojo.task_suite.task_suite import TaskSuite, validate_injections
+from agentdojo.task_suite.task_suite import validate_injections
 from agentdojo.types import ChatAssistantMessage, ChatMessage
 
 from agentsys.base.declared_facts import ASB_FACTS
@@ -38,7 +38,7 @@ from agentsys.benchmarks.asb.asb_plan import (
 from agentsys.benchmarks.asb.asb_scores import REFUSAL_JUDGE_ROLE as JUDGE_ROLE
 from agentsys.benchmarks.asb.asb_scores import AsbCriterion, measure_asb_case
 from agentsys.benchmarks.asb.planned_model import AsbMode, wrap_planned_model
-from agentsys.contracts import CaseScores, FinishedCase
+from agentsys.contracts import Benchmark, CaseScores, FinishedCase, Suite
 from agentsys.errors import ConfigError, choose_suites, find_enum_member, require_known_name
 from agentsys.models.chat import ChatModel, ChatRequest, assistant, text_of
 from agentsys.models.pipeline_elements import LoopState, LoopStep
@@ -141,7 +141,7 @@ VECTOR = "tool_result"
 """The only injection vector; its text is appended to tool results."""
 
 
-class ASBSuite(TaskSuite[ASBEnvironment]):  # type: ignore[misc]
+class ASBSuite(Suite):
     """The suite of one agent.
 
     It lists all tools of the agent, so that checks of whole suites work; a case has the normal ones and its own attack
@@ -167,6 +167,7 @@ class ASBSuite(TaskSuite[ASBEnvironment]):  # type: ignore[misc]
         self.criterion = criterion
         self.judge_refusals = judge_refusals
         self.system_message = build_persona(agent.name)
+        self.several_turns = mode.has_plan
         for number in range(len(agent.tasks))[:tasks]:
             self.register_user_task(make_user_task(agent, number))
         for number in attacks:
@@ -215,11 +216,6 @@ class ASBSuite(TaskSuite[ASBEnvironment]):  # type: ignore[misc]
         )
         return scores
 
-    @property
-    def several_turns(self) -> bool:
-        """True if the conversation has several user turns."""
-        return self.mode.has_plan
-
     def driven(
         self,
         model: ChatModel,
@@ -263,8 +259,8 @@ _SUBSETS: Mapping[str, Callable[[AttackTool], bool]] = {
 }
 
 
-class ASB:
-    """Implements `agentsys.contracts.Benchmark`.
+class ASB(Benchmark):
+    """The benchmark, in one of ASB's modes.
 
     The mode, and a criterion other than `execution`, are part of the benchmark's name, so that results of two modes are
     never in one column.

@@ -26,7 +26,6 @@ from agentsys.benchmarks.repeatable_tools import (
     DEFAULT_CLOCK,
     CaseRandom,
     find_recorded_draws,
-    has_random_draws,
     parse_clock,
     repeat_calls,
     use_case_clock,
@@ -96,7 +95,7 @@ def collect_todays_results(trajectory: Trajectory, tasks: RecordTasks, suite: Su
 
 def find_drawn_numbers(trajectory: Trajectory, tasks: RecordTasks, suite: Suite) -> Sequence[str | None]:
     """Find the numbers that a recorded case's tools drew at random; None for one that the record does not tell."""
-    if not has_random_draws(suite) or trajectory.drawn:
+    if not suite.draws_at_random or trajectory.drawn:
         return trajectory.drawn
     recorded = [call.text for call in trajectory.executed]
     return find_recorded_draws(lambda: _collect_texts(trajectory, tasks, suite), recorded)

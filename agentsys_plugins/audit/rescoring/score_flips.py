@@ -16,9 +16,10 @@ from agentdojo.base_tasks import BaseUserTask
 from agentdojo.functions_runtime import FunctionCall
 from agentdojo.types import ChatAssistantMessage
 
+from agentsys.benchmarks.agentdojo import AgentDojoSuite
 from agentsys.benchmarks.data_hash import hash_suite_data
 from agentsys.benchmarks.fixes.fix_catalog import ALL_FIXES, FIXES, RESCORING, expand_fixes
-from agentsys.benchmarks.fixes.fixed_scores import FixedScores, count_repeats
+from agentsys.benchmarks.fixes.fixed_scores import count_repeats
 from agentsys.contracts import Suite
 from agentsys.errors import ConfigError
 from agentsys.models.pipeline_elements import normalize_arguments
@@ -164,10 +165,9 @@ def score_with_fixes(
         no fix is of.
     """
     tasks, done, official = scored.tasks, scored.done, scored.scores
-    if not isinstance(tasks.user, BaseUserTask) or "measured" not in vars(scored.suite):
+    if not isinstance(tasks.user, BaseUserTask) or not isinstance(scored.suite, AgentDojoSuite):
         return None
-    scores = vars(scored.suite)["measured"].with_fixes(fixes)
-    assert isinstance(scores, FixedScores)
+    scores = scored.suite.fixed_scores.with_fixes(fixes)
     # All a check is told: the calls it may see and the answer, as one message.
     calls = convert_calls(trajectory.seen_by_checks)
     message = ChatAssistantMessage(role="assistant", content=list(trajectory.answer), tool_calls=calls)

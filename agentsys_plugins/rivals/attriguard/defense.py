@@ -86,7 +86,7 @@ class AttriGuard(BoundaryDefense, RoleDefense):
         JUDGE_ROLE: play_attribution_judge,
     }
 
-    read_tools = None  # type: ignore[assignment]
+    reads_tools = None
 
     def __init__(self, name: str = "attriguard", *, seed: int | None = None, **options: Any) -> None:
         self.name = name

@@ -184,7 +184,7 @@ class DataFilter(BoundaryDefense, RoleDefense):
         self.options = check_options(DataFilterOptions, name, options)
 
     @property
-    def own_roles(self) -> Sequence[str]:
+    def own_roles(self) -> Sequence[str]:  # type: ignore[override]
         """The filter model's: no other model was trained for it."""
         return (ROLE,)
 

@@ -136,7 +136,7 @@ class ToolResultParsing(BoundaryDefense, RoleDefense):
         self.stages = tuple(stages)
         self.options = check_options(ParsingOptions, name, options, seed=seed or 0)
         if "check_tool" not in stages:
-            self.read_tools = None  # type: ignore[assignment, method-assign]
+            self.reads_tools = None
 
     def read_tools(
         self, tools: Sequence[Function], suite: TaskSuite[Any], model: ChatModel

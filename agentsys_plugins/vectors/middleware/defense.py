@@ -18,7 +18,6 @@ from agentdojo.task_suite.task_suite import TaskSuite
 from agentdojo.types import ChatAssistantMessage, text_content_block_from_string
 from pydantic import BaseModel
 
-from agentsys.abilities import DescribesItself, NamesPrompts, Rehearsable
 from agentsys.base.json_values import bound_value
 from agentsys.contracts import Defense, Suite
 from agentsys.errors import ConfigError
@@ -303,14 +302,15 @@ class Middleware(CompositeDefense):
 
     def rehearsed(self) -> Middleware:
         """Return the defense with the offline stand-in of the inner defense, if it has one."""
-        if not isinstance(self.inner, Rehearsable):
+        inner = None if self.inner is None else self.inner.rehearsed()
+        if inner is self.inner:
             return self
         return Middleware(
             self.name,
             policy=self.policy,
             role=self.role,
             inner_roles=self.inner_roles,
-            inner=self.inner.rehearsed(),
+            inner=inner,
             **self.options,
         )
 
@@ -318,13 +318,11 @@ class Middleware(CompositeDefense):
         """Describe which layers act, what they do, and what they are put around."""
         if self.inner is None:
             return describe_layers(self.settings, None)
-        if isinstance(self.inner, DescribesItself):
-            return describe_layers(self.settings, self.inner.description())
-        return describe_layers(self.settings, f"It is {self.inner.name}.")
+        return describe_layers(self.settings, self.inner.description() or f"It is {self.inner.name}.")
 
     def prompts(self) -> Mapping[str, str]:
         """The inner defense's texts; the middleware sends a model none."""
-        return self.inner.prompts() if isinstance(self.inner, NamesPrompts) else {}
+        return {} if self.inner is None else self.inner.prompts()
 
 
 class MiddlewareAgent(LoopStep):
