@@ -13,6 +13,7 @@ from typing import Any
 import orjson
 import pytest
 from agentdojo.benchmark import load_task_results
+from agentdojo.task_suite.load_suites import get_suite
 from agentdojo.task_suite.task_suite import TaskSuite
 from parsed_sources import list_product_files
 from small_runs import Silent, errors_in, records_in
@@ -20,6 +21,7 @@ from typer.testing import CliRunner
 
 from agentsys import plugins
 from agentsys.base.config_catalog import list_config_names, load_config
+from agentsys.benchmarks.agentdojo import AgentDojo
 from agentsys.cli import app
 from agentsys.contracts import Attack, Benchmark, Defense, Suite
 from agentsys.errors import ConfigError, Unavailable
@@ -120,6 +122,20 @@ def test_one_that_derives_from_a_base_is_itself_and_its_names_are_looked_at_too(
         check_abilities(kind, slipped, "it")
     with pytest.raises(TypeError, match="abstract"):
         type("Mine", (base,), {})()
+
+
+class Bare(AgentDojo):
+    """A benchmark from outside, whose suites are AgentDojo's own objects."""
+
+    def suite(self, name: str) -> Any:
+        return get_suite(self.version, name)
+
+
+def test_bare_suites_of_a_benchmark_from_outside_are_adopted_each_once() -> None:
+    benchmark = adopt("benchmark", Bare("v1.2.2"))
+    suite = benchmark.suite("banking")
+    assert isinstance(benchmark, Benchmark) and suite is benchmark.suite("banking")
+    assert (suite.injection, suite.several_turns, len(suite.user_tasks)) == ("folded", False, 16)
 
 
 def test_the_examples_on_the_page_are_a_run(tmp_path: Path) -> None:
