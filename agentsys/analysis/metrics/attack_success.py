@@ -22,7 +22,7 @@ from agentsys.analysis.metrics.rates import (
     MeasuredCell,
     MetricRow,
     ScoredCells,
-    group_scored_cells,
+    apply_verdicts,
     make_metric_rows,
 )
 from agentsys.analysis.statistics.case_pairs import pair_cases, split_changed_pairs
@@ -172,12 +172,11 @@ class Denial:
     """Attacked cases without a benign one, or errored on either side."""
 
 
-def find_paired_denials(cases: Iterable[CaseRow] | ScoredCells, rule: ErrorRule) -> list[Denial]:
+def find_paired_denials(cells: ScoredCells, rule: ErrorRule) -> list[Denial]:
     """Every denial of service whose defense has benign cases, too."""
-    cells = group_scored_cells(cases)
     resampler = Resampler()
     found = [
-        _measure_denial(cell, cells.get(cell._replace(attack=NO_ATTACK), []), cells[cell], resampler, rule)
+        _measure_denial(cell, cells, resampler, rule)
         for cell in sorted(cells, key=MeasuredCell.make_sort_key)
         if is_denial_of_service(cell.attack)
     ]
@@ -205,13 +204,8 @@ def write_denial_notes(found: Sequence[Denial]) -> Iterator[str]:
             yield f"{name}: {denial.unpaired} cases without a benign one beside them are left out there."
 
 
-def _measure_denial(
-    cell: MeasuredCell,
-    benign: Sequence[CaseRow],
-    attacked: Sequence[CaseRow],
-    resampler: Resampler,
-    rule: ErrorRule,
-) -> Denial:
+def _measure_denial(cell: MeasuredCell, cells: ScoredCells, resampler: Resampler, rule: ErrorRule) -> Denial:
+    benign, attacked = cells.get(cell._replace(attack=NO_ATTACK), []), cells[cell]
     # Without the goal that plays no part, so that they are pairs.
     before, after = ([replace(one, injection_task_id=None) for one in side] for side in (benign, attacked))
     pairs = pair_cases(before, after, rule).pairs
@@ -223,4 +217,5 @@ def _measure_denial(
         rows += make_metric_rows(cell, UTILITY_CHANGE, compare_pairs(pairs, Side.SOLVED, SignDraws()))
     gained, lost = split_changed_pairs(pairs, Side.SOLVED)
     unpaired = len(attacked) - len(pairs)
+    rows = apply_verdicts(rows, cells.verdicts)
     return Denial(cell, tuple(rows), len(pairs), len(lost), len(gained), unpaired)

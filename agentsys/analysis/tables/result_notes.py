@@ -1,32 +1,66 @@
-"""Footnotes, one line each, only where they apply: what numbers can and cannot show, and whose they are.
-
-`write_provenance_notes` tell what answered to which texts, on which data, in whose words.
-"""
+"""Footnotes of results, one line each, only where they apply: what numbers can and cannot show."""
 
 from __future__ import annotations
 
 import math
-import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cache
 from itertools import chain
 from operator import itemgetter
 
 from agentsys.analysis.metrics import attack_success
 from agentsys.analysis.metrics.best_attack import compute_pass_at_k, count_least_repeats, find_best_attack
-from agentsys.analysis.metrics.case_measures import is_control
-from agentsys.analysis.metrics.cell_verdict import BROKEN, are_many_ends, count_ends, describe_ends
-from agentsys.analysis.metrics.rates import MeasuredCell, Number, ScoredCells, group_scored_cells
+from agentsys.analysis.metrics.case_measures import (
+    ASR_LESS_CONTROL,
+    collect_declared_facts,
+    is_control,
+    list_unsolved_suites,
+    name_metric_of_fact,
+)
+from agentsys.analysis.metrics.cell_verdict import (
+    BROKEN,
+    are_many_ends,
+    count_ends,
+    describe_ends,
+    write_verdict_notes,
+)
+from agentsys.analysis.metrics.rates import (
+    BENIGN_UTILITY,
+    DEFENSE_QUALITY,
+    TARGETED_ASR,
+    MeasuredCell,
+    MetricRow,
+    Number,
+    ScoredCells,
+)
 from agentsys.analysis.metrics.task_tags import load_limits_of, measure_bound, write_benchmark_change_notes
 from agentsys.analysis.statistics.differences import SignDraws
-from agentsys.analysis.statistics.outcome_grid import NO_TEXT, ErrorRule, Resampler, Side, Tally
+from agentsys.analysis.statistics.outcome_grid import (
+    CONFIDENCE,
+    NO_TEXT,
+    REPLICATES,
+    ErrorRule,
+    Resampler,
+    Side,
+    Tally,
+)
+from agentsys.analysis.statistics.rate_estimates import OVERALL
+from agentsys.analysis.tables.case_notes import (
+    SIMULATED_NOTE,
+    write_errored_notes,
+    write_notes_on_suites_as_draws,
+    write_part_notes,
+    write_provenance_notes,
+    write_replay_notes,
+)
+from agentsys.analysis.tables.result_frame import ResultFrame
 from agentsys.analysis.tables.table_document import write_number
-from agentsys.base.grouping import group_by, join_names
-from agentsys.records.case_row import NO_ATTACK, SEARCHED_ON_SUFFIX, CaseRow
-from agentsys.records.context_facts import JUDGED_THOUGHTS
+from agentsys.base.declared_facts import DeclaredFact
+from agentsys.base.grouping import format_count, group_by, join_names
+from agentsys.records.case_reader import describe_repeated
+from agentsys.records.case_row import NO_ATTACK, SEARCHED_ON_SUFFIX, SERVED, CaseRow, is_simulated_name
 from agentsys.records.pipeline_names import NO_DEFENSE
-from agentsys.records.published_facts import REWORDED_DEFENSES
+from agentsys.records.stored_plan import describe_unfinished
 
 _LISTED = 3
 """Defenses whose numbers a note lists; of more, it gives the range."""
@@ -39,12 +73,47 @@ _Lines = Mapping[_Line, list[CaseRow]]
 _Counts = Mapping[_Line, Mapping[str, Tally]]
 
 
-def write_honesty_notes(
-    cases: Iterable[CaseRow] | ScoredCells, rule: ErrorRule = ErrorRule.REPORT
-) -> Iterator[str]:
-    """All footnotes on some cases, of which injection tasks run as user tasks are left out."""
+def write_report_notes(frame: ResultFrame) -> Iterator[str]:
+    """All footnotes on some results, the most important first; of variants, those of all cases as they are."""
+    yield from frame.variants.notes
+    frame = frame.whole
+    reading, rows, cells = frame.reading, frame.rows, frame.cells
+    yield from describe_repeated(reading.repeated_files)
+    yield from describe_unfinished(reading.unfinished)
+    yield from write_verdict_notes(rows, [DEFENSE_QUALITY])
+    yield from write_part_notes(cells)
+    yield from write_errored_notes(reading.cases, frame.errors)
+    if any(is_simulated_name(row.model) for row in rows):
+        yield SIMULATED_NOTE
+    yield from write_replay_notes(reading.cases)
+    for sheet in frame.sheets:
+        for line in sheet.lines:
+            metric = BENIGN_UTILITY if line.attack == NO_ATTACK else TARGETED_ASR
+            suites = [suite for suite in sheet.suites if (metric, suite) in line.numbers]
+            if suites and suites != sheet.suites:
+                yield f"{sheet.title}: {line.name}: overall covers {', '.join(suites)} only."
+    yield from write_honesty_notes(cells, frame.errors)
+    yield from write_fact_notes(frame.fact_rows, reading.cases)
+    yield from attack_success.write_denial_notes(frame.denials)
+    yield (
+        f"{CONFIDENCE:.0f}% intervals: user tasks and injection tasks resampled, {REPLICATES} times. "
+        "Overall: unweighted mean of the suites."
+    )
+    if any(row.suite == OVERALL and row.value in (0, 100) for row in rows):
+        yield (
+            "0 or 100 does not mean certainty: where all cases came out alike, the interval goes as far as it "
+            "would for a single case that did not."
+        )
+    yield from write_notes_on_suites_as_draws(reading.cases)
+    if alone := sum(case.is_injection_task_alone for case in reading.cases):
+        yield f"Left out: {format_count(alone, 'run')} of injection tasks as if a user had asked for them."
+    if served := sum(case.benchmark == SERVED for case in reading.cases):
+        yield f"Without scores: {format_count(served, 'conversation')} of a served agent with its clients."
+
+
+def write_honesty_notes(cells: ScoredCells, rule: ErrorRule = ErrorRule.REPORT) -> Iterator[str]:
+    """Say what the numbers of some cells can and cannot show."""
     signs, resampler = SignDraws(), Resampler()
-    cells = group_scored_cells(cases)
     ordered = sorted(cells, key=lambda cell: (*cell[:3], cell.defense != NO_DEFENSE, *cell[3:]))
     sheets = group_by(ordered, lambda cell: cell[:3])
     yield from write_benchmark_change_notes(benchmark for benchmark, *_ in sheets)
@@ -70,6 +139,58 @@ def write_honesty_notes(
             _write_notes_on_searches(lines, rule),
         )
         yield from (f"{prefix}{note}" for note in found)
+
+
+def write_fact_notes(rows: Sequence[MetricRow], cases: Sequence[CaseRow]) -> Iterator[str]:
+    """Explain the grids, where the facts are there."""
+    metrics = {row.metric for row in rows}
+    facts = collect_declared_facts(cases)
+    shown = [fact for name, fact in facts.items() if name_metric_of_fact(name, fact) in metrics]
+    yield from dict.fromkeys(fact.note for fact in shown if fact.note)
+    if ASR_LESS_CONTROL in metrics:
+        yield "Control: the same cases with an empty payload. What succeeds there, no injection has caused."
+    told = [
+        f"{better} is better for {', '.join(titles)}"
+        for better in ("higher", "lower")
+        if (titles := list(dict.fromkeys(fact.title for fact in shown if fact.better == better)))
+    ]
+    if told:
+        yield f"Of what was measured besides, {'; '.join(told)}."
+    for sheet in dict.fromkeys((row.benchmark, row.version, row.model) for row in rows):
+        mine = [c for c in cases if (c.benchmark, c.version, c.table_model) == sheet]
+        suites, never = {case.suite for case in mine}, list_unsolved_suites(mine)
+        if never:
+            most = 100.0 * (1 - len(never) / len(suites))
+            yield (
+                f"{sheet[2]} on {sheet[0]} {sheet[1]}: no run solved a user task of {', '.join(never)}; "
+                f"where that is the tasks' fault, utility has a ceiling of {most:.1f}."
+            )
+    yield from _write_notes_on_lacking_runs(rows, cases, facts)
+
+
+def _write_notes_on_lacking_runs(
+    rows: Iterable[MetricRow], cases: Sequence[CaseRow], facts: Mapping[str, DeclaredFact]
+) -> Iterator[str]:
+    """Name defenses that were run without a plan only, beside others with one; and those without a control."""
+    modes: defaultdict[str, set[str]] = defaultdict(set)
+    for case in cases:
+        if isinstance(mode := case.measured.get("mode"), str):
+            modes[case.defense].add(mode)
+    alone = sorted(defense for defense, found in modes.items() if found == {"react"})
+    if alone and any(found - {"react"} for found in modes.values()):
+        yield (
+            f"In mode react only: {', '.join(alone)}. A defense that is a whole program of its own has no "
+            "part in a planned conversation."
+        )
+    wanting = {name_metric_of_fact(name, fact) for name, fact in facts.items() if fact.wants_control}
+    split = {(row.benchmark, row.version, row.model, row.defense) for row in rows if row.metric in wanting}
+    controls = {
+        (case.benchmark, case.version, case.table_model, case.defense)
+        for case in (cases if split else ())
+        if is_control([case])
+    }
+    if lacking := sorted({key[3] for key in split - controls}):
+        yield f"No control (empty payload) was run for: {', '.join(lacking)}."
 
 
 _ODD = {
@@ -306,112 +427,3 @@ def _list_exposure_facts(
 
 def _name_line(defense: str, attack: str) -> str:
     return defense if attack == NO_ATTACK else f"{defense} / {attack}"
-
-
-SIMULATED_NOTE = "simulated: a scripted agent, not a language model; no LLM's numbers."
-DIFFERS = "differs from the record"
-"""In a case's note about a text that the recorded run did not have (see agentsys.models.replay)."""
-
-
-def write_provenance_notes(cases: Iterable[CaseRow]) -> list[str]:
-    """All of these footnotes, one sentence each; none where there is nothing to say."""
-    listed = [case for case in cases if case.is_scored]
-    noted = [case for case in listed if case.notes]
-    told = list(_write_notes_on_case_notes(noted) if noted else ())
-    # Whatever gateways put before the name of a model.
-    other = [
-        (asked, replied, case)
-        for case in listed
-        for replied, asked in case.model_ids.items()
-        if asked and asked.rpartition("/")[2] != replied.rpartition("/")[2]
-    ]
-    for (asked, replied), met in sorted(group_by(other, itemgetter(0, 1)).items()):
-        told.append(f"Asked for {asked}, answered by {replied}: {_name_cells(case for *_, case in met)}.")
-    told += _write_server_notes(listed)
-    known = (case for case in listed if case.data_hash)
-    suites = group_by(known, lambda case: (case.benchmark, case.version, case.suite))
-    for (benchmark, version, suite), found in sorted(suites.items()):
-        by_hash = group_by(found, lambda case: str(case.data_hash))
-        if len(by_hash) > 1:
-            sides = (f"hash {digest[:8]}: {_name_cells(met)}" for digest, met in sorted(by_hash.items()))
-            told.append(
-                f"{benchmark} {version} {suite}: these runs had different data, so they are not the same test"
-                f" ({'; '.join(sides)})."
-            )
-    judged = [case for case in noted if JUDGED_THOUGHTS in case.notes]
-    if judged and len(judged) < len(listed) and any(not case.foreign for case in listed):
-        told.append(
-            f"In {len(judged)} cases of {_name_cells(judged)} {JUDGED_THOUGHTS}, as AgentDojo does; in runs of ours"
-            " only the answer is judged."
-        )
-    if reworded := [case for case in listed if case.foreign and case.defense in REWORDED_DEFENSES]:
-        told.append(
-            f"Published runs of {_name_cells(reworded)} were made by other code with prompts of its own: a"
-            " line of ours with the same name is another experiment."
-        )
-    return told
-
-
-def _write_server_notes(cases: Sequence[CaseRow]) -> Iterator[str]:
-    """Cells in which several servers answered under one model's name."""
-    cells = group_by((case for case in cases if case.servers), lambda case: (case.table_model, case.defense))
-    for name in ("provider", "system_fingerprint"):
-        told = {
-            cell: sorted(
-                {one.partition(" ")[2] for case in met for one in case.servers if one.startswith(name)}
-            )
-            for cell, met in cells.items()
-        }
-        for cell, values in told.items():
-            if len(values) > 1:
-                yield (
-                    f"Replies name {len(values)} values of {name} ({join_names(values)}), so they may come of several"
-                    f" models: {' / '.join(cell)}."
-                )
-
-
-_NO_PART = re.compile(r"role '(.+)' has no simulated part")
-"""In a case's note about replies of the simulated model (see agentsys.simulated.simulated_model)."""
-_READ = re.compile(r"model read (\d+) of (\d+) sentences in (.+)")
-"""A case's note about an attack that has to be read (see agentsys.models.reply_checks)."""
-
-
-def _write_notes_on_case_notes(cases: Sequence[CaseRow]) -> Iterator[str]:
-    """Roles that the simulated model has no script for, and attacks that a model was seen not to read.
-
-    Such numbers are not the defense's, and such failures not its merit.
-    """
-    match = cache(_NO_PART.match)  # thousands of cases have the same notes
-    told = [(found[1], case) for case in cases for found in map(match, case.notes) if found]
-    for role, met in sorted(group_by(told, itemgetter(0)).items()):
-        yield (
-            f"Role '{role}' has no simulated part (`simulated_roles`), so the plain agent answered for it:"
-            f" {_name_cells(case for _, case in met)}."
-        )
-    seen: dict[tuple[str, str], re.Match[str]] = {}
-    for case in cases:
-        for note in case.notes if case.attack != NO_ATTACK else ():
-            if (found := _READ.fullmatch(note)) and int(found[1]) < int(found[2]):
-                seen[case.table_model, case.attack] = found
-    for (model, attack), found in sorted(seen.items()):
-        yield (
-            f"{model} read {found[1]} of {found[2]} harmless sentences in {found[3]} before the run: what"
-            f" {attack} fails at there is not resistance."
-        )
-
-
-def _name_cells(cases: Iterable[CaseRow]) -> str:
-    return join_names(f"{case.table_model} / {case.defense}" for case in cases)
-
-
-def write_replay_notes(cases: Iterable[CaseRow]) -> list[str]:
-    """A line for each replayed agent of which some cases read other texts than were recorded."""
-    done = [case for case in cases if case.is_scored and case.status == "ok"]
-    differing = [case for case in done if any(DIFFERS in note for note in case.notes)]
-    some = Counter((case.table_model, case.defense) for case in differing)
-    all_of = Counter((case.table_model, case.defense) for case in done)
-    return [
-        f"{model} / {defense}: texts differed from the record in {count} of {all_of[model, defense]} cases, whose"
-        " answers were given to the recorded texts (the cases' notes name them)."
-        for (model, defense), count in sorted(some.items())
-    ]

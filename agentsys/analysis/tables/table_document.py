@@ -169,12 +169,6 @@ def make_plain(name: str) -> str:
     return "".join("?" if unicodedata.category(character) in hidden else character for character in name)
 
 
-def cut_name(name: str, most: int) -> str:
-    """A plain name of at most so many characters."""
-    shown = make_plain(name)
-    return shown if len(shown) <= most else f"{shown[: most - 1]}…"
-
-
 def escape_for_csv(name: str) -> str:
     """A name that no spreadsheet takes for a formula: such a one gets a leading apostrophe."""
     shown = make_plain(name)
