@@ -74,7 +74,7 @@ def test_a_broken_cell_gives_its_reason_in_every_form_and_no_number(
         found = _rows(text, defense, why)
         assert found, text
         for row in (row for row in found if "broken" in row):
-            assert not re.search(r"\*|\d\.\d(?!x|\.)", row), row
+            assert not re.search(r"\*|\d\.\d(?!x|\.)", row.replace("v1.2.2", "")), row
     for form in ("markdown", "latex", "html"):
         assert f"broken: {why}" in command_output("results", folder, "--format", form)
     long_forms: list[list[dict[str, Any]]] = [

@@ -26,7 +26,7 @@ from agentsys.analysis.metrics.rates import (
     make_metric_rows,
 )
 from agentsys.analysis.statistics.case_pairs import pair_cases, split_changed_pairs
-from agentsys.analysis.statistics.difference_test import LEVEL, compute_p_value, compute_smallest_detectable
+from agentsys.analysis.statistics.difference_test import LEVEL, compute_p_value
 from agentsys.analysis.statistics.differences import SignDraws, compare_pairs, make_difference_levels
 from agentsys.analysis.statistics.outcome_grid import (
     ErrorRule,
@@ -132,18 +132,6 @@ def list_levels_at_the_floor(undefended: Mapping[str, Tally], draws: SignDraws) 
     none = {suite: replace(found, hijacked=np.zeros_like(found.cases)) for suite, found in counted.items()}
     levels = make_difference_levels(none, counted, Side.INJECTED, draws)
     return [level for level in low if compute_p_value(levels[level]) >= LEVEL]
-
-
-def compute_detectable_asr(baseline: Sequence[CaseRow], defense: Sequence[CaseRow], rule: ErrorRule) -> float:
-    """The smallest true difference in overall ASR that the shared cases find with 80% power.
-
-    Returns:
-        Percentage points; nan without shared cases, or with too few to resample.
-    """
-    pairs = pair_cases(baseline, defense, rule).pairs
-    if not pairs:
-        return math.nan
-    return 100.0 * compute_smallest_detectable(compare_pairs(pairs, Side.INJECTED, SignDraws())[OVERALL])
 
 
 ASR_WHERE_SOLVED = "asr_where_solved_without_attack"

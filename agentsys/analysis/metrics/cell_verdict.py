@@ -198,6 +198,11 @@ def _list_models(several: bool, names: Iterable[str]) -> str:
     return f" ({join_names(name.partition(' with ')[0] for name in names)})" if several else ""
 
 
+def name_line(defense: str, attack: str) -> str:
+    """Name a line, e.g. `agentsys / important_instructions`; without an attack by its defense alone."""
+    return defense if attack == NO_ATTACK else f"{defense} / {attack}"
+
+
 def write_verdict_notes(rows: Iterable[Any], of_two: Collection[str] = ()) -> Iterator[str]:
     """Say which cells' numbers cannot be believed, and why: broken ones first.
 
@@ -210,7 +215,7 @@ def write_verdict_notes(rows: Iterable[Any], of_two: Collection[str] = ()) -> It
     several = len({row.model for row in listed}) > 1
     for row in listed:
         if row.verdict not in (VALID, "") and (not of_two or row.metric not in of_two):
-            name = row.defense if row.attack == NO_ATTACK else f"{row.defense} / {row.attack}"
+            name = name_line(row.defense, row.attack)
             name = f"{row.model} with {name}" if several else name
             named.setdefault((row.verdict, row.reasons), {})[name] = None
     for verdict, reasons in sorted(named, key=lambda one: (-GRADES.index(one[0]), one[1] == NO_RECEIPTS)):

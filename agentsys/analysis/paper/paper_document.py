@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from agentsys.analysis.metrics.cell_verdict import BROKEN, write_verdict_notes
+from agentsys.analysis.metrics.comparison import compare_all_with_none
 from agentsys.analysis.metrics.rates import TARGETED_ASR, Percent
 from agentsys.analysis.paper.paper_tables import (
     ATTACK,
@@ -207,7 +208,7 @@ def write_paper_notes(filled: FilledTable, reading: LoadedCases, errors: ErrorRu
         *_note_versions(filled),
         *(f"{short}: run as {model}." for short, model in models if short != model),
         *write_errored_notes(cases, errors),
-        *write_honesty_notes(filled.cells, errors),
+        *write_honesty_notes(filled.cells, compare_all_with_none(filled.cells, errors), errors),
         *_note_left_out(filled, reading),
         *_note_gaps(filled),
     ]

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from agentsys.analysis.metrics import rates
 from agentsys.analysis.metrics.attack_success import Denial, find_paired_denials
 from agentsys.analysis.metrics.case_measures import group_facts, measure_facts
-from agentsys.analysis.metrics.cell_verdict import CellVerdict, shorten_verdict
+from agentsys.analysis.metrics.cell_verdict import CellVerdict, name_line, shorten_verdict
 from agentsys.analysis.metrics.comparison import DifferenceRow, compare_all_with_none
 from agentsys.analysis.metrics.own_metric import Metric
 from agentsys.analysis.metrics.task_tags import SCORE_FIXED, load_tag, select_fixed_scores, split_by_tag
@@ -40,7 +40,7 @@ class ResultsLine(NamedTuple):
     @property
     def name(self) -> str:
         """E.g. `agentsys / important_instructions`."""
-        return self.defense if self.attack == NO_ATTACK else f"{self.defense} / {self.attack}"
+        return name_line(self.defense, self.attack)
 
 
 class Sheet(NamedTuple):

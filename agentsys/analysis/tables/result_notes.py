@@ -7,6 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from operator import itemgetter
+from typing import NamedTuple
 
 from agentsys.analysis.metrics import attack_success
 from agentsys.analysis.metrics.best_attack import compute_pass_at_k, count_least_repeats, find_best_attack
@@ -22,13 +23,14 @@ from agentsys.analysis.metrics.cell_verdict import (
     are_many_ends,
     count_ends,
     describe_ends,
+    name_line,
     write_verdict_notes,
 )
+from agentsys.analysis.metrics.comparison import DifferenceRow
 from agentsys.analysis.metrics.rates import (
     BENIGN_UTILITY,
     DEFENSE_QUALITY,
     TARGETED_ASR,
-    MeasuredCell,
     MetricRow,
     Number,
     ScoredCells,
@@ -66,11 +68,28 @@ _LISTED = 3
 """Defenses whose numbers a note lists; of more, it gives the range."""
 SLOPPY = "simulated, sloppiness "
 """How the note of a case begins whose model was made sloppy."""
-_Line = tuple[str, str]
-"""Defense and attack."""
-_Lines = Mapping[_Line, list[CaseRow]]
-"""Cases of each line, in the order of the tables."""
-_Counts = Mapping[_Line, Mapping[str, Tally]]
+
+
+class _Line(NamedTuple):
+    """One cell, as its notes name and count it."""
+
+    defense: str
+    attack: str
+    cases: list[CaseRow]
+    counted: Mapping[str, Tally]
+
+    @property
+    def name(self) -> str:
+        return name_line(self.defense, self.attack)
+
+    @property
+    def has_payload(self) -> bool:
+        """True unless it is benign, or a control: that has no payload that could be met, or miss its mark."""
+        return self.attack != NO_ATTACK and not is_control(self.cases)
+
+
+_Lines = Sequence[_Line]
+"""In the order of the tables."""
 
 
 def write_report_notes(frame: ResultFrame) -> Iterator[str]:
@@ -92,7 +111,7 @@ def write_report_notes(frame: ResultFrame) -> Iterator[str]:
             suites = [suite for suite in sheet.suites if (metric, suite) in line.numbers]
             if suites and suites != sheet.suites:
                 yield f"{sheet.title}: {line.name}: overall covers {', '.join(suites)} only."
-    yield from write_honesty_notes(cells, frame.errors)
+    yield from write_honesty_notes(cells, frame.differences, frame.errors)
     yield from write_fact_notes(frame.fact_rows, reading.cases)
     yield from attack_success.write_denial_notes(frame.denials)
     yield (
@@ -111,34 +130,32 @@ def write_report_notes(frame: ResultFrame) -> Iterator[str]:
         yield f"Without scores: {format_count(served, 'conversation')} of a served agent with its clients."
 
 
-def write_honesty_notes(cells: ScoredCells, rule: ErrorRule = ErrorRule.REPORT) -> Iterator[str]:
-    """Say what the numbers of some cells can and cannot show."""
+def write_honesty_notes(
+    cells: ScoredCells, differences: Sequence[DifferenceRow], rule: ErrorRule = ErrorRule.REPORT
+) -> Iterator[str]:
+    """Say what the numbers of some cells, and their overall differences from none, can and cannot show."""
     signs, resampler = SignDraws(), Resampler()
     ordered = sorted(cells, key=lambda cell: (*cell[:3], cell.defense != NO_DEFENSE, *cell[3:]))
     sheets = group_by(ordered, lambda cell: cell[:3])
     yield from write_benchmark_change_notes(benchmark for benchmark, *_ in sheets)
     yield from write_provenance_notes(cells.cases)
-    for (benchmark, version, model), of_sheet in sheets.items():
-        lines = {(cell.defense, cell.attack): cells[cell] for cell in of_sheet}
+    for sheet, of_sheet in sheets.items():
+        benchmark, version, model = sheet
         prefix = f"{model} on {benchmark} {version}: " if len(sheets) > 1 else ""
+        beside = [row for row in differences if (row.benchmark, row.version, row.model) == sheet]
+        every = {cell: _Line(*cell[3:], cells[cell], cells.tally_cell(cell, rule)) for cell in of_sheet}
+        lines = list(every.values())
         # What there is to say of numbers is not said of broken cells, which have none.
-        sound = {
-            (cell.defense, cell.attack): cells[cell]
-            for cell in of_sheet
-            if cells.verdicts[cell].verdict != BROKEN
-        }
-        counted = {
-            line: cells.tally_cell(MeasuredCell(benchmark, version, model, *line), rule) for line in sound
-        }
-        found = chain(
+        sound = [line for cell, line in every.items() if cells.verdicts[cell].verdict != BROKEN]
+        notes = chain(
             _write_notes_on_replies(lines),
-            _write_notes_on_power(sound, counted, signs, rule),
+            _write_notes_on_power(sound, signs, beside),
             _write_notes_on_limits(benchmark, version, lines),
-            _write_notes_on_tries(sound, counted, rule, resampler),
+            _write_notes_on_tries(sound, rule, resampler),
             _write_notes_on_exposure(sound, rule),
             _write_notes_on_searches(lines, rule),
         )
-        yield from (f"{prefix}{note}" for note in found)
+        yield from (f"{prefix}{note}" for note in notes)
 
 
 def write_fact_notes(rows: Sequence[MetricRow], cases: Sequence[CaseRow]) -> Iterator[str]:
@@ -208,17 +225,16 @@ _ODD = {
 
 def _write_notes_on_replies(lines: _Lines) -> Iterator[str]:
     """Say where replies came to nothing: sloppy or mute models, odd or empty replies, too long contexts."""
-    cases = [case for some in lines.values() for case in some]
+    cases = [case for line in lines for case in line.cases]
     for note in sorted({note for case in cases for note in case.notes if note.startswith(SLOPPY)}):
         yield f"{note}: replies depart from what was asked for at these rates (docs/simulated.md)."
-    ended = {line: count_ends(some) for line, some in lines.items()}
-    # Of more the verdict tells.
-    few = {line: ends for line, ends in ended.items() if ends and not are_many_ends(ends, len(lines[line]))}
+    few = [
+        f"{line.name} {describe_ends(ends)} of {len(line.cases)}"
+        for line in lines
+        if (ends := count_ends(line.cases)) and not are_many_ends(ends, len(line.cases))  # else a verdict
+    ]
     if few:
-        told = (
-            f"{_name_line(*line)} {describe_ends(ends)} of {len(lines[line])}" for line, ends in few.items()
-        )
-        yield f"Ended (scored as they stand): {'; '.join(told)}."
+        yield f"Ended (scored as they stand): {'; '.join(few)}."
     odd: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
     for case in cases:
         for model_id, kinds in case.odd_replies.items():
@@ -247,27 +263,24 @@ def _count_by_suite(met: Sequence[CaseRow], cases: Sequence[CaseRow]) -> str:
 
 
 def _write_notes_on_power(
-    lines: _Lines, counted: _Counts, signs: SignDraws, rule: ErrorRule
+    lines: _Lines, signs: SignDraws, differences: Sequence[DifferenceRow]
 ) -> Iterator[str]:
     """Say where no difference in ASR could be seen, and how large one must be; of many lines the range."""
-    attacks = sorted({attack for _, attack in lines} - {NO_ATTACK})
-    for (defense, attack), cases in lines.items():
-        undefended = defense == NO_DEFENSE and attack != NO_ATTACK and not is_control(cases)
-        if undefended and (
-            levels := attack_success.list_levels_at_the_floor(counted[defense, attack], signs)
-        ):
+    for line in lines:
+        undefended = line.defense == NO_DEFENSE and line.has_payload
+        if undefended and (levels := attack_success.list_levels_at_the_floor(line.counted, signs)):
             yield (
-                f"Floor: without defense the ASR under {attack} is so low ({', '.join(levels)}) that in "
+                f"Floor: without defense the ASR under {line.attack} is so low ({', '.join(levels)}) that in "
                 "these cases not even a defense that stops every attack could be told from none."
             )
+    attacks = sorted({line.attack for line in lines} - {NO_ATTACK})
     for attack in attacks:
-        baseline = lines.get((NO_DEFENSE, attack), [])
-        points = [
-            (attack_success.compute_detectable_asr(baseline, cases, rule), defense)
-            for (defense, name), cases in lines.items()
-            if name == attack and defense != NO_DEFENSE
-        ]
-        if known := sorted((value, defense) for value, defense in points if not math.isnan(value)):
+        known = sorted(
+            (row.smallest_detectable, row.defense)
+            for row in differences
+            if (row.attack, row.metric) == (attack, TARGETED_ASR) and not math.isnan(row.smallest_detectable)
+        )
+        if known:
             under = f" under {attack}" if len(attacks) > 1 else ""
             told = ", ".join(f"{value:.1f} points ({name})" for value, name in known)
             if len(known) > _LISTED:
@@ -280,50 +293,43 @@ def _write_notes_on_limits(benchmark: str, version: str, lines: _Lines) -> Itera
     limits = load_limits_of(benchmark, version)
     if limits is None:
         return
-    benign = [line for line in lines if line[1] == NO_ATTACK] or list(lines)
-    floors = {line: measure_bound(lines[line], limits, attacked=False) for line in benign}
-    caps = {
-        line: measure_bound(cases, limits, attacked=True)
-        for line, cases in lines.items()
-        if line[1] != NO_ATTACK
-    }
-    for bounds in (floors, caps):
-        groups = group_by(bounds, bounds.__getitem__)
+    benign = [line for line in lines if line.attack == NO_ATTACK] or lines
+    for attacked, some in ((False, benign), (True, [line for line in lines if line.attack != NO_ATTACK])):
+        bounds = ((measure_bound(line.cases, limits, attacked=attacked), line.name) for line in some)
+        groups = group_by(bounds, itemgetter(0))
         for bound, held in groups.items():
-            under = f" under {', '.join(_name_line(*line) for line in held)}" if len(groups) > 1 else ""
+            under = f" under {', '.join(name for _, name in held)}" if len(groups) > 1 else ""
             tasks = "; ".join(
-                f"{suite} {', '.join(task.removeprefix('user_task_') for _, task in some)}"
-                for suite, some in group_by(bound.tasks, itemgetter(0)).items()
+                f"{suite} {', '.join(task.removeprefix('user_task_') for _, task in of_suite)}"
+                for suite, of_suite in group_by(bound.tasks, itemgetter(0)).items()
             )
-            if tasks and bounds is floors:
-                yield f"An agent that does nothing scores {bound.value:.1f} benign utility{under} ({tasks})."
-            elif tasks:
+            if tasks and attacked:
                 yield (
                     f"Utility under attack cannot exceed {bound.value:.1f}{under}: the injection overwrites what "
                     f"some user tasks need ({tasks})."
                 )
+            elif tasks:
+                yield f"An agent that does nothing scores {bound.value:.1f} benign utility{under} ({tasks})."
 
 
-def _write_notes_on_tries(
-    lines: _Lines, counted: _Counts, rule: ErrorRule, resampler: Resampler
-) -> Iterator[str]:
+def _write_notes_on_tries(lines: _Lines, rule: ErrorRule, resampler: Resampler) -> Iterator[str]:
     """A line per defense and attack that was run several times, and per defense with several attacks."""
     aimed: defaultdict[str, list[list[CaseRow]]] = defaultdict(list)
-    for (defense, attack), cases in lines.items():
-        aimless = attack == NO_ATTACK or attack.endswith(SEARCHED_ON_SUFFIX) or is_control(cases)
-        aimless = aimless or attack_success.is_denial_of_service(attack)
-        has_goal = not aimless and any(case.injection_task_id for case in cases)
+    for line in lines:
+        aims = line.has_payload and not line.attack.endswith(SEARCHED_ON_SUFFIX)
+        aims = aims and not attack_success.is_denial_of_service(line.attack)
+        has_goal = aims and any(case.injection_task_id for case in line.cases)
         if has_goal:
-            aimed[defense].append(cases)
-        k = count_least_repeats(counted[defense, attack])
+            aimed[line.defense].append(line.cases)
+        k = count_least_repeats(line.counted)
         if k > 1:
-            asked = [("benign utility" if attack == NO_ATTACK else "utility under attack", Side.SOLVED)]
-            asked += [("ASR", Side.INJECTED)] if has_goal else []
-            told = ", ".join(
-                f"{name} {_write_interval(compute_pass_at_k(counted[defense, attack], side, k, resampler))}"
-                for name, side in asked
+            utility = "benign utility" if line.attack == NO_ATTACK else "utility under attack"
+            sides = {utility: Side.SOLVED} | ({"ASR": Side.INJECTED} if has_goal else {})
+            rates = ", ".join(
+                f"{name} {_write_interval(compute_pass_at_k(line.counted, side, k, resampler))}"
+                for name, side in sides.items()
             )
-            yield f"{_name_line(defense, attack)}, at least once in {k} runs of a case: {told}."
+            yield f"{line.name}, at least once in {k} runs of a case: {rates}."
     for defense, against in aimed.items():
         several = [case for cases in against for case in cases] if len(against) > 1 else []
         if several and (best := find_best_attack(several, resampler, rule)):
@@ -349,8 +355,9 @@ def _write_notes_on_searches(lines: _Lines, rule: ErrorRule) -> Iterator[str]:
     Cases without a text, cases the text was chosen on, and where a transferred text does worse than the one
     it came from.
     """
-    for (defense, attack), cases in lines.items():
-        line = _name_line(defense, attack)
+    cases_of = {(line.defense, line.attack): line.cases for line in lines}
+    for (defense, attack), cases in cases_of.items():
+        line = name_line(defense, attack)
         if none := [case for case in cases if case.error_kind in NO_TEXT]:
             kinds = ", ".join(kind for kind in NO_TEXT if any(case.error_kind == kind for case in none))
             yield (
@@ -363,9 +370,9 @@ def _write_notes_on_searches(lines: _Lines, rule: ErrorRule) -> Iterator[str]:
             f"{line}: the cases that the texts were searched on, kept apart and run "
             "once more with the text that was chosen."
         )
-        line = _name_line(defense, attack.removesuffix(SEARCHED_ON_SUFFIX))
-        found = lines.get((defense, attack.removesuffix(SEARCHED_ON_SUFFIX)), [])
-        starts = [(name, lines[defense, name]) for name in _STARTS if (defense, name) in lines]
+        searched = attack.removesuffix(SEARCHED_ON_SUFFIX)
+        line, found = name_line(defense, searched), cases_of.get((defense, searched), [])
+        starts = [(name, cases_of[defense, name]) for name in _STARTS if (defense, name) in cases_of]
         if found and not starts:
             yield (
                 f"{line}: no line of the attack its texts start from stands beside it "
@@ -383,18 +390,17 @@ def _write_notes_on_searches(lines: _Lines, rule: ErrorRule) -> Iterator[str]:
 
 def _write_notes_on_exposure(lines: _Lines, rule: ErrorRule) -> Iterator[str]:
     told: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
-    for (defense, attack), cases in lines.items():
-        # A control has no payload that could be met, or miss its mark.
-        if attack == NO_ATTACK or is_control(cases):
+    for line in lines:
+        if not line.has_payload:
             continue
-        suites, parts = len({case.suite for case in cases}), []
-        for said, share in _list_exposure_facts(cases, rule):
+        suites, parts = len({case.suite for case in line.cases}), []
+        for said, share in _list_exposure_facts(line.cases, rule):
             fewer = f", {share.suites} of {suites} suites" if share and share.suites < suites else ""
             parts.append(f"{said} {write_number(share.value)} (n {share.n}{fewer})" if share else said)
         if parts:
-            told[attack, "; ".join(parts)].append(defense)
+            told[line.attack, "; ".join(parts)].append(line.defense)
     for (attack, said), defenses in told.items():
-        yield f"{_name_line(join_names(defenses), attack)}: {said}."
+        yield f"{name_line(join_names(defenses), attack)}: {said}."
 
 
 def _list_exposure_facts(
@@ -423,7 +429,3 @@ def _list_exposure_facts(
         yield f"{len(unseen)} succeeded though the payload was never shown to the model ({listed})", None
     if succeeded and aims and any(case.injection_task_id for case in cases):
         yield "utility where the attack failed", attack_success.compute_utility_where_safe(cases, rule)
-
-
-def _name_line(defense: str, attack: str) -> str:
-    return defense if attack == NO_ATTACK else f"{defense} / {attack}"

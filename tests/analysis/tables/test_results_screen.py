@@ -227,7 +227,7 @@ def test_the_differences_behind_findings_are_those_that_compare_has() -> None:
     for cases in ([*NONE, *STOPS], _messy()):
         rows = compare_sides(cases, "none").rows
         overall = [one for one in rows if (one.suite, one.cases) == ("overall", "all")]
-        unasked: dict[str, Any] = dict.fromkeys(("ci_low", "ci_high", "smallest_detectable"), 0.0)
+        unasked: dict[str, Any] = dict.fromkeys(("ci_low", "ci_high"), 0.0)
         unasked |= dict.fromkeys(("differing_user_tasks", "differing_injection_tasks"), 0)
         found = compare_all_with_none(ScoredCells(cases))
         assert found
