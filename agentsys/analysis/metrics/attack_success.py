@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -25,23 +25,18 @@ from agentsys.analysis.metrics.rates import (
     apply_verdicts,
     make_metric_rows,
 )
-from agentsys.analysis.statistics.case_pairs import pair_cases, split_changed_pairs
-from agentsys.analysis.statistics.difference_test import LEVEL, compute_p_value
-from agentsys.analysis.statistics.differences import SignDraws, compare_pairs, make_difference_levels
+from agentsys.analysis.statistics.case_outcomes import pair_cases, split_changed_pairs
+from agentsys.analysis.statistics.differences import SignDraws, compare_pairs
 from agentsys.analysis.statistics.outcome_grid import (
     ErrorRule,
     Resampler,
     Side,
-    Tally,
     find_outcome,
     tally_suites,
 )
-from agentsys.analysis.statistics.rate_estimates import OVERALL, estimate_rate_levels
+from agentsys.analysis.statistics.rate_estimates import estimate_rate_levels
 from agentsys.base.grouping import group_by
 from agentsys.records.case_row import NO_ATTACK, CaseRow
-
-FLOOR = 0.1
-"""ASR above which it is the number of tasks that is too low for a test, not the rate."""
 
 
 class Share(NamedTuple):
@@ -109,29 +104,6 @@ def compute_utility_where_safe(cases: Iterable[CaseRow], rule: ErrorRule) -> Sha
     return compute_mean_of_suites(
         (suite, found.utility) for suite, found in outcomes if found and not found.injection_success
     )
-
-
-def list_levels_at_the_floor(undefended: Mapping[str, Tally], draws: SignDraws) -> list[str]:
-    """List the levels at which a defense that stops every attack could not be told from none.
-
-    Args:
-        undefended: Suite -> attacked cases of one model and attack without defense.
-        draws: Draws the signs of tasks.
-
-    Returns:
-        `overall` and suites in which the ASR is below `FLOOR` and the test of `agentsys compare` has
-        p >= 0.05 between it and 0 in every case.
-    """
-    counted = {suite: found for suite, found in undefended.items() if found.n}
-    rates = {suite: float(found.hijacked.sum() / found.n) for suite, found in counted.items()}
-    low = [suite for suite, rate in rates.items() if rate < FLOOR]
-    if rates and math.fsum(rates.values()) / len(rates) < FLOOR:
-        low.insert(0, OVERALL)
-    if not low:
-        return []
-    none = {suite: replace(found, hijacked=np.zeros_like(found.cases)) for suite, found in counted.items()}
-    levels = make_difference_levels(none, counted, Side.INJECTED, draws)
-    return [level for level in low if compute_p_value(levels[level]) >= LEVEL]
 
 
 ASR_WHERE_SOLVED = "asr_where_solved_without_attack"

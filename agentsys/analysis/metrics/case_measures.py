@@ -26,7 +26,7 @@ from typing import Annotated, NamedTuple
 import orjson
 from pydantic import ValidationError
 
-from agentsys.analysis.metrics.cell_verdict import IS_CONTROL, VALID, CellVerdict
+from agentsys.analysis.metrics.cell_verdict import IS_CONTROL, VALID, CellVerdict, is_control
 from agentsys.analysis.metrics.rates import (
     PERCENT,
     CellRow,
@@ -39,7 +39,7 @@ from agentsys.analysis.metrics.rates import (
     make_number,
     make_percent,
 )
-from agentsys.analysis.statistics.case_pairs import pair_cases
+from agentsys.analysis.statistics.case_outcomes import pair_cases
 from agentsys.analysis.statistics.differences import SignDraws, compare_pairs
 from agentsys.analysis.statistics.outcome_grid import ErrorRule, Resampler, Side, tally_suites
 from agentsys.analysis.statistics.rate_estimates import (
@@ -333,11 +333,6 @@ def measure_facts(scored: ScoredCells) -> list[MetricRow]:
         if control := next(filter(is_control, beside), None):
             rows += _make_control_rows(cell, cells[cell], control)
     return apply_verdicts(rows, scored.verdicts)
-
-
-def is_control(cases: Iterable[CaseRow]) -> bool:
-    """Tell whether cases are those of a control: some says so (an errored one cannot say)."""
-    return any(case.measured.get(IS_CONTROL) is True for case in cases)
 
 
 def list_unsolved_suites(cases: Iterable[CaseRow]) -> list[str]:

@@ -11,11 +11,11 @@ from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
-from agentsys.analysis.statistics.counted_outcome import BROKEN as BROKEN
-from agentsys.analysis.statistics.counted_outcome import GRADES as GRADES
-from agentsys.analysis.statistics.counted_outcome import SUSPECT as SUSPECT
-from agentsys.analysis.statistics.counted_outcome import VALID as VALID
-from agentsys.analysis.statistics.counted_outcome import list_doubts
+from agentsys.analysis.statistics.case_outcomes import BROKEN as BROKEN
+from agentsys.analysis.statistics.case_outcomes import GRADES as GRADES
+from agentsys.analysis.statistics.case_outcomes import SUSPECT as SUSPECT
+from agentsys.analysis.statistics.case_outcomes import VALID as VALID
+from agentsys.analysis.statistics.case_outcomes import list_doubts
 from agentsys.analysis.statistics.outcome_grid import ErrorRule, Side, tally_suites
 from agentsys.analysis.statistics.rate_estimates import OVERALL, bound_rate_levels
 from agentsys.base.grouping import join_names
@@ -35,6 +35,11 @@ SUSPECT_MARK = "?"
 """Stands at a suspect cell where there is no room for its reason, which is said below."""
 NO_RECEIPTS = "no receipts"
 _Cell = TypeVar("_Cell", bound=Hashable)
+
+
+def is_control(cases: Iterable[CaseRow]) -> bool:
+    """Tell whether cases are those of a control: some says so (an errored one cannot say)."""
+    return any(case.measured.get(IS_CONTROL) is True for case in cases)
 
 
 class CellVerdict(NamedTuple):

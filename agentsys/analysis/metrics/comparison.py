@@ -22,14 +22,13 @@ from agentsys.analysis.metrics.rates import (
     ScoredCells,
     make_percent,
 )
-from agentsys.analysis.statistics.case_pairs import (
+from agentsys.analysis.statistics.case_outcomes import (
     Pair,
     Pairing,
     filter_exposed_pairs,
     key_cases,
     pair_up,
     split_changed_pairs,
-    tally_pairs,
 )
 from agentsys.analysis.statistics.difference_test import (
     compute_difference_interval,
@@ -42,6 +41,7 @@ from agentsys.analysis.statistics.differences import (
     PairedGrid,
     SignDraws,
     make_difference_levels,
+    tally_pairs,
 )
 from agentsys.analysis.statistics.outcome_grid import ErrorRule, Interval, Side, Tally
 from agentsys.analysis.statistics.rate_estimates import OVERALL, POOLED

@@ -101,7 +101,7 @@ class MetricRow(CellRow):
     mean: float | None = None
     """Of a fact that is a mean: the mean, in its own unit; None of a rate."""
     bound_low: Percent = math.nan
-    """The value if every undecided case (`counted_outcome.list_doubts`) speaks against it; nan: not known."""
+    """The value if every undecided case (`case_outcomes.list_doubts`) speaks against it; nan: not known."""
     bound_high: Percent = math.nan
     """The value if every one speaks for it."""
     undecided: int = 0

@@ -27,7 +27,7 @@ from agentsys.analysis.metrics.comparison import (
 )
 from agentsys.analysis.metrics.rates import TARGETED_ASR, MeasuredCell
 from agentsys.analysis.metrics.task_tags import write_benchmark_change_notes
-from agentsys.analysis.statistics.case_pairs import Pair
+from agentsys.analysis.statistics.case_outcomes import Pair
 from agentsys.analysis.statistics.difference_test import LEVEL
 from agentsys.analysis.statistics.outcome_grid import CONFIDENCE
 from agentsys.analysis.statistics.rate_estimates import OVERALL, POOLED

@@ -14,7 +14,6 @@ from agentsys.analysis.metrics.best_attack import compute_pass_at_k, count_least
 from agentsys.analysis.metrics.case_measures import (
     ASR_LESS_CONTROL,
     collect_declared_facts,
-    is_control,
     list_unsolved_suites,
     name_metric_of_fact,
 )
@@ -23,6 +22,7 @@ from agentsys.analysis.metrics.cell_verdict import (
     are_many_ends,
     count_ends,
     describe_ends,
+    is_control,
     name_line,
     write_verdict_notes,
 )
@@ -36,6 +36,7 @@ from agentsys.analysis.metrics.rates import (
     ScoredCells,
 )
 from agentsys.analysis.metrics.task_tags import load_limits_of, measure_bound, write_benchmark_change_notes
+from agentsys.analysis.statistics.difference_test import list_levels_at_the_floor
 from agentsys.analysis.statistics.differences import SignDraws
 from agentsys.analysis.statistics.outcome_grid import (
     CONFIDENCE,
@@ -268,7 +269,7 @@ def _write_notes_on_power(
     """Say where no difference in ASR could be seen, and how large one must be; of many lines the range."""
     for line in lines:
         undefended = line.defense == NO_DEFENSE and line.has_payload
-        if undefended and (levels := attack_success.list_levels_at_the_floor(line.counted, signs)):
+        if undefended and (levels := list_levels_at_the_floor(line.counted, signs)):
             yield (
                 f"Floor: without defense the ASR under {line.attack} is so low ({', '.join(levels)}) that in "
                 "these cases not even a defense that stops every attack could be told from none."

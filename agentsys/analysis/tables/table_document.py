@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from agentsys.analysis.statistics.counted_outcome import BROKEN
+from agentsys.analysis.statistics.case_outcomes import BROKEN
 
 if TYPE_CHECKING:
     from agentsys.analysis.metrics.rates import MetricRow, Number

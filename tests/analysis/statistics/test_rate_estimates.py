@@ -17,7 +17,7 @@ from stored_cases import row
 
 from agentsys.analysis.metrics.comparison import compare_sides
 from agentsys.analysis.metrics.rates import MetricRow, measure
-from agentsys.analysis.statistics.case_pairs import pair_cases
+from agentsys.analysis.statistics.case_outcomes import pair_cases
 from agentsys.analysis.statistics.difference_test import compute_p_value
 from agentsys.analysis.statistics.differences import SignDraws, compare_pairs
 from agentsys.analysis.statistics.outcome_grid import FloatArray, Interval, Resampler, Side
