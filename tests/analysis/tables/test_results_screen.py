@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -12,8 +13,10 @@ import pytest
 from command_output import command_output
 from stored_cases import case_of, row, row_grid, store_own
 
+from agentsys.analysis.metrics import rates
 from agentsys.analysis.metrics.comparison import compare_all_with_none, compare_sides
 from agentsys.analysis.metrics.rates import MeasuredCell, ScoredCells
+from agentsys.analysis.tables import result_frame
 from agentsys.analysis.tables.result_frame import ResultFrame
 from agentsys.analysis.tables.result_notes import write_report_notes
 from agentsys.analysis.tables.results_screen import (
@@ -232,3 +235,32 @@ def test_the_differences_behind_findings_are_those_that_compare_has() -> None:
         found = compare_all_with_none(ScoredCells(cases))
         assert found
         assert [replace(one, **unasked) for one in found] == [replace(one, **unasked) for one in overall]
+
+
+@pytest.mark.parametrize("options", [(), ("--full",), ("--format", "csv")])
+def test_a_command_groups_and_measures_its_cases_once(
+    options: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for defense in ("none", "agentsys"):
+        for task in range(3):
+            for attack in ("none", "direct"):
+                case = case_of(user_task_id=f"user_task_{task}", attack=attack, defense=defense)
+                store_own(tmp_path, case)
+    calls: Counter[str] = Counter()
+
+    def count(owner: Any, name: str) -> None:
+        counted = getattr(owner, name)
+
+        def call(*args: Any, **options: Any) -> Any:
+            calls[name] += 1
+            return counted(*args, **options)
+
+        monkeypatch.setattr(owner, name, call)
+
+    count(rates, "measure")
+    count(rates.ScoredCells, "__init__")
+    for name in ("measure_facts", "find_paired_denials", "compare_all_with_none"):
+        count(result_frame, name)
+    assert "agentsys" in command_output("results", tmp_path, *options)
+    assert calls["measure"] == calls["__init__"] == 1
+    assert set(calls.values()) == {1}
