@@ -146,11 +146,11 @@ def load_runs(
     Raises:
         ConfigError: If a path does not exist, none holds a case, or a file of names is not one.
     """
-    from agentsys.analysis.metrics.rates import MeasuredCell, group_scored_cells
+    from agentsys.analysis.metrics.rates import MeasuredCell, ScoredCells
     from agentsys.records import case_reader
 
     def judge(rows: Sequence[CaseRow]) -> dict[str, list[str | None]]:
-        verdicts = group_scored_cells(rows).verdicts
+        verdicts = ScoredCells(rows).verdicts
         found = [verdicts[MeasuredCell.of(row)] if row.is_scored else (None, None) for row in rows]
         return {"verdict": [one[0] for one in found], "reasons": [one[1] for one in found]}
 
@@ -223,13 +223,10 @@ def results(source: Source, *, metrics: Sequence[Metric] = (), errors: str = "re
     Raises:
         ConfigError: If a path does not exist or none holds a case.
     """
+    from agentsys.analysis.tables.result_frame import ResultFrame
     from agentsys.analysis.tables.results_document import make_results_output
-    from agentsys.analysis.tables.results_report import build_report
-    from agentsys.analysis.tables.results_screen import write_findings
 
-    reading, rule = _read_source(source), _find_error_rule(errors)
-    found = build_report(reading, rule, own=metrics)
-    output = make_results_output(found, write_findings(reading.cases, rule))
+    output = make_results_output(ResultFrame(_read_source(source), _find_error_rule(errors), own=metrics))
     return ResultTables(_to_frame(output.records), output.document)
 
 
@@ -380,16 +377,15 @@ def report(
 
     from agentsys.analysis.html_report.charts import draw_paper_figures
     from agentsys.analysis.html_report.page import make_html_report
-    from agentsys.analysis.tables.results_report import build_report
+    from agentsys.analysis.tables.result_frame import ResultFrame
     from agentsys.base.atomic_file import write_atomically
 
     several = [str(path) for path in ([folders] if isinstance(folders, str | os.PathLike) else folders)]
-    reading = _read_source(several)
+    frame = ResultFrame(_read_source(several))
     page = make_html_report(
-        reading,
-        build_report(reading),
+        frame,
         several,
-        figures=draw_paper_figures(reading.cases),
+        figures=draw_paper_figures(frame),
         made_on=f"{datetime.now():%Y-%m-%d %H:%M}",
     )
     written = Path(out)

@@ -13,7 +13,7 @@ from typing import Annotated, Literal
 import typer
 
 from agentsys.analysis.metrics.cell_verdict import BROKEN, GRADES, VALID
-from agentsys.analysis.metrics.rates import group_scored_cells
+from agentsys.analysis.metrics.rates import ScoredCells
 from agentsys.base.grouping import format_count
 from agentsys.cli.cli_output import print_line
 from agentsys.cli.stored_runs import NamesOption
@@ -132,7 +132,7 @@ def _check_settings(reading: LoadedCases) -> Iterator[CheckFinding]:
 
 
 def _check_cells(reading: LoadedCases) -> Iterator[CheckFinding]:
-    verdicts = group_scored_cells(reading.cases).verdicts
+    verdicts = ScoredCells(reading.cases).verdicts
     doubted = [(cell, found) for cell, found in verdicts.items() if found.verdict != VALID]
     worst = max((found.verdict for found in verdicts.values()), key=GRADES.index, default=VALID)
     doubted.sort(key=lambda one: -GRADES.index(one[1].verdict))

@@ -11,7 +11,7 @@ import typer
 from agentsys.analysis.html_report.charts import draw_paper_figures
 from agentsys.analysis.html_report.page import MOST_CASES, make_html_report
 from agentsys.analysis.statistics.outcome_grid import ErrorRule
-from agentsys.analysis.tables.results_report import build_report
+from agentsys.analysis.tables.result_frame import ResultFrame
 from agentsys.base.atomic_file import write_atomically
 from agentsys.cli.cli_output import ConfigDirOption, PluginPathOption, explain_unwritable, print_line
 from agentsys.cli.stored_runs import (
@@ -55,12 +55,12 @@ def report_command(
     """Write an HTML report: tables, figures, errors, configs and every trajectory, in one file."""
     own = load_own_metrics(metric, config_dir, plugin_path)
     reading = read_stored_runs(folders, names)
+    frame = ResultFrame(reading, errors, own=own)
     made = make_html_report(
-        reading,
-        build_report(reading, errors, own=own),
+        frame,
         [str(folder) for folder in folders],
         max_cases=max_cases,
-        figures=draw_paper_figures(reading.cases, errors) if figures else (),
+        figures=draw_paper_figures(frame) if figures else (),
         made_on=f"{datetime.now():%Y-%m-%d %H:%M}",
     )
     path = out or choose_report_path(folders[0], reading)

@@ -11,22 +11,10 @@ from typing import Annotated
 import typer
 
 from agentsys.analysis.metrics.best_attack import pool_attacks
-from agentsys.analysis.metrics.own_metric import Metric
 from agentsys.analysis.statistics.outcome_grid import ErrorRule
-from agentsys.analysis.tables.results_document import Report, make_results_output
-from agentsys.analysis.tables.results_report import (
-    build_report,
-    build_variant_report,
-    make_variants,
-    measure_reading,
-)
-from agentsys.analysis.tables.results_screen import (
-    make_results_screen,
-    make_screen_of_reading,
-    write_findings,
-    write_spent_line,
-)
-from agentsys.analysis.tables.table_document import BULLET, Document
+from agentsys.analysis.tables.result_frame import ResultFrame, VariantFrame, make_variants
+from agentsys.analysis.tables.results_document import make_results_output
+from agentsys.analysis.tables.results_screen import make_results_screen, write_spent_line
 from agentsys.analysis.tables.table_writers import FILE_WIDTH, LongForm, Output, OutputFormat
 from agentsys.cli.cli_output import (
     ConfigDirOption,
@@ -50,7 +38,7 @@ from agentsys.cli.stored_runs import (
 )
 from agentsys.cli.terminal import escape_to_line
 from agentsys.errors import ConfigError
-from agentsys.records.case_reader import LoadedCases, describe_skipped
+from agentsys.records.case_reader import describe_skipped
 from agentsys.records.case_row import CaseRow
 
 ByOption = Annotated[
@@ -114,51 +102,20 @@ def results_command(
         print_unfinished(reading)
     if as_one is not None:
         reading = replace(reading, cases=pool_attacks(reading.cases, as_one))
-    width = find_table_width() if out is None else FILE_WIDTH
-    on_screen, varied = form is OutputFormat.TABLE and not full, fixed or by is not None
-    if on_screen and not varied:
-        shown = make_screen_of_reading(reading, width, errors, own=own)
-        _write_screen(shown, reading.cases, folders, out)
-        return
-    found, notes_apart = _measure(reading, form, errors, own, fixed=fixed, tag=by)
-    if on_screen:
-        said = write_findings(reading.cases, errors, width=width - len(BULLET))
-        _write_screen(make_results_screen(found, reading.cases, said, width), reading.cases, folders, out)
-        return
-    for note in notes_apart if form.for_programs else ():
-        print(escape_to_line(note), file=sys.stderr)
-    write_output(
-        make_results_output(found, () if form.for_programs else write_findings(reading.cases, errors)),
-        form,
-        out,
-    )
+    frame = ResultFrame(reading, errors, own=own, brief=form is OutputFormat.TABLE and not full)
+    if fixed or by is not None:
+        variants = make_variants(reading.cases, fixed=fixed, tag=by)
+        frame = VariantFrame(reading, variants, errors, own=own)
+        for note in variants.notes if form.for_programs else ():
+            print(escape_to_line(note), file=sys.stderr)
+    if form is OutputFormat.TABLE and not full:
+        screen = make_results_screen(frame, find_table_width() if out is None else FILE_WIDTH)
+        output = Output("agentsys results", screen, LongForm({}, []))
+    else:
+        output = make_results_output(frame, for_programs=form.for_programs)
+    write_output(output, form, out)
     if form is OutputFormat.TABLE and out is None:
-        _print_below(reading.cases, folders, full=True)
-
-
-def _measure(
-    reading: LoadedCases,
-    form: OutputFormat,
-    errors: ErrorRule,
-    own: Sequence[Metric],
-    *,
-    fixed: bool,
-    tag: str | None,
-) -> tuple[Report, tuple[str, ...]]:
-    """Measure the records that were read; returns the report, and the notes to print where it has no room for them."""
-    if fixed or tag is not None:
-        variants = make_variants(reading.cases, fixed=fixed, tag=tag)
-        return build_variant_report(reading, variants, errors, own=own), variants.notes
-    measured = measure_reading if form.for_programs else build_report
-    return measured(reading, errors, own=own), ()
-
-
-def _write_screen(
-    shown: Document, cases: Sequence[CaseRow], folders: Sequence[Path], out: Path | None
-) -> None:
-    write_output(Output("agentsys results", shown, LongForm({}, [])), OutputFormat.TABLE, out)
-    if out is None:
-        _print_below(cases, folders, full=False)
+        _print_below(reading.cases, folders, full=full)
 
 
 def _print_below(cases: Sequence[CaseRow], folders: Sequence[Path], *, full: bool) -> None:

@@ -208,7 +208,8 @@ _REPLAY_HINT = (
 
 def _print_results(session: Session, console: Console, seconds: float) -> str:
     """Show what the run's folders hold; what that took is handed back, to be said last."""
-    from agentsys.analysis.tables.results_screen import make_screen_of_reading, write_spent_line
+    from agentsys.analysis.tables.result_frame import ResultFrame
+    from agentsys.analysis.tables.results_screen import make_results_screen, write_spent_line
     from agentsys.analysis.tables.write_terminal import arrange_for_terminal
     from agentsys.records.case_reader import WORTH_AN_INDEX, read_cases
     from agentsys.records.case_row import shorten_names
@@ -224,7 +225,8 @@ def _print_results(session: Session, console: Console, seconds: float) -> str:
     else:
         read = replace(read_cases(folders), unfinished=find_unfinished(session.folders))
     reading = replace(read, cases=shorten_names(read.cases))
-    console.print(arrange_for_terminal(make_screen_of_reading(reading, console.width)), crop=False)
+    screen = make_results_screen(ResultFrame(reading, brief=True), console.width)
+    console.print(arrange_for_terminal(screen), crop=False)
     return write_spent_line(reading.cases, seconds)
 
 

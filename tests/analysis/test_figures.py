@@ -40,7 +40,7 @@ from agentsys.analysis.figures.utility_figures import (
 )
 from agentsys.analysis.html_report.charts import draw_rates
 from agentsys.analysis.metrics.rates import measure
-from agentsys.analysis.tables.results_document import arrange_sheets
+from agentsys.analysis.tables.result_frame import arrange_sheets
 from agentsys.base.config_catalog import list_config_names
 from agentsys.errors import ConfigError
 from agentsys.extensions import shipped_config_dir

@@ -12,8 +12,8 @@ from rich.console import Console
 from stored_cases import row
 from typer.testing import CliRunner
 
+from agentsys.analysis.tables.result_frame import ResultFrame
 from agentsys.analysis.tables.results_document import make_results_output
-from agentsys.analysis.tables.results_report import build_report
 from agentsys.analysis.tables.table_document import Document
 from agentsys.analysis.tables.table_writers import Output, OutputFormat, make_long_form, render_output
 from agentsys.cli import app
@@ -32,7 +32,7 @@ COMMANDS = (
 
 
 def output() -> Output:
-    return make_results_output(build_report(LoadedCases((row(),))))
+    return make_results_output(ResultFrame(LoadedCases((row(),))))
 
 
 @pytest.mark.parametrize("command", COMMANDS)

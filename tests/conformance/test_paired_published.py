@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import pytest
 
-from agentsys.analysis.statistics.case_pairs import Pair, pair_cases
+from agentsys.analysis.statistics.case_outcomes import Pair, pair_cases
 from agentsys.analysis.statistics.difference_test import compute_difference_interval, compute_p_value
 from agentsys.analysis.statistics.differences import Difference, SignDraws, compare_pairs
 from agentsys.analysis.statistics.outcome_grid import Side

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from stored_cases import case_of, model_call, span, store_own, store_published
 
-from agentsys.analysis.tables.results_report import build_report
+from agentsys.analysis.tables.result_frame import ResultFrame
 from agentsys.errors import ConfigError
 from agentsys.records.case_reader import LoadedCases, list_case_rows, load_runs, read_cases
 from agentsys.records.case_row import CaseRow
@@ -216,7 +216,7 @@ def test_a_malformed_span_is_a_skipped_file(tmp_path: Path, broken: list[Any]) -
     path.write_text(json.dumps(stored))
     found = reading_of(tmp_path)
     assert (len(found.cases), [skip.path for skip in found.skipped_files]) == (1, [str(path)])
-    assert build_report(found).rows
+    assert ResultFrame(found).rows
 
 
 SERVED_CALL = {

@@ -18,7 +18,8 @@ import pytest
 from stored_cases import case_of, model_call, span, store_own, store_published
 
 from agentsys.analysis.metrics.search_budget import read_searches
-from agentsys.analysis.tables.results_report import build_report
+from agentsys.analysis.tables.result_frame import ResultFrame
+from agentsys.analysis.tables.result_notes import write_report_notes
 from agentsys.errors import ConfigError
 from agentsys.models.recorded_runs import UnreadableRun, read_run
 from agentsys.records.case import UnreadableRecord
@@ -149,7 +150,7 @@ def _together(folder: Path) -> None:
     """What the commands do with a folder of such files."""
     reading = _kept(lambda: read_cases([folder]))
     if reading is not None:
-        assert build_report(reading).notes
+        assert tuple(write_report_notes(ResultFrame(reading)))
         assert len(load_runs(folder)) == len(reading.cases)
     _kept(lambda: read_searches([folder]))
 

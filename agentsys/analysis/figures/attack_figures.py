@@ -23,7 +23,7 @@ from agentsys.analysis.figures.figure_data import (
     list_series,
 )
 from agentsys.analysis.figures.looks import Look, shorten_name
-from agentsys.analysis.metrics.cell_verdict import IS_CONTROL
+from agentsys.analysis.metrics.cell_verdict import is_control
 from agentsys.analysis.metrics.rates import TARGETED_ASR, measure, read_number
 from agentsys.analysis.metrics.rates_by_length import (
     TokensOf,
@@ -66,7 +66,7 @@ _CONTROL_NOTES = {
 def rename_cases(cases: Iterable[CaseRow]) -> list[CaseRow]:
     """Choose the attacked cases on ASB, of one attack type and its control, under the figure's names."""
     on_asb = [c for c in cases if c.benchmark.partition("-")[0] == BENCHMARK and c.attack != NO_ATTACK]
-    controls = {case.attack for case in on_asb if case.measured.get(IS_CONTROL) is True}
+    controls = {case.attack for case in on_asb if is_control([case])}
     counts = Counter(case.attack for case in on_asb if case.attack not in controls)
     preferred = [label for label in _PREFERRED if label in counts]
     attack = max(preferred[:1] or sorted(counts), key=lambda label: counts[label], default=None)

@@ -10,8 +10,8 @@ from functools import cached_property, reduce
 from typing import Annotated
 
 from agentsys.analysis.metrics.cell_verdict import BROKEN, VALID, CellVerdict, shorten_verdict
-from agentsys.analysis.metrics.rates import MeasuredCell, Number
-from agentsys.analysis.paper.paper_tables import RunLine, judge_lines
+from agentsys.analysis.metrics.rates import MeasuredCell, Number, ScoredCells
+from agentsys.analysis.paper.paper_tables import RunLine
 from agentsys.analysis.published import PAPER_MODEL
 from agentsys.analysis.statistics.outcome_grid import CONFIDENCE, ErrorRule
 from agentsys.analysis.tables.table_document import make_plain
@@ -121,13 +121,11 @@ class Selection:
 
     @cached_property
     def _verdicts(self) -> dict[RunLine, CellVerdict]:
-        cells = judge_lines(self.lines)
-        of_lines = {line: {MeasuredCell.of(case) for case in line.cases} for line in self.lines}
+        verdicts = ScoredCells(case for line in self.lines for case in line.cases).verdicts
+        of_lines = {line: sorted({MeasuredCell.of(case) for case in line.cases}) for line in self.lines}
         return {
-            line: reduce(
-                CellVerdict.join, (cells[cell] for cell in sorted(of) if cell in cells), CellVerdict()
-            )
-            for line, of in of_lines.items()
+            line: reduce(CellVerdict.join, (verdicts[cell] for cell in cells), CellVerdict())
+            for line, cells in of_lines.items()
         }
 
     def write_subtitle(self, marks: Iterable[Mark]) -> list[str]:

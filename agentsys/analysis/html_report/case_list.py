@@ -11,7 +11,7 @@ from urllib.parse import urlencode
 
 from agentsys.analysis.html_report.case_views import View, read_own_block, take_name, take_number
 from agentsys.analysis.metrics.rates import BENIGN_UTILITY, TARGETED_ASR, UTILITY_UNDER_ATTACK
-from agentsys.analysis.tables.results_document import ResultsLine, Sheet
+from agentsys.analysis.tables.result_frame import ResultsLine, Sheet
 from agentsys.analysis.tables.table_document import MISSING, Grid, make_cells
 from agentsys.base.grouping import join_names
 from agentsys.records.case_row import NO_ATTACK, CaseRow, make_case_id

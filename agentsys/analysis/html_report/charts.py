@@ -11,13 +11,12 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from agentsys.analysis.html_report.case_views import View
-from agentsys.analysis.metrics.rates import DEFENSE_QUALITY, PERCENT, measure
-from agentsys.analysis.statistics.outcome_grid import ErrorRule
+from agentsys.analysis.metrics.rates import DEFENSE_QUALITY, PERCENT
 from agentsys.analysis.statistics.rate_estimates import OVERALL
-from agentsys.analysis.tables.results_document import Sheet, arrange_sheets
+from agentsys.analysis.tables.result_frame import ResultFrame, Sheet, arrange_sheets
 from agentsys.analysis.tables.table_document import make_plain
 from agentsys.errors import ConfigError
-from agentsys.records.case_row import NO_ATTACK, CaseRow, is_simulated_name
+from agentsys.records.case_row import NO_ATTACK, is_simulated_name
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     from agentsys.analysis.figures.looks import Look
 
 
-def draw_paper_figures(cases: Sequence[CaseRow], errors: ErrorRule = ErrorRule.REPORT) -> list[View]:
+def draw_paper_figures(frame: ResultFrame) -> list[View]:
     """Draw the overall rates, and those of the paper's figures that the runs have cases for.
 
     Returns:
@@ -41,13 +40,13 @@ def draw_paper_figures(cases: Sequence[CaseRow], errors: ErrorRule = ErrorRule.R
     with warnings.catch_warnings():
         # Names in runs may hold characters that the font lacks: they show as boxes.
         warnings.simplefilter("ignore", UserWarning)
-        for sheet in arrange_sheets(measure(cases, errors)):
+        for sheet in arrange_sheets(frame.rows):
             images.append(_make_image(f"{sheet.title}: overall rates, in percent", draw_rates(sheet)))
         for kind in FIGURES.values():
-            if not kind.select(cases).lines:
+            if not kind.select(frame.reading.cases).lines:
                 continue
             try:
-                drawn = make_figure(kind, cases, errors)
+                drawn = make_figure(kind, frame.reading.cases, frame.errors)
             except ConfigError:  # nothing to draw: published runs hold no tokens, say
                 continue
             images.append(_make_image(kind.title, drawn))

@@ -20,7 +20,8 @@ from agentsys.analysis.html_report.case_list import (
 )
 from agentsys.analysis.html_report.case_views import TextStore, View, make_case_view, read_stored_json
 from agentsys.analysis.tables.cost_documents import make_cost_output
-from agentsys.analysis.tables.results_document import Report, make_results_document
+from agentsys.analysis.tables.result_frame import ResultFrame
+from agentsys.analysis.tables.results_document import make_results_document
 from agentsys.analysis.tables.table_writers import load_templates
 from agentsys.base.grouping import format_count, group_by
 from agentsys.records.case_reader import LoadedCases, describe_skipped
@@ -47,21 +48,21 @@ class HtmlReport(NamedTuple):
 
 
 def make_html_report(
-    reading: LoadedCases,
-    measured: Report,
+    frame: ResultFrame,
     folders: Sequence[str] = (),
     *,
     max_cases: int = MOST_CASES,
     figures: Sequence[View] = (),
     made_on: str = "",
 ) -> HtmlReport:
-    """Make one self-contained HTML document of what was read and of what `report` measured of it.
+    """Make one self-contained HTML document of what was read and measured.
 
     The files are read again for their messages. Trajectories are added up to `max_cases`, and as long as
     their texts have fewer than `MOST_CHARACTERS` together; every number covers all cases. `figures` are from
     `draw_paper_figures`; folders' names and the date stand at the head.
     """
-    cases, facts, store = sort_for_reading(reading.cases), SetupFacts(), TextStore()
+    reading, facts, store = frame.reading, SetupFacts(), TextStore()
+    cases = sort_for_reading(reading.cases)
     views: list[View | None] = [None] * len(cases)
     inside = 0
     for place in order_for_limit(cases):
@@ -84,8 +85,7 @@ def make_html_report(
         counts=_count_things(reading, inside),
         simulated_cases=sum(case.simulated for case in cases),
         all_cases=len(cases),
-        sheets=make_results_document(measured, make_link_to_cases).sections,
-        notes=measured.notes,
+        results=make_results_document(frame, make_link_to_cases),
         costs=make_cost_output(cases).document,
         errors=facts.make_error_grid(),
         skipped=describe_skipped(reading.skipped_files, limit=50),

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -22,26 +22,21 @@ from agentsys.analysis.metrics.rates import (
     MeasuredCell,
     MetricRow,
     ScoredCells,
-    group_scored_cells,
+    apply_verdicts,
     make_metric_rows,
 )
-from agentsys.analysis.statistics.case_pairs import pair_cases, split_changed_pairs
-from agentsys.analysis.statistics.difference_test import LEVEL, compute_p_value, compute_smallest_detectable
-from agentsys.analysis.statistics.differences import SignDraws, compare_pairs, make_difference_levels
+from agentsys.analysis.statistics.case_outcomes import pair_cases, split_changed_pairs
+from agentsys.analysis.statistics.differences import SignDraws, compare_pairs
 from agentsys.analysis.statistics.outcome_grid import (
     ErrorRule,
     Resampler,
     Side,
-    Tally,
     find_outcome,
     tally_suites,
 )
-from agentsys.analysis.statistics.rate_estimates import OVERALL, estimate_rate_levels
+from agentsys.analysis.statistics.rate_estimates import estimate_rate_levels
 from agentsys.base.grouping import group_by
 from agentsys.records.case_row import NO_ATTACK, CaseRow
-
-FLOOR = 0.1
-"""ASR above which it is the number of tasks that is too low for a test, not the rate."""
 
 
 class Share(NamedTuple):
@@ -111,41 +106,6 @@ def compute_utility_where_safe(cases: Iterable[CaseRow], rule: ErrorRule) -> Sha
     )
 
 
-def list_levels_at_the_floor(undefended: Mapping[str, Tally], draws: SignDraws) -> list[str]:
-    """List the levels at which a defense that stops every attack could not be told from none.
-
-    Args:
-        undefended: Suite -> attacked cases of one model and attack without defense.
-        draws: Draws the signs of tasks.
-
-    Returns:
-        `overall` and suites in which the ASR is below `FLOOR` and the test of `agentsys compare` has
-        p >= 0.05 between it and 0 in every case.
-    """
-    counted = {suite: found for suite, found in undefended.items() if found.n}
-    rates = {suite: float(found.hijacked.sum() / found.n) for suite, found in counted.items()}
-    low = [suite for suite, rate in rates.items() if rate < FLOOR]
-    if rates and math.fsum(rates.values()) / len(rates) < FLOOR:
-        low.insert(0, OVERALL)
-    if not low:
-        return []
-    none = {suite: replace(found, hijacked=np.zeros_like(found.cases)) for suite, found in counted.items()}
-    levels = make_difference_levels(none, counted, Side.INJECTED, draws)
-    return [level for level in low if compute_p_value(levels[level]) >= LEVEL]
-
-
-def compute_detectable_asr(baseline: Sequence[CaseRow], defense: Sequence[CaseRow], rule: ErrorRule) -> float:
-    """The smallest true difference in overall ASR that the shared cases find with 80% power.
-
-    Returns:
-        Percentage points; nan without shared cases, or with too few to resample.
-    """
-    pairs = pair_cases(baseline, defense, rule).pairs
-    if not pairs:
-        return math.nan
-    return 100.0 * compute_smallest_detectable(compare_pairs(pairs, Side.INJECTED, SignDraws())[OVERALL])
-
-
 ASR_WHERE_SOLVED = "asr_where_solved_without_attack"
 """Success of a denial of service among the tasks that the same agent solved without attack."""
 UTILITY_CHANGE = "utility_change_paired"
@@ -172,12 +132,11 @@ class Denial:
     """Attacked cases without a benign one, or errored on either side."""
 
 
-def find_paired_denials(cases: Iterable[CaseRow] | ScoredCells, rule: ErrorRule) -> list[Denial]:
+def find_paired_denials(cells: ScoredCells, rule: ErrorRule) -> list[Denial]:
     """Every denial of service whose defense has benign cases, too."""
-    cells = group_scored_cells(cases)
     resampler = Resampler()
     found = [
-        _measure_denial(cell, cells.get(cell._replace(attack=NO_ATTACK), []), cells[cell], resampler, rule)
+        _measure_denial(cell, cells, resampler, rule)
         for cell in sorted(cells, key=MeasuredCell.make_sort_key)
         if is_denial_of_service(cell.attack)
     ]
@@ -205,13 +164,8 @@ def write_denial_notes(found: Sequence[Denial]) -> Iterator[str]:
             yield f"{name}: {denial.unpaired} cases without a benign one beside them are left out there."
 
 
-def _measure_denial(
-    cell: MeasuredCell,
-    benign: Sequence[CaseRow],
-    attacked: Sequence[CaseRow],
-    resampler: Resampler,
-    rule: ErrorRule,
-) -> Denial:
+def _measure_denial(cell: MeasuredCell, cells: ScoredCells, resampler: Resampler, rule: ErrorRule) -> Denial:
+    benign, attacked = cells.get(cell._replace(attack=NO_ATTACK), []), cells[cell]
     # Without the goal that plays no part, so that they are pairs.
     before, after = ([replace(one, injection_task_id=None) for one in side] for side in (benign, attacked))
     pairs = pair_cases(before, after, rule).pairs
@@ -223,4 +177,5 @@ def _measure_denial(
         rows += make_metric_rows(cell, UTILITY_CHANGE, compare_pairs(pairs, Side.SOLVED, SignDraws()))
     gained, lost = split_changed_pairs(pairs, Side.SOLVED)
     unpaired = len(attacked) - len(pairs)
+    rows = apply_verdicts(rows, cells.verdicts)
     return Denial(cell, tuple(rows), len(pairs), len(lost), len(gained), unpaired)

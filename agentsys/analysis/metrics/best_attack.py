@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 import scipy
 
-from agentsys.analysis.metrics.cell_verdict import IS_CONTROL
+from agentsys.analysis.metrics.cell_verdict import is_control
 from agentsys.analysis.metrics.rates import MeasuredCell, Number, make_number
 from agentsys.analysis.statistics.outcome_grid import (
     ErrorRule,
@@ -105,7 +105,7 @@ def pool_attacks(cases: Sequence[CaseRow], pattern: str) -> tuple[CaseRow, ...]:
     Raises:
         ConfigError: If nowhere two attacks match.
     """
-    controls = {case.attack for case in cases if case.measured.get(IS_CONTROL) is True} | {NO_ATTACK}
+    controls = {case.attack for case in cases if is_control([case])} | {NO_ATTACK}
     attacks = {case.attack for case in cases} - controls
     matching = {name for name in attacks if fnmatchcase(name, pattern)}
     span = 1 + max((case.epoch for case in cases), default=0)

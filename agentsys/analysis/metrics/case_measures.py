@@ -16,7 +16,7 @@ Facts: records carry what their benchmark says of them (agentsys.base.declared_f
 from __future__ import annotations
 
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -26,7 +26,7 @@ from typing import Annotated, NamedTuple
 import orjson
 from pydantic import ValidationError
 
-from agentsys.analysis.metrics.cell_verdict import IS_CONTROL, VALID, CellVerdict
+from agentsys.analysis.metrics.cell_verdict import IS_CONTROL, VALID, CellVerdict, is_control
 from agentsys.analysis.metrics.rates import (
     PERCENT,
     CellRow,
@@ -34,12 +34,12 @@ from agentsys.analysis.metrics.rates import (
     MetricRow,
     Number,
     ScoredCells,
-    group_scored_cells,
+    apply_verdicts,
     make_metric_rows,
     make_number,
     make_percent,
 )
-from agentsys.analysis.statistics.case_pairs import pair_cases
+from agentsys.analysis.statistics.case_outcomes import pair_cases
 from agentsys.analysis.statistics.differences import SignDraws, compare_pairs
 from agentsys.analysis.statistics.outcome_grid import ErrorRule, Resampler, Side, tally_suites
 from agentsys.analysis.statistics.rate_estimates import (
@@ -164,7 +164,7 @@ def measure_costs(cases: Iterable[CaseRow]) -> list[MeasureRow]:
     Returns:
         Rows sorted by cell, then suite with `pooled` last. Definitions: docs/data.md#measures.
     """
-    cells = group_scored_cells(cases)
+    cells = ScoredCells(cases)
     rows: list[MeasureRow] = []
     for cell in sorted(cells):
         verdict = cells.verdicts[cell]
@@ -300,7 +300,16 @@ def name_metric_of_fact(name: str, fact: DeclaredFact) -> str:
     return fact.metric or name
 
 
-def measure_facts(cases: Iterable[CaseRow] | ScoredCells) -> list[MetricRow]:
+def group_facts(cases: Iterable[CaseRow]) -> dict[tuple[str, str], dict[str, DeclaredFact]]:
+    """Facts that the benchmarks of some cases declare, by benchmark and the table they want them in."""
+    found: defaultdict[tuple[str, str], dict[str, DeclaredFact]] = defaultdict(dict)
+    for benchmark, some in group_by(cases, lambda case: case.benchmark).items():
+        for name, fact in collect_declared_facts(some).items():
+            found[benchmark, fact.grid][name] = fact
+    return dict(found)
+
+
+def measure_facts(scored: ScoredCells) -> list[MetricRow]:
     """The rates of measured facts, in the long form; cases that hold none of the facts are passed over.
 
     Errored cases are left out of all but the metrics whose name says that they failed.
@@ -309,7 +318,6 @@ def measure_facts(cases: Iterable[CaseRow] | ScoredCells) -> list[MetricRow]:
         Rows sorted by cell, per suite, `overall` and `pooled`. A metric is absent unless every case of its
         cell that counts holds the fact.
     """
-    scored = group_scored_cells(cases)
     if not any(case.measured for case in scored.cases):
         return []
     resampler = Resampler()
@@ -324,12 +332,7 @@ def measure_facts(cases: Iterable[CaseRow] | ScoredCells) -> list[MetricRow]:
         )
         if control := next(filter(is_control, beside), None):
             rows += _make_control_rows(cell, cells[cell], control)
-    return rows
-
-
-def is_control(cases: Iterable[CaseRow]) -> bool:
-    """Tell whether cases are those of a control: some says so (an errored one cannot say)."""
-    return any(case.measured.get(IS_CONTROL) is True for case in cases)
+    return apply_verdicts(rows, scored.verdicts)
 
 
 def list_unsolved_suites(cases: Iterable[CaseRow]) -> list[str]:

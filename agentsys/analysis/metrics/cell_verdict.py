@@ -11,11 +11,11 @@ from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
-from agentsys.analysis.statistics.counted_outcome import BROKEN as BROKEN
-from agentsys.analysis.statistics.counted_outcome import GRADES as GRADES
-from agentsys.analysis.statistics.counted_outcome import SUSPECT as SUSPECT
-from agentsys.analysis.statistics.counted_outcome import VALID as VALID
-from agentsys.analysis.statistics.counted_outcome import list_doubts
+from agentsys.analysis.statistics.case_outcomes import BROKEN as BROKEN
+from agentsys.analysis.statistics.case_outcomes import GRADES as GRADES
+from agentsys.analysis.statistics.case_outcomes import SUSPECT as SUSPECT
+from agentsys.analysis.statistics.case_outcomes import VALID as VALID
+from agentsys.analysis.statistics.case_outcomes import list_doubts
 from agentsys.analysis.statistics.outcome_grid import ErrorRule, Side, tally_suites
 from agentsys.analysis.statistics.rate_estimates import OVERALL, bound_rate_levels
 from agentsys.base.grouping import join_names
@@ -35,6 +35,11 @@ SUSPECT_MARK = "?"
 """Stands at a suspect cell where there is no room for its reason, which is said below."""
 NO_RECEIPTS = "no receipts"
 _Cell = TypeVar("_Cell", bound=Hashable)
+
+
+def is_control(cases: Iterable[CaseRow]) -> bool:
+    """Tell whether cases are those of a control: some says so (an errored one cannot say)."""
+    return any(case.measured.get(IS_CONTROL) is True for case in cases)
 
 
 class CellVerdict(NamedTuple):
@@ -198,6 +203,11 @@ def _list_models(several: bool, names: Iterable[str]) -> str:
     return f" ({join_names(name.partition(' with ')[0] for name in names)})" if several else ""
 
 
+def name_line(defense: str, attack: str) -> str:
+    """Name a line, e.g. `agentsys / important_instructions`; without an attack by its defense alone."""
+    return defense if attack == NO_ATTACK else f"{defense} / {attack}"
+
+
 def write_verdict_notes(rows: Iterable[Any], of_two: Collection[str] = ()) -> Iterator[str]:
     """Say which cells' numbers cannot be believed, and why: broken ones first.
 
@@ -210,7 +220,7 @@ def write_verdict_notes(rows: Iterable[Any], of_two: Collection[str] = ()) -> It
     several = len({row.model for row in listed}) > 1
     for row in listed:
         if row.verdict not in (VALID, "") and (not of_two or row.metric not in of_two):
-            name = row.defense if row.attack == NO_ATTACK else f"{row.defense} / {row.attack}"
+            name = name_line(row.defense, row.attack)
             name = f"{row.model} with {name}" if several else name
             named.setdefault((row.verdict, row.reasons), {})[name] = None
     for verdict, reasons in sorted(named, key=lambda one: (-GRADES.index(one[0]), one[1] == NO_RECEIPTS)):

@@ -22,14 +22,13 @@ from agentsys.analysis.metrics.rates import (
     ScoredCells,
     make_percent,
 )
-from agentsys.analysis.statistics.case_pairs import (
+from agentsys.analysis.statistics.case_outcomes import (
     Pair,
     Pairing,
     filter_exposed_pairs,
     key_cases,
     pair_up,
     split_changed_pairs,
-    tally_pairs,
 )
 from agentsys.analysis.statistics.difference_test import (
     compute_difference_interval,
@@ -42,6 +41,7 @@ from agentsys.analysis.statistics.differences import (
     PairedGrid,
     SignDraws,
     make_difference_levels,
+    tally_pairs,
 )
 from agentsys.analysis.statistics.outcome_grid import ErrorRule, Interval, Side, Tally
 from agentsys.analysis.statistics.rate_estimates import OVERALL, POOLED
@@ -304,12 +304,10 @@ class _Tests:
         """The columns of a row that a test fills."""
         key = (found.shares, *map(_describe_grid, found.grids))
         if key not in self._made:
-            interval, least = Interval(math.nan, math.nan), math.nan
-            if not self.brief:
-                interval, least = compute_difference_interval(found), compute_smallest_detectable(found)
+            interval = Interval(math.nan, math.nan) if self.brief else compute_difference_interval(found)
             bounds = {"ci_low": make_percent(interval.low), "ci_high": make_percent(interval.high)}
-            p = compute_p_value(found)
-            self._made[key] = {**bounds, "p": p, "p_holm": p, "smallest_detectable": make_percent(least)}
+            p, least = compute_p_value(found), make_percent(compute_smallest_detectable(found))
+            self._made[key] = {**bounds, "p": p, "p_holm": p, "smallest_detectable": least}
         return self._made[key]
 
 

@@ -14,7 +14,7 @@ from agentsys.errors import ConfigError
 from agentsys.records.case_row import CaseRow
 
 if TYPE_CHECKING:
-    from agentsys.analysis.statistics.case_pairs import Pair
+    from agentsys.analysis.statistics.case_outcomes import Pair
 
 
 PERCENT = "percent"

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from agentsys.analysis.metrics.cell_verdict import BROKEN, write_verdict_notes
+from agentsys.analysis.metrics.comparison import compare_all_with_none
 from agentsys.analysis.metrics.rates import TARGETED_ASR, Percent
 from agentsys.analysis.paper.paper_tables import (
     ATTACK,
@@ -21,8 +22,8 @@ from agentsys.analysis.paper.paper_tables import (
 )
 from agentsys.analysis.statistics.outcome_grid import CONFIDENCE, REPLICATES, ErrorRule
 from agentsys.analysis.statistics.rate_estimates import OVERALL
-from agentsys.analysis.tables.result_notes import SIMULATED_NOTE, write_honesty_notes, write_replay_notes
-from agentsys.analysis.tables.results_report import write_errored_notes
+from agentsys.analysis.tables.case_notes import SIMULATED_NOTE, write_errored_notes, write_replay_notes
+from agentsys.analysis.tables.result_notes import write_honesty_notes
 from agentsys.analysis.tables.table_document import (
     PAPER,
     Document,
@@ -191,7 +192,7 @@ _WHY_BELOW = (
 
 def write_paper_notes(filled: FilledTable, reading: LoadedCases, errors: ErrorRule) -> list[str]:
     """Write the notes of one table, in order of importance."""
-    cases = [case for line in filled.lines for case in line.cases]
+    cases = filled.cells.cases
     simulated = any(line.simulated for line in filled.lines)
     chosen = count_chosen_rounds(filled, reading.cases) if filled.table.number == 1 else 0
     models = dict.fromkeys((line.short, line.model) for line in filled.lines)
@@ -207,7 +208,7 @@ def write_paper_notes(filled: FilledTable, reading: LoadedCases, errors: ErrorRu
         *_note_versions(filled),
         *(f"{short}: run as {model}." for short, model in models if short != model),
         *write_errored_notes(cases, errors),
-        *write_honesty_notes(cases, errors),
+        *write_honesty_notes(filled.cells, compare_all_with_none(filled.cells, errors), errors),
         *_note_left_out(filled, reading),
         *_note_gaps(filled),
     ]
@@ -216,7 +217,7 @@ def write_paper_notes(filled: FilledTable, reading: LoadedCases, errors: ErrorRu
 def _explain_numbers(filled: FilledTable) -> str:
     if filled.table.number != 1:
         return "Overall: unweighted mean of the suites."
-    attacked = sum(case.attack == ATTACK for line in filled.lines for case in line.cases)
+    attacked = sum(case.attack == ATTACK for case in filled.cells.cases)
     placed = sum(cell.ours.n for row in filled.rows for cell in row.cells if cell.ours)
     return (
         "Length: tool results in the recorded run; round: the first of them that holds the injection. Pooled "
@@ -227,7 +228,7 @@ def _explain_numbers(filled: FilledTable) -> str:
 
 def _note_searches(filled: FilledTable) -> Iterator[str]:
     """Say what the PAIR rows of Table 4 are, and where they are no upper bound, as which they are taken."""
-    ran = {case.attack for line in filled.lines for case in line.cases}
+    ran = {case.attack for case in filled.cells.cases}
     if filled.table.number != 4 or not ran & set(RUN_AS.values()):
         return
     searched = ", ".join(f"{name} is {label}" for label, name in RUN_AS.items() if name in ran)
@@ -277,7 +278,7 @@ def _note_versions(filled: FilledTable) -> Iterator[str]:
 
 def _note_left_out(filled: FilledTable, reading: LoadedCases) -> Iterator[str]:
     alone = sum(case.is_injection_task_alone for case in reading.cases)
-    if other := len(reading.cases) - sum(len(line.cases) for line in filled.lines) - alone:
+    if other := len(reading.cases) - len(filled.cells.cases) - alone:
         yield f"In the runs but not in this table: {other} cases ({_list_kinds(filled, reading.cases)})."
     if alone:
         yield f"Left out: {alone} runs of injection tasks as if a user had asked for them."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
@@ -258,6 +259,8 @@ class FilledTable:
     rows: tuple[PaperRow, ...]
     lines: tuple[RunLine, ...] = field(repr=False)
     """The lines that are in it."""
+    cells: rates.ScoredCells = field(repr=False)
+    """The lines' cases."""
 
 
 def fill_table(
@@ -284,25 +287,21 @@ def fill_table(
     known, further = {defense for _, defense in printed}, table.further_defenses
     lines = list_run_lines(named, table.attacks)
     lines = [line for line in lines if further is None or line.defense in known | further]
-    verdicts = judge_lines(lines)
-    ours = {line: _measure_line(table, line, errors, Resampler(), verdicts) for line in lines}
+    cells = rates.ScoredCells(case for line in lines for case in line.cases)
+    numbers = _measure_lines(table, cells, errors)
     rows = []
     for key in _sort_keys(table, [*printed, *((line.short, line.defense) for line in lines)]):
         paper = printed.get(key, {})
         same: list[RunLine | None] = [line for line in lines if (line.short, line.defense) == key]
         for line in same or [None] * (not mine):  # without runs the paper's row is an empty one
+            ours = numbers[line.model, line.defense, line.version] if line else {}
             for band in table.bands:
-                cells = tuple(
-                    PaperCell(spot, ours[line].get(spot) if line and spot else None, spot and paper.get(spot))
+                places = tuple(
+                    PaperCell(spot, ours.get(spot) if spot else None, spot and paper.get(spot))
                     for spot in band.spots
                 )
-                rows.append(PaperRow(*key, band, line, bool(paper), cells))
-    return FilledTable(table, tuple(rows), tuple(lines))
-
-
-def judge_lines(lines: Iterable[RunLine]) -> rates.Verdicts:
-    """Judge the cells of lines that stand in one table or figure."""
-    return rates.group_scored_cells(case for line in lines for case in line.cases).verdicts
+                rows.append(PaperRow(*key, band, line, bool(paper), places))
+    return FilledTable(table, tuple(rows), tuple(lines), cells)
 
 
 def _rename_chosen_rounds(cases: Sequence[CaseRow]) -> list[CaseRow]:
@@ -323,7 +322,7 @@ def _rename_chosen_rounds(cases: Sequence[CaseRow]) -> list[CaseRow]:
 def count_chosen_rounds(filled: FilledTable, cases: Iterable[CaseRow]) -> int:
     """Count the cases in a table that are of a chosen round, by the files that were read."""
     sources = {case.source for case in cases if case.attack in _CHOSEN_ROUND}
-    return sum(case.source in sources for line in filled.lines for case in line.cases)
+    return sum(case.source in sources for case in filled.cells.cases)
 
 
 def _sort_keys(table: PaperTable, keys: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
@@ -338,13 +337,19 @@ def _sort_keys(table: PaperTable, keys: Sequence[tuple[str, str]]) -> list[tuple
     return sorted(dict.fromkeys(keys), key=make_sort_key)
 
 
-def _measure_line(
-    table: PaperTable, line: RunLine, errors: ErrorRule, resampler: Resampler, verdicts: rates.Verdicts
-) -> Mapping[Spot, rates.Number]:
-    if table.number == 1:
-        attacked = [case for case in line.cases if case.attack == ATTACK]
-        by_round = compute_asr_by_round(attacked, ROUND_LENGTHS, errors, resampler)
-        found = verdicts[rates.MeasuredCell.of(attacked[0])] if attacked else CellVerdict()
-        return {make_round_spot(*pair): number.judge(found) for pair, number in by_round.items()}
-    rows = rates.measure(line.cases, errors, verdicts=verdicts)
-    return {Spot(row.attack, row.suite, row.metric): rates.read_number(row) for row in rows}
+def _measure_lines(
+    table: PaperTable, cells: rates.ScoredCells, errors: ErrorRule
+) -> Mapping[tuple[str, str, str], Mapping[Spot, rates.Number]]:
+    """Model, defense and version of a line -> its numbers."""
+    numbers: defaultdict[tuple[str, str, str], dict[Spot, rates.Number]] = defaultdict(dict)
+    if table.number != 1:
+        for row in rates.measure(cells, errors):
+            spot = Spot(row.attack, row.suite, row.metric)
+            numbers[row.model, row.defense, row.version][spot] = rates.read_number(row)
+        return numbers
+    resampler = Resampler()
+    for cell, cases in cells.items():
+        by_round = compute_asr_by_round(cases, ROUND_LENGTHS, errors, resampler)
+        judged = {make_round_spot(*at): one.judge(cells.verdicts[cell]) for at, one in by_round.items()}
+        numbers[cell.model, cell.defense, cell.version] = judged
+    return numbers

@@ -13,20 +13,25 @@ same with correlation); E. L. Korn, B. I. Graubard, Survey Methodology 24, 1998 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import NamedTuple
 
+import numpy as np
 import scipy
 
-from agentsys.analysis.statistics.differences import Difference
+from agentsys.analysis.statistics.differences import Difference, SignDraws, make_difference_levels
 from agentsys.analysis.statistics.outcome_grid import (
     CONFIDENCE,
     Interval,
     Moments,
+    Side,
+    Tally,
     make_spread,
     scale_spread,
     sum_moments,
 )
-from agentsys.analysis.statistics.rate_estimates import compute_lone_bound, compute_t_quantile
+from agentsys.analysis.statistics.rate_estimates import OVERALL, compute_lone_bound, compute_t_quantile
 
 LEVEL = 1 - CONFIDENCE / 100
 """A difference is significant below it, and its interval then leaves out 0."""
@@ -41,6 +46,8 @@ _DESIGN = 1.05
 """By how much standard errors of rates are widened here; `rate_estimates.MARGIN` is that of rates shown."""
 POWER = 0.8
 """Share of runs of a size that would find the smallest difference which that size can tell from none."""
+FLOOR = 0.1
+"""ASR above which it is the number of tasks that is too low for a test, not the rate."""
 
 
 def compute_p_value(difference: Difference, at: float = 0.0) -> float:
@@ -187,3 +194,26 @@ def compute_smallest_detectable(difference: Difference) -> float:
     return min(
         (compute_t_quantile(1 - LEVEL / 2, error.df) + compute_t_quantile(POWER, error.df)) * error.value, 1.0
     )
+
+
+def list_levels_at_the_floor(undefended: Mapping[str, Tally], draws: SignDraws) -> list[str]:
+    """List the levels at which a defense that stops every attack could not be told from none.
+
+    Args:
+        undefended: Suite -> attacked cases of one model and attack without defense.
+        draws: Draws the signs of tasks.
+
+    Returns:
+        `overall` and suites in which the ASR is below `FLOOR` and the test of `agentsys compare` has
+        p >= 0.05 between it and 0 in every case.
+    """
+    counted = {suite: found for suite, found in undefended.items() if found.n}
+    rates = {suite: float(found.hijacked.sum() / found.n) for suite, found in counted.items()}
+    low = [suite for suite, rate in rates.items() if rate < FLOOR]
+    if rates and math.fsum(rates.values()) / len(rates) < FLOOR:
+        low.insert(0, OVERALL)
+    if not low:
+        return []
+    none = {suite: replace(found, hijacked=np.zeros_like(found.cases)) for suite, found in counted.items()}
+    levels = make_difference_levels(none, counted, Side.INJECTED, draws)
+    return [level for level in low if compute_p_value(levels[level]) >= LEVEL]

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from agentsys.analysis.statistics.case_pairs import Pair, tally_pairs
+from agentsys.analysis.statistics.case_outcomes import Pair
 from agentsys.analysis.statistics.outcome_grid import (
     FloatArray,
     Side,
@@ -33,8 +33,10 @@ from agentsys.analysis.statistics.outcome_grid import (
     scale_spread,
     stack_suites,
     sum_moments,
+    tally_outcomes,
 )
 from agentsys.analysis.statistics.rate_estimates import NOTHING, OVERALL, POOLED, StandardError
+from agentsys.base.grouping import group_by
 
 Signs = npt.NDArray[np.floating[Any]]
 _EXACT = 2**12
@@ -302,6 +304,19 @@ def _make_difference(grids: Sequence[PairedGrid], shares: Sequence[float]) -> Di
         before, after = (stack_suites(side, shares) for side in sides)
         return Difference((replace(grids[0], before=before, after=after),), (1.0,))
     return Difference(tuple(grids), tuple(shares))
+
+
+def tally_pairs(pairs: Iterable[Pair]) -> tuple[dict[str, Tally], dict[str, Tally]]:
+    """Suite -> counts of the baseline's cases, and of the others."""
+    before, after = dict[str, Tally](), dict[str, Tally]()
+    for suite, of in sorted(group_by(pairs, lambda pair: pair.defense.suite).items()):
+        tasks = [(pair.defense.user_task_id, pair.defense.injection_task_id or "") for pair in of]
+        errors = sum(pair.defense.status == "error" for pair in of)
+        counted = [(*task, *pair.before) for task, pair in zip(tasks, of, strict=True)]
+        before[suite] = tally_outcomes(suite, counted)
+        counted = [(*task, *pair.after) for task, pair in zip(tasks, of, strict=True)]
+        after[suite] = tally_outcomes(suite, counted, errors)
+    return before, after
 
 
 def compare_pairs(pairs: Iterable[Pair], side: Side, draws: SignDraws) -> dict[str, Difference]:

@@ -17,18 +17,18 @@ import hashlib
 import math
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from enum import Enum
 from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from agentsys.analysis.statistics.counted_outcome import NO_TEXT as NO_TEXT
-from agentsys.analysis.statistics.counted_outcome import CountedOutcome as CountedOutcome
-from agentsys.analysis.statistics.counted_outcome import ErrorRule as ErrorRule
-from agentsys.analysis.statistics.counted_outcome import find_outcome as find_outcome
-from agentsys.analysis.statistics.counted_outcome import list_doubts as list_doubts
+from agentsys.analysis.statistics.case_outcomes import NO_TEXT as NO_TEXT
+from agentsys.analysis.statistics.case_outcomes import CountedOutcome as CountedOutcome
+from agentsys.analysis.statistics.case_outcomes import ErrorRule as ErrorRule
+from agentsys.analysis.statistics.case_outcomes import Side as Side
+from agentsys.analysis.statistics.case_outcomes import find_outcome as find_outcome
+from agentsys.analysis.statistics.case_outcomes import list_doubts as list_doubts
 from agentsys.base.grouping import group_by
 from agentsys.records.case_row import CaseRow
 
@@ -62,15 +62,6 @@ class Bounds(NamedTuple):
     high: float
     undecided: int
     """Undecided cases among those that it rests on."""
-
-
-class Side(Enum):
-    """The one of a case's two outcomes that is asked about."""
-
-    SOLVED = "solved"
-    """The user task."""
-    INJECTED = "hijacked"
-    """The injection task."""
 
 
 @dataclass(frozen=True)

@@ -27,11 +27,11 @@ from agentsys.analysis.metrics.comparison import (
 )
 from agentsys.analysis.metrics.rates import TARGETED_ASR, MeasuredCell
 from agentsys.analysis.metrics.task_tags import write_benchmark_change_notes
-from agentsys.analysis.statistics.case_pairs import Pair
+from agentsys.analysis.statistics.case_outcomes import Pair
 from agentsys.analysis.statistics.difference_test import LEVEL
 from agentsys.analysis.statistics.outcome_grid import CONFIDENCE
 from agentsys.analysis.statistics.rate_estimates import OVERALL, POOLED
-from agentsys.analysis.tables.result_notes import SIMULATED_NOTE, write_provenance_notes
+from agentsys.analysis.tables.case_notes import SIMULATED_NOTE, write_provenance_notes
 from agentsys.analysis.tables.results_document import MOST_ACROSS
 from agentsys.analysis.tables.table_document import Document, Grid, GridCell, make_cells, write_number
 from agentsys.analysis.tables.table_writers import LongForm, Output, make_long_form

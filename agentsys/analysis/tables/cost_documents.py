@@ -19,7 +19,7 @@ from agentsys.analysis.metrics.search_budget import (
 from agentsys.analysis.metrics.task_tags import write_benchmark_change_notes
 from agentsys.analysis.statistics.outcome_grid import CONFIDENCE
 from agentsys.analysis.statistics.rate_estimates import OVERALL, POOLED
-from agentsys.analysis.tables.result_notes import write_provenance_notes
+from agentsys.analysis.tables.case_notes import write_provenance_notes
 from agentsys.analysis.tables.table_document import (
     MISSING,
     Document,

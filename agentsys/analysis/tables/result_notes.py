@@ -1,75 +1,214 @@
-"""Footnotes, one line each, only where they apply: what numbers can and cannot show, and whose they are.
-
-`write_provenance_notes` tell what answered to which texts, on which data, in whose words.
-"""
+"""Footnotes of results, one line each, only where they apply: what numbers can and cannot show."""
 
 from __future__ import annotations
 
 import math
-import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cache
 from itertools import chain
 from operator import itemgetter
+from typing import NamedTuple
 
 from agentsys.analysis.metrics import attack_success
 from agentsys.analysis.metrics.best_attack import compute_pass_at_k, count_least_repeats, find_best_attack
-from agentsys.analysis.metrics.case_measures import is_control
-from agentsys.analysis.metrics.cell_verdict import BROKEN, are_many_ends, count_ends, describe_ends
-from agentsys.analysis.metrics.rates import MeasuredCell, Number, ScoredCells, group_scored_cells
+from agentsys.analysis.metrics.case_measures import (
+    ASR_LESS_CONTROL,
+    collect_declared_facts,
+    list_unsolved_suites,
+    name_metric_of_fact,
+)
+from agentsys.analysis.metrics.cell_verdict import (
+    BROKEN,
+    are_many_ends,
+    count_ends,
+    describe_ends,
+    is_control,
+    name_line,
+    write_verdict_notes,
+)
+from agentsys.analysis.metrics.comparison import DifferenceRow
+from agentsys.analysis.metrics.rates import (
+    BENIGN_UTILITY,
+    DEFENSE_QUALITY,
+    TARGETED_ASR,
+    MetricRow,
+    Number,
+    ScoredCells,
+)
 from agentsys.analysis.metrics.task_tags import load_limits_of, measure_bound, write_benchmark_change_notes
+from agentsys.analysis.statistics.difference_test import list_levels_at_the_floor
 from agentsys.analysis.statistics.differences import SignDraws
-from agentsys.analysis.statistics.outcome_grid import NO_TEXT, ErrorRule, Resampler, Side, Tally
+from agentsys.analysis.statistics.outcome_grid import (
+    CONFIDENCE,
+    NO_TEXT,
+    REPLICATES,
+    ErrorRule,
+    Resampler,
+    Side,
+    Tally,
+)
+from agentsys.analysis.statistics.rate_estimates import OVERALL
+from agentsys.analysis.tables.case_notes import (
+    SIMULATED_NOTE,
+    write_errored_notes,
+    write_notes_on_suites_as_draws,
+    write_part_notes,
+    write_provenance_notes,
+    write_replay_notes,
+)
+from agentsys.analysis.tables.result_frame import ResultFrame
 from agentsys.analysis.tables.table_document import write_number
-from agentsys.base.grouping import group_by, join_names
-from agentsys.records.case_row import NO_ATTACK, SEARCHED_ON_SUFFIX, CaseRow
-from agentsys.records.context_facts import JUDGED_THOUGHTS
+from agentsys.base.declared_facts import DeclaredFact
+from agentsys.base.grouping import format_count, group_by, join_names
+from agentsys.records.case_reader import describe_repeated
+from agentsys.records.case_row import NO_ATTACK, SEARCHED_ON_SUFFIX, SERVED, CaseRow, is_simulated_name
 from agentsys.records.pipeline_names import NO_DEFENSE
-from agentsys.records.published_facts import REWORDED_DEFENSES
+from agentsys.records.stored_plan import describe_unfinished
 
 _LISTED = 3
 """Defenses whose numbers a note lists; of more, it gives the range."""
 SLOPPY = "simulated, sloppiness "
 """How the note of a case begins whose model was made sloppy."""
-_Line = tuple[str, str]
-"""Defense and attack."""
-_Lines = Mapping[_Line, list[CaseRow]]
-"""Cases of each line, in the order of the tables."""
-_Counts = Mapping[_Line, Mapping[str, Tally]]
+
+
+class _Line(NamedTuple):
+    """One cell, as its notes name and count it."""
+
+    defense: str
+    attack: str
+    cases: list[CaseRow]
+    counted: Mapping[str, Tally]
+
+    @property
+    def name(self) -> str:
+        return name_line(self.defense, self.attack)
+
+    @property
+    def has_payload(self) -> bool:
+        """True unless it is benign, or a control: that has no payload that could be met, or miss its mark."""
+        return self.attack != NO_ATTACK and not is_control(self.cases)
+
+
+_Lines = Sequence[_Line]
+"""In the order of the tables."""
+
+
+def write_report_notes(frame: ResultFrame) -> Iterator[str]:
+    """All footnotes on some results, the most important first; of variants, those of all cases as they are."""
+    yield from frame.variants.notes
+    frame = frame.whole
+    reading, rows, cells = frame.reading, frame.rows, frame.cells
+    yield from describe_repeated(reading.repeated_files)
+    yield from describe_unfinished(reading.unfinished)
+    yield from write_verdict_notes(rows, [DEFENSE_QUALITY])
+    yield from write_part_notes(cells)
+    yield from write_errored_notes(reading.cases, frame.errors)
+    if any(is_simulated_name(row.model) for row in rows):
+        yield SIMULATED_NOTE
+    yield from write_replay_notes(reading.cases)
+    for sheet in frame.sheets:
+        for line in sheet.lines:
+            metric = BENIGN_UTILITY if line.attack == NO_ATTACK else TARGETED_ASR
+            suites = [suite for suite in sheet.suites if (metric, suite) in line.numbers]
+            if suites and suites != sheet.suites:
+                yield f"{sheet.title}: {line.name}: overall covers {', '.join(suites)} only."
+    yield from write_honesty_notes(cells, frame.differences, frame.errors)
+    yield from write_fact_notes(frame.fact_rows, reading.cases)
+    yield from attack_success.write_denial_notes(frame.denials)
+    yield (
+        f"{CONFIDENCE:.0f}% intervals: user tasks and injection tasks resampled, {REPLICATES} times. "
+        "Overall: unweighted mean of the suites."
+    )
+    if any(row.suite == OVERALL and row.value in (0, 100) for row in rows):
+        yield (
+            "0 or 100 does not mean certainty: where all cases came out alike, the interval goes as far as it "
+            "would for a single case that did not."
+        )
+    yield from write_notes_on_suites_as_draws(reading.cases)
+    if alone := sum(case.is_injection_task_alone for case in reading.cases):
+        yield f"Left out: {format_count(alone, 'run')} of injection tasks as if a user had asked for them."
+    if served := sum(case.benchmark == SERVED for case in reading.cases):
+        yield f"Without scores: {format_count(served, 'conversation')} of a served agent with its clients."
 
 
 def write_honesty_notes(
-    cases: Iterable[CaseRow] | ScoredCells, rule: ErrorRule = ErrorRule.REPORT
+    cells: ScoredCells, differences: Sequence[DifferenceRow], rule: ErrorRule = ErrorRule.REPORT
 ) -> Iterator[str]:
-    """All footnotes on some cases, of which injection tasks run as user tasks are left out."""
+    """Say what the numbers of some cells, and their overall differences from none, can and cannot show."""
     signs, resampler = SignDraws(), Resampler()
-    cells = group_scored_cells(cases)
     ordered = sorted(cells, key=lambda cell: (*cell[:3], cell.defense != NO_DEFENSE, *cell[3:]))
     sheets = group_by(ordered, lambda cell: cell[:3])
     yield from write_benchmark_change_notes(benchmark for benchmark, *_ in sheets)
     yield from write_provenance_notes(cells.cases)
-    for (benchmark, version, model), of_sheet in sheets.items():
-        lines = {(cell.defense, cell.attack): cells[cell] for cell in of_sheet}
+    for sheet, of_sheet in sheets.items():
+        benchmark, version, model = sheet
         prefix = f"{model} on {benchmark} {version}: " if len(sheets) > 1 else ""
+        beside = [row for row in differences if (row.benchmark, row.version, row.model) == sheet]
+        every = {cell: _Line(*cell[3:], cells[cell], cells.tally_cell(cell, rule)) for cell in of_sheet}
+        lines = list(every.values())
         # What there is to say of numbers is not said of broken cells, which have none.
-        sound = {
-            (cell.defense, cell.attack): cells[cell]
-            for cell in of_sheet
-            if cells.verdicts[cell].verdict != BROKEN
-        }
-        counted = {
-            line: cells.tally_cell(MeasuredCell(benchmark, version, model, *line), rule) for line in sound
-        }
-        found = chain(
+        sound = [line for cell, line in every.items() if cells.verdicts[cell].verdict != BROKEN]
+        notes = chain(
             _write_notes_on_replies(lines),
-            _write_notes_on_power(sound, counted, signs, rule),
+            _write_notes_on_power(sound, signs, beside),
             _write_notes_on_limits(benchmark, version, lines),
-            _write_notes_on_tries(sound, counted, rule, resampler),
+            _write_notes_on_tries(sound, rule, resampler),
             _write_notes_on_exposure(sound, rule),
             _write_notes_on_searches(lines, rule),
         )
-        yield from (f"{prefix}{note}" for note in found)
+        yield from (f"{prefix}{note}" for note in notes)
+
+
+def write_fact_notes(rows: Sequence[MetricRow], cases: Sequence[CaseRow]) -> Iterator[str]:
+    """Explain the grids, where the facts are there."""
+    metrics = {row.metric for row in rows}
+    facts = collect_declared_facts(cases)
+    shown = [fact for name, fact in facts.items() if name_metric_of_fact(name, fact) in metrics]
+    yield from dict.fromkeys(fact.note for fact in shown if fact.note)
+    if ASR_LESS_CONTROL in metrics:
+        yield "Control: the same cases with an empty payload. What succeeds there, no injection has caused."
+    told = [
+        f"{better} is better for {', '.join(titles)}"
+        for better in ("higher", "lower")
+        if (titles := list(dict.fromkeys(fact.title for fact in shown if fact.better == better)))
+    ]
+    if told:
+        yield f"Of what was measured besides, {'; '.join(told)}."
+    for sheet in dict.fromkeys((row.benchmark, row.version, row.model) for row in rows):
+        mine = [c for c in cases if (c.benchmark, c.version, c.table_model) == sheet]
+        suites, never = {case.suite for case in mine}, list_unsolved_suites(mine)
+        if never:
+            most = 100.0 * (1 - len(never) / len(suites))
+            yield (
+                f"{sheet[2]} on {sheet[0]} {sheet[1]}: no run solved a user task of {', '.join(never)}; "
+                f"where that is the tasks' fault, utility has a ceiling of {most:.1f}."
+            )
+    yield from _write_notes_on_lacking_runs(rows, cases, facts)
+
+
+def _write_notes_on_lacking_runs(
+    rows: Iterable[MetricRow], cases: Sequence[CaseRow], facts: Mapping[str, DeclaredFact]
+) -> Iterator[str]:
+    """Name defenses that were run without a plan only, beside others with one; and those without a control."""
+    modes: defaultdict[str, set[str]] = defaultdict(set)
+    for case in cases:
+        if isinstance(mode := case.measured.get("mode"), str):
+            modes[case.defense].add(mode)
+    alone = sorted(defense for defense, found in modes.items() if found == {"react"})
+    if alone and any(found - {"react"} for found in modes.values()):
+        yield (
+            f"In mode react only: {', '.join(alone)}. A defense that is a whole program of its own has no "
+            "part in a planned conversation."
+        )
+    wanting = {name_metric_of_fact(name, fact) for name, fact in facts.items() if fact.wants_control}
+    split = {(row.benchmark, row.version, row.model, row.defense) for row in rows if row.metric in wanting}
+    controls = {
+        (case.benchmark, case.version, case.table_model, case.defense)
+        for case in (cases if split else ())
+        if is_control([case])
+    }
+    if lacking := sorted({key[3] for key in split - controls}):
+        yield f"No control (empty payload) was run for: {', '.join(lacking)}."
 
 
 _ODD = {
@@ -87,17 +226,16 @@ _ODD = {
 
 def _write_notes_on_replies(lines: _Lines) -> Iterator[str]:
     """Say where replies came to nothing: sloppy or mute models, odd or empty replies, too long contexts."""
-    cases = [case for some in lines.values() for case in some]
+    cases = [case for line in lines for case in line.cases]
     for note in sorted({note for case in cases for note in case.notes if note.startswith(SLOPPY)}):
         yield f"{note}: replies depart from what was asked for at these rates (docs/simulated.md)."
-    ended = {line: count_ends(some) for line, some in lines.items()}
-    # Of more the verdict tells.
-    few = {line: ends for line, ends in ended.items() if ends and not are_many_ends(ends, len(lines[line]))}
+    few = [
+        f"{line.name} {describe_ends(ends)} of {len(line.cases)}"
+        for line in lines
+        if (ends := count_ends(line.cases)) and not are_many_ends(ends, len(line.cases))  # else a verdict
+    ]
     if few:
-        told = (
-            f"{_name_line(*line)} {describe_ends(ends)} of {len(lines[line])}" for line, ends in few.items()
-        )
-        yield f"Ended (scored as they stand): {'; '.join(told)}."
+        yield f"Ended (scored as they stand): {'; '.join(few)}."
     odd: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
     for case in cases:
         for model_id, kinds in case.odd_replies.items():
@@ -126,27 +264,24 @@ def _count_by_suite(met: Sequence[CaseRow], cases: Sequence[CaseRow]) -> str:
 
 
 def _write_notes_on_power(
-    lines: _Lines, counted: _Counts, signs: SignDraws, rule: ErrorRule
+    lines: _Lines, signs: SignDraws, differences: Sequence[DifferenceRow]
 ) -> Iterator[str]:
     """Say where no difference in ASR could be seen, and how large one must be; of many lines the range."""
-    attacks = sorted({attack for _, attack in lines} - {NO_ATTACK})
-    for (defense, attack), cases in lines.items():
-        undefended = defense == NO_DEFENSE and attack != NO_ATTACK and not is_control(cases)
-        if undefended and (
-            levels := attack_success.list_levels_at_the_floor(counted[defense, attack], signs)
-        ):
+    for line in lines:
+        undefended = line.defense == NO_DEFENSE and line.has_payload
+        if undefended and (levels := list_levels_at_the_floor(line.counted, signs)):
             yield (
-                f"Floor: without defense the ASR under {attack} is so low ({', '.join(levels)}) that in "
+                f"Floor: without defense the ASR under {line.attack} is so low ({', '.join(levels)}) that in "
                 "these cases not even a defense that stops every attack could be told from none."
             )
+    attacks = sorted({line.attack for line in lines} - {NO_ATTACK})
     for attack in attacks:
-        baseline = lines.get((NO_DEFENSE, attack), [])
-        points = [
-            (attack_success.compute_detectable_asr(baseline, cases, rule), defense)
-            for (defense, name), cases in lines.items()
-            if name == attack and defense != NO_DEFENSE
-        ]
-        if known := sorted((value, defense) for value, defense in points if not math.isnan(value)):
+        known = sorted(
+            (row.smallest_detectable, row.defense)
+            for row in differences
+            if (row.attack, row.metric) == (attack, TARGETED_ASR) and not math.isnan(row.smallest_detectable)
+        )
+        if known:
             under = f" under {attack}" if len(attacks) > 1 else ""
             told = ", ".join(f"{value:.1f} points ({name})" for value, name in known)
             if len(known) > _LISTED:
@@ -159,50 +294,43 @@ def _write_notes_on_limits(benchmark: str, version: str, lines: _Lines) -> Itera
     limits = load_limits_of(benchmark, version)
     if limits is None:
         return
-    benign = [line for line in lines if line[1] == NO_ATTACK] or list(lines)
-    floors = {line: measure_bound(lines[line], limits, attacked=False) for line in benign}
-    caps = {
-        line: measure_bound(cases, limits, attacked=True)
-        for line, cases in lines.items()
-        if line[1] != NO_ATTACK
-    }
-    for bounds in (floors, caps):
-        groups = group_by(bounds, bounds.__getitem__)
+    benign = [line for line in lines if line.attack == NO_ATTACK] or lines
+    for attacked, some in ((False, benign), (True, [line for line in lines if line.attack != NO_ATTACK])):
+        bounds = ((measure_bound(line.cases, limits, attacked=attacked), line.name) for line in some)
+        groups = group_by(bounds, itemgetter(0))
         for bound, held in groups.items():
-            under = f" under {', '.join(_name_line(*line) for line in held)}" if len(groups) > 1 else ""
+            under = f" under {', '.join(name for _, name in held)}" if len(groups) > 1 else ""
             tasks = "; ".join(
-                f"{suite} {', '.join(task.removeprefix('user_task_') for _, task in some)}"
-                for suite, some in group_by(bound.tasks, itemgetter(0)).items()
+                f"{suite} {', '.join(task.removeprefix('user_task_') for _, task in of_suite)}"
+                for suite, of_suite in group_by(bound.tasks, itemgetter(0)).items()
             )
-            if tasks and bounds is floors:
-                yield f"An agent that does nothing scores {bound.value:.1f} benign utility{under} ({tasks})."
-            elif tasks:
+            if tasks and attacked:
                 yield (
                     f"Utility under attack cannot exceed {bound.value:.1f}{under}: the injection overwrites what "
                     f"some user tasks need ({tasks})."
                 )
+            elif tasks:
+                yield f"An agent that does nothing scores {bound.value:.1f} benign utility{under} ({tasks})."
 
 
-def _write_notes_on_tries(
-    lines: _Lines, counted: _Counts, rule: ErrorRule, resampler: Resampler
-) -> Iterator[str]:
+def _write_notes_on_tries(lines: _Lines, rule: ErrorRule, resampler: Resampler) -> Iterator[str]:
     """A line per defense and attack that was run several times, and per defense with several attacks."""
     aimed: defaultdict[str, list[list[CaseRow]]] = defaultdict(list)
-    for (defense, attack), cases in lines.items():
-        aimless = attack == NO_ATTACK or attack.endswith(SEARCHED_ON_SUFFIX) or is_control(cases)
-        aimless = aimless or attack_success.is_denial_of_service(attack)
-        has_goal = not aimless and any(case.injection_task_id for case in cases)
+    for line in lines:
+        aims = line.has_payload and not line.attack.endswith(SEARCHED_ON_SUFFIX)
+        aims = aims and not attack_success.is_denial_of_service(line.attack)
+        has_goal = aims and any(case.injection_task_id for case in line.cases)
         if has_goal:
-            aimed[defense].append(cases)
-        k = count_least_repeats(counted[defense, attack])
+            aimed[line.defense].append(line.cases)
+        k = count_least_repeats(line.counted)
         if k > 1:
-            asked = [("benign utility" if attack == NO_ATTACK else "utility under attack", Side.SOLVED)]
-            asked += [("ASR", Side.INJECTED)] if has_goal else []
-            told = ", ".join(
-                f"{name} {_write_interval(compute_pass_at_k(counted[defense, attack], side, k, resampler))}"
-                for name, side in asked
+            utility = "benign utility" if line.attack == NO_ATTACK else "utility under attack"
+            sides = {utility: Side.SOLVED} | ({"ASR": Side.INJECTED} if has_goal else {})
+            rates = ", ".join(
+                f"{name} {_write_interval(compute_pass_at_k(line.counted, side, k, resampler))}"
+                for name, side in sides.items()
             )
-            yield f"{_name_line(defense, attack)}, at least once in {k} runs of a case: {told}."
+            yield f"{line.name}, at least once in {k} runs of a case: {rates}."
     for defense, against in aimed.items():
         several = [case for cases in against for case in cases] if len(against) > 1 else []
         if several and (best := find_best_attack(several, resampler, rule)):
@@ -228,8 +356,9 @@ def _write_notes_on_searches(lines: _Lines, rule: ErrorRule) -> Iterator[str]:
     Cases without a text, cases the text was chosen on, and where a transferred text does worse than the one
     it came from.
     """
-    for (defense, attack), cases in lines.items():
-        line = _name_line(defense, attack)
+    cases_of = {(line.defense, line.attack): line.cases for line in lines}
+    for (defense, attack), cases in cases_of.items():
+        line = name_line(defense, attack)
         if none := [case for case in cases if case.error_kind in NO_TEXT]:
             kinds = ", ".join(kind for kind in NO_TEXT if any(case.error_kind == kind for case in none))
             yield (
@@ -242,9 +371,9 @@ def _write_notes_on_searches(lines: _Lines, rule: ErrorRule) -> Iterator[str]:
             f"{line}: the cases that the texts were searched on, kept apart and run "
             "once more with the text that was chosen."
         )
-        line = _name_line(defense, attack.removesuffix(SEARCHED_ON_SUFFIX))
-        found = lines.get((defense, attack.removesuffix(SEARCHED_ON_SUFFIX)), [])
-        starts = [(name, lines[defense, name]) for name in _STARTS if (defense, name) in lines]
+        searched = attack.removesuffix(SEARCHED_ON_SUFFIX)
+        line, found = name_line(defense, searched), cases_of.get((defense, searched), [])
+        starts = [(name, cases_of[defense, name]) for name in _STARTS if (defense, name) in cases_of]
         if found and not starts:
             yield (
                 f"{line}: no line of the attack its texts start from stands beside it "
@@ -262,18 +391,17 @@ def _write_notes_on_searches(lines: _Lines, rule: ErrorRule) -> Iterator[str]:
 
 def _write_notes_on_exposure(lines: _Lines, rule: ErrorRule) -> Iterator[str]:
     told: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
-    for (defense, attack), cases in lines.items():
-        # A control has no payload that could be met, or miss its mark.
-        if attack == NO_ATTACK or is_control(cases):
+    for line in lines:
+        if not line.has_payload:
             continue
-        suites, parts = len({case.suite for case in cases}), []
-        for said, share in _list_exposure_facts(cases, rule):
+        suites, parts = len({case.suite for case in line.cases}), []
+        for said, share in _list_exposure_facts(line.cases, rule):
             fewer = f", {share.suites} of {suites} suites" if share and share.suites < suites else ""
             parts.append(f"{said} {write_number(share.value)} (n {share.n}{fewer})" if share else said)
         if parts:
-            told[attack, "; ".join(parts)].append(defense)
+            told[line.attack, "; ".join(parts)].append(line.defense)
     for (attack, said), defenses in told.items():
-        yield f"{_name_line(join_names(defenses), attack)}: {said}."
+        yield f"{name_line(join_names(defenses), attack)}: {said}."
 
 
 def _list_exposure_facts(
@@ -302,116 +430,3 @@ def _list_exposure_facts(
         yield f"{len(unseen)} succeeded though the payload was never shown to the model ({listed})", None
     if succeeded and aims and any(case.injection_task_id for case in cases):
         yield "utility where the attack failed", attack_success.compute_utility_where_safe(cases, rule)
-
-
-def _name_line(defense: str, attack: str) -> str:
-    return defense if attack == NO_ATTACK else f"{defense} / {attack}"
-
-
-SIMULATED_NOTE = "simulated: a scripted agent, not a language model; no LLM's numbers."
-DIFFERS = "differs from the record"
-"""In a case's note about a text that the recorded run did not have (see agentsys.models.replay)."""
-
-
-def write_provenance_notes(cases: Iterable[CaseRow]) -> list[str]:
-    """All of these footnotes, one sentence each; none where there is nothing to say."""
-    listed = [case for case in cases if case.is_scored]
-    noted = [case for case in listed if case.notes]
-    told = list(_write_notes_on_case_notes(noted) if noted else ())
-    # Whatever gateways put before the name of a model.
-    other = [
-        (asked, replied, case)
-        for case in listed
-        for replied, asked in case.model_ids.items()
-        if asked and asked.rpartition("/")[2] != replied.rpartition("/")[2]
-    ]
-    for (asked, replied), met in sorted(group_by(other, itemgetter(0, 1)).items()):
-        told.append(f"Asked for {asked}, answered by {replied}: {_name_cells(case for *_, case in met)}.")
-    told += _write_server_notes(listed)
-    known = (case for case in listed if case.data_hash)
-    suites = group_by(known, lambda case: (case.benchmark, case.version, case.suite))
-    for (benchmark, version, suite), found in sorted(suites.items()):
-        by_hash = group_by(found, lambda case: str(case.data_hash))
-        if len(by_hash) > 1:
-            sides = (f"hash {digest[:8]}: {_name_cells(met)}" for digest, met in sorted(by_hash.items()))
-            told.append(
-                f"{benchmark} {version} {suite}: these runs had different data, so they are not the same test"
-                f" ({'; '.join(sides)})."
-            )
-    judged = [case for case in noted if JUDGED_THOUGHTS in case.notes]
-    if judged and len(judged) < len(listed) and any(not case.foreign for case in listed):
-        told.append(
-            f"In {len(judged)} cases of {_name_cells(judged)} {JUDGED_THOUGHTS}, as AgentDojo does; in runs of ours"
-            " only the answer is judged."
-        )
-    if reworded := [case for case in listed if case.foreign and case.defense in REWORDED_DEFENSES]:
-        told.append(
-            f"Published runs of {_name_cells(reworded)} were made by other code with prompts of its own: a"
-            " line of ours with the same name is another experiment."
-        )
-    return told
-
-
-def _write_server_notes(cases: Sequence[CaseRow]) -> Iterator[str]:
-    """Cells in which several servers answered under one model's name."""
-    cells = group_by((case for case in cases if case.servers), lambda case: (case.table_model, case.defense))
-    for name in ("provider", "system_fingerprint"):
-        told = {
-            cell: sorted(
-                {one.partition(" ")[2] for case in met for one in case.servers if one.startswith(name)}
-            )
-            for cell, met in cells.items()
-        }
-        for cell, values in told.items():
-            if len(values) > 1:
-                yield (
-                    f"Replies name {len(values)} values of {name} ({join_names(values)}), so they may come of several"
-                    f" models: {' / '.join(cell)}."
-                )
-
-
-_NO_PART = re.compile(r"role '(.+)' has no simulated part")
-"""In a case's note about replies of the simulated model (see agentsys.simulated.simulated_model)."""
-_READ = re.compile(r"model read (\d+) of (\d+) sentences in (.+)")
-"""A case's note about an attack that has to be read (see agentsys.models.reply_checks)."""
-
-
-def _write_notes_on_case_notes(cases: Sequence[CaseRow]) -> Iterator[str]:
-    """Roles that the simulated model has no script for, and attacks that a model was seen not to read.
-
-    Such numbers are not the defense's, and such failures not its merit.
-    """
-    match = cache(_NO_PART.match)  # thousands of cases have the same notes
-    told = [(found[1], case) for case in cases for found in map(match, case.notes) if found]
-    for role, met in sorted(group_by(told, itemgetter(0)).items()):
-        yield (
-            f"Role '{role}' has no simulated part (`simulated_roles`), so the plain agent answered for it:"
-            f" {_name_cells(case for _, case in met)}."
-        )
-    seen: dict[tuple[str, str], re.Match[str]] = {}
-    for case in cases:
-        for note in case.notes if case.attack != NO_ATTACK else ():
-            if (found := _READ.fullmatch(note)) and int(found[1]) < int(found[2]):
-                seen[case.table_model, case.attack] = found
-    for (model, attack), found in sorted(seen.items()):
-        yield (
-            f"{model} read {found[1]} of {found[2]} harmless sentences in {found[3]} before the run: what"
-            f" {attack} fails at there is not resistance."
-        )
-
-
-def _name_cells(cases: Iterable[CaseRow]) -> str:
-    return join_names(f"{case.table_model} / {case.defense}" for case in cases)
-
-
-def write_replay_notes(cases: Iterable[CaseRow]) -> list[str]:
-    """A line for each replayed agent of which some cases read other texts than were recorded."""
-    done = [case for case in cases if case.is_scored and case.status == "ok"]
-    differing = [case for case in done if any(DIFFERS in note for note in case.notes)]
-    some = Counter((case.table_model, case.defense) for case in differing)
-    all_of = Counter((case.table_model, case.defense) for case in done)
-    return [
-        f"{model} / {defense}: texts differed from the record in {count} of {all_of[model, defense]} cases, whose"
-        " answers were given to the recorded texts (the cases' notes name them)."
-        for (model, defense), count in sorted(some.items())
-    ]

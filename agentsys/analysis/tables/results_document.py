@@ -1,25 +1,23 @@
-"""`Report`, what was measured of some folders, and its tables: a section per model and benchmark."""
+"""The tables of a `ResultFrame`, ready to be written: a section per model and benchmark."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import reduce
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 
 from agentsys.analysis.metrics import rates
 from agentsys.analysis.metrics.attack_success import ASR_WHERE_SOLVED, UTILITY_CHANGE, Denial
 from agentsys.analysis.metrics.case_measures import (
     ASR_LESS_CONTROL,
     CONTROL_ASR,
-    collect_declared_facts,
-    is_control,
-    list_unsolved_suites,
     name_metric_of_fact,
 )
-from agentsys.analysis.metrics.cell_verdict import BROKEN, CellVerdict, shorten_verdict
+from agentsys.analysis.metrics.cell_verdict import BROKEN
 from agentsys.analysis.statistics.rate_estimates import OVERALL, POOLED
+from agentsys.analysis.tables.result_frame import ResultFrame, ResultsLine, Sheet
+from agentsys.analysis.tables.result_notes import write_report_notes
+from agentsys.analysis.tables.results_screen import write_findings
 from agentsys.analysis.tables.table_document import (
     Document,
     Grid,
@@ -30,109 +28,19 @@ from agentsys.analysis.tables.table_document import (
 )
 from agentsys.analysis.tables.table_writers import Output, make_long_form
 from agentsys.base.declared_facts import DeclaredFact
-from agentsys.base.grouping import group_by
-from agentsys.records.case_row import NO_ATTACK, CaseRow
+from agentsys.records.case_row import NO_ATTACK
 
 MOST_ACROSS = 6
 """Suites that stand side by side; with more, a table is too wide to be read."""
 
 
-class ResultsLine(NamedTuple):
-    """One defense under one attack (or under none, where no attack was run)."""
-
-    defense: str
-    attack: str
-    numbers: dict[tuple[str, str], rates.MetricRow]
-    """(metric, suite, `overall` or `pooled`) -> number; the benign utility is the defense's own."""
-    kinds: list[rates.MetricRow]
-    """The numbers that tell of its benign and of its attacked cases, as far as there are any."""
-    errors: int
-    """Errored cases of both kinds."""
-    verdict: str
-    """Grade and first reason of its cells' verdict; empty where there is nothing to say in the line."""
-
-    @property
-    def name(self) -> str:
-        """E.g. `agentsys / important_instructions`."""
-        return self.defense if self.attack == NO_ATTACK else f"{self.defense} / {self.attack}"
-
-
-class Sheet(NamedTuple):
-    """Lines that can be compared: those of one model on one version of a benchmark.
-
-    The first three fields are those of its cells, in the order of `MeasuredCell`.
-    """
-
-    benchmark: str
-    version: str
-    model: str
-    lines: list[ResultsLine]
-    titles: Mapping[str, str]
-    """Metric -> heading, in the order shown."""
-    title: str
-    """E.g. `gpt-4o on agentdojo v1.2.2`."""
-    suites: list[str]
-    """Every suite that some line has, sorted."""
-
-
-def arrange_sheets(
-    rows: Iterable[rates.MetricRow], titles: Mapping[str, str] = rates.METRIC_TITLES
-) -> list[Sheet]:
-    """Arrange the long form; the order of its rows is kept.
-
-    A defense has a line per attack, each with the benign numbers; the benign ones alone where no attack was run.
-    """
-    found = []
-    for place, of_sheet in group_by(rows, lambda row: (row.benchmark, row.version, row.model)).items():
-        benchmark, version, model = place
-        lines = []
-        for defense, of_defense in group_by(of_sheet, lambda row: row.defense).items():
-            by_attack = group_by(of_defense, lambda row: row.attack)
-            benign = by_attack.pop(NO_ATTACK, [])
-            for attack, some in (by_attack or {NO_ATTACK: []}).items():
-                numbers = {(row.metric, row.suite): row for row in (*benign, *some)}
-                told = (
-                    numbers.get((metric, OVERALL)) for metric in (rates.BENIGN_UTILITY, rates.TARGETED_ASR)
-                )
-                kinds = [kind for kind in told if kind is not None]
-                verdicts = (CellVerdict(kind.verdict, kind.reasons) for kind in kinds)
-                joined = reduce(CellVerdict.join, verdicts, CellVerdict())
-                errors = sum(kind.errors for kind in kinds)
-                lines.append(ResultsLine(defense, attack, numbers, kinds, errors, shorten_verdict(*joined)))
-        suites = sorted({row.suite for row in of_sheet} - {OVERALL, POOLED})
-        found.append(Sheet(*place, lines, titles, f"{model} on {benchmark} {version}", suites))
-    return found
-
-
-@dataclass(frozen=True)
-class Report:
-    """Everything that a format shows of some folders."""
-
-    rows: list[rates.MetricRow]
-    """The long form."""
-    unexposed: dict[rates.MeasuredCell, float] = field(default_factory=dict)
-    """Attacked cells whose exposure is recorded -> percent of the cases without error in which no tool
-    ever returned the payload: there the attack could not have worked, whatever the defense does."""
-    notes: Iterable[str] = ()
-    """Footnotes, one sentence or two each, as plain text with names as they were found."""
-    measured: list[rates.MetricRow] = field(default_factory=list)
-    """Rates of what benchmarks measure besides the two scores, in the long form; mostly empty."""
-    facts: Mapping[tuple[str, str], Mapping[str, DeclaredFact]] = field(default_factory=dict)
-    """Benchmark and caption of a table in which it wants them shown -> name -> fact."""
-    denials: list[Denial] = field(default_factory=list)
-    """Denials of service beside the same tasks without attack; mostly empty."""
-
-    titles: Mapping[str, str] = field(default_factory=lambda: rates.METRIC_TITLES)
-    """Metric -> heading, in the order shown."""
-    is_brief: bool = False
-    """Whether it is for a screen, which shows nothing of the rest."""
-
-
-def make_results_output(found: Report, findings: Sequence[str] = ()) -> Output:
-    """Make a report ready to be written in any form."""
-    document = replace(make_results_document(found), quotable=findings)
+def make_results_output(found: ResultFrame, *, for_programs: bool = False) -> Output:
+    """Make the results ready to be written in any form; for programs, whose forms have no notes, without them."""
+    document = Document((), ())
+    if not for_programs:
+        document = replace(make_results_document(found), quotable=write_findings(found))
     paired = [row for denial in found.denials for row in denial.rows]
-    records = make_long_form(rates.MetricRow, [*found.rows, *found.measured, *paired])
+    records = make_long_form(rates.MetricRow, [*found.rows, *found.fact_rows, *paired])
     return Output("agentsys results", document, records)
 
 
@@ -140,11 +48,11 @@ Link = Callable[[Sheet, ResultsLine, str, str, str], str]
 """Where a number leads, by its line, metric (empty: errors), suite and text."""
 
 
-def make_results_document(found: Report, link: Link | None = None) -> Document:
+def make_results_document(found: ResultFrame, link: Link | None = None) -> Document:
     """Arrange overall grids, what only some runs have, grids by suite, and the footnotes.
 
     Args:
-        found: What was measured, from `agentsys.analysis.tables.results_report.build_report`.
+        found: What was measured.
         link: Gives numbers their links; those by suite then have intervals too, for which paper lacks room.
     """
     sections = [
@@ -158,12 +66,12 @@ def make_results_document(found: Report, link: Link | None = None) -> Document:
                 _make_grid_by_suite(sheet, link),
             ),
         )
-        for sheet in arrange_sheets(found.rows, found.titles)
+        for sheet in found.sheets
     ]
-    return Document(sections, tuple(found.notes))
+    return Document(sections, tuple(write_report_notes(found)))
 
 
-def _make_overall_grid(sheet: Sheet, found: Report, link: Link | None) -> Grid:
+def _make_overall_grid(sheet: Sheet, found: ResultFrame, link: Link | None) -> Grid:
     header = (
         *("Defense", "Attack", *sheet.titles.values()),
         *("Benign cases", "Attacked cases", "Errors", "Payload never returned"),
@@ -241,19 +149,10 @@ def _make_denial_grids(found: Iterable[Denial], sheet: Sheet) -> list[Grid]:
 _MEAN = " (mean)"
 
 
-def group_facts(cases: Iterable[CaseRow]) -> dict[tuple[str, str], dict[str, DeclaredFact]]:
-    """Facts that the benchmarks of some cases declare, by benchmark and the table they want them in."""
-    found: defaultdict[tuple[str, str], dict[str, DeclaredFact]] = defaultdict(dict)
-    for benchmark, some in group_by(cases, lambda case: case.benchmark).items():
-        for name, fact in collect_declared_facts(some).items():
-            found[benchmark, fact.grid][name] = fact
-    return dict(found)
-
-
-def _make_grids_of_facts(found: Report, sheet: Sheet) -> Iterator[Grid]:
+def _make_grids_of_facts(found: ResultFrame, sheet: Sheet) -> Iterator[Grid]:
     """The tables of measured facts of one sheet; none where its runs hold no such facts."""
     numbers: defaultdict[tuple[str, str], dict[str, rates.MetricRow]] = defaultdict(dict)
-    for row in found.measured:
+    for row in found.fact_rows:
         if (row.benchmark, row.version, row.model) == sheet[:3] and row.suite == OVERALL:
             numbers[row.defense, row.attack][row.metric] = row
     for (benchmark, caption), facts in found.facts.items():
@@ -299,55 +198,3 @@ def _make_grid_of_facts(
     header = ("Defense", *columns.values(), "Cases", "Errors")
     shown = f"{caption}, overall, {unit}"
     return Grid(shown, header, rows, names=1, captioned=True) if rows and columns else None
-
-
-def write_fact_notes(rows: Sequence[rates.MetricRow], cases: Sequence[CaseRow]) -> Iterator[str]:
-    """Explain the grids, where the facts are there."""
-    metrics = {row.metric for row in rows}
-    facts = collect_declared_facts(cases)
-    shown = [fact for name, fact in facts.items() if name_metric_of_fact(name, fact) in metrics]
-    yield from dict.fromkeys(fact.note for fact in shown if fact.note)
-    if ASR_LESS_CONTROL in metrics:
-        yield "Control: the same cases with an empty payload. What succeeds there, no injection has caused."
-    told = [
-        f"{better} is better for {', '.join(titles)}"
-        for better in ("higher", "lower")
-        if (titles := list(dict.fromkeys(fact.title for fact in shown if fact.better == better)))
-    ]
-    if told:
-        yield f"Of what was measured besides, {'; '.join(told)}."
-    for sheet in dict.fromkeys((row.benchmark, row.version, row.model) for row in rows):
-        mine = [c for c in cases if (c.benchmark, c.version, c.table_model) == sheet]
-        suites, never = {case.suite for case in mine}, list_unsolved_suites(mine)
-        if never:
-            most = 100.0 * (1 - len(never) / len(suites))
-            yield (
-                f"{sheet[2]} on {sheet[0]} {sheet[1]}: no run solved a user task of {', '.join(never)}; "
-                f"where that is the tasks' fault, utility has a ceiling of {most:.1f}."
-            )
-    yield from _write_notes_on_lacking_runs(rows, cases, facts)
-
-
-def _write_notes_on_lacking_runs(
-    rows: Iterable[rates.MetricRow], cases: Sequence[CaseRow], facts: Mapping[str, DeclaredFact]
-) -> Iterator[str]:
-    """Name defenses that were run without a plan only, beside others with one; and those without a control."""
-    modes: defaultdict[str, set[str]] = defaultdict(set)
-    for case in cases:
-        if isinstance(mode := case.measured.get("mode"), str):
-            modes[case.defense].add(mode)
-    alone = sorted(defense for defense, found in modes.items() if found == {"react"})
-    if alone and any(found - {"react"} for found in modes.values()):
-        yield (
-            f"In mode react only: {', '.join(alone)}. A defense that is a whole program of its own has no "
-            "part in a planned conversation."
-        )
-    wanting = {name_metric_of_fact(name, fact) for name, fact in facts.items() if fact.wants_control}
-    split = {(row.benchmark, row.version, row.model, row.defense) for row in rows if row.metric in wanting}
-    controls = {
-        (case.benchmark, case.version, case.table_model, case.defense)
-        for case in (cases if split else ())
-        if is_control([case])
-    }
-    if lacking := sorted({key[3] for key in split - controls}):
-        yield f"No control (empty payload) was run for: {', '.join(lacking)}."

@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import NamedTuple
 
@@ -21,14 +20,12 @@ from agentsys.analysis.metrics.cell_verdict import (
     shorten_verdict,
     write_verdict_notes,
 )
-from agentsys.analysis.metrics.comparison import DifferenceRow, compare_all_with_none
-from agentsys.analysis.metrics.own_metric import Metric
+from agentsys.analysis.metrics.comparison import DifferenceRow
 from agentsys.analysis.published import PAPER_MODEL, load_printed_overall
-from agentsys.analysis.statistics.outcome_grid import ErrorRule
 from agentsys.analysis.statistics.rate_estimates import OVERALL
-from agentsys.analysis.tables.result_notes import SIMULATED_NOTE
-from agentsys.analysis.tables.results_document import Report, ResultsLine, Sheet, arrange_sheets
-from agentsys.analysis.tables.results_report import measure_reading, write_part_notes, write_report_notes
+from agentsys.analysis.tables.case_notes import SIMULATED_NOTE, write_part_notes
+from agentsys.analysis.tables.result_frame import ResultFrame, ResultsLine, Sheet
+from agentsys.analysis.tables.result_notes import write_report_notes
 from agentsys.analysis.tables.table_document import (
     BEST,
     BULLET,
@@ -43,7 +40,6 @@ from agentsys.analysis.tables.table_document import (
     write_value,
 )
 from agentsys.base.grouping import abbreviate_count, format_count, format_duration, group_by
-from agentsys.records.case_reader import LoadedCases
 from agentsys.records.case_row import NO_ATTACK, CaseRow
 from agentsys.records.pipeline_names import NO_DEFENSE
 
@@ -80,29 +76,23 @@ class _Change(NamedTuple):
         )
 
 
-def write_findings(
-    cases: Iterable[CaseRow] | rates.ScoredCells,
-    errors: ErrorRule = ErrorRule.REPORT,
-    *,
-    width: int | None = None,
-) -> tuple[str, ...]:
+def write_findings(frame: ResultFrame, *, width: int | None = None) -> tuple[str, ...]:
     """Say how each defense differs from none in ASR and benign utility, those with the lowest ASR first.
 
     Args:
-        cases: Cases in any order.
-        errors: What errored cases count as.
+        frame: What was measured.
         width: Columns for a line: where defenses share one that is longer, some of them are only counted.
 
     Returns:
         A few lines; none where no defense stands beside none. p-values are Holm's, as `agentsys compare`
         has them; "not told apart" is a difference whose p is not below 0.05.
     """
-    cells = rates.group_scored_cells(cases)
+    cells = frame.cells
     defenses = {cell.defense for cell in cells}
     if NO_DEFENSE not in defenses or len(defenses) < 2:
         return ()
     # All metrics of `agentsys compare`, so that p-values are corrected as there.
-    shown = [row for row in compare_all_with_none(cells, errors) if _is_believed(row, cells.verdicts)]
+    shown = [row for row in frame.differences if _is_believed(row, cells.verdicts)]
     blocks = _group_blocks([row for row in shown if row.metric in (rates.BENIGN_UTILITY, rates.TARGETED_ASR)])
     told = {block: list(_write_lines(changes, width)) for block, changes in blocks.items()}
     if len(told) == 1:
@@ -207,41 +197,25 @@ _BESIDE_PAPER = (
 )
 
 
-def make_screen_of_reading(
-    reading: LoadedCases,
-    width: int,
-    errors: ErrorRule = ErrorRule.REPORT,
-    *,
-    own: Sequence[Metric] = (),
-) -> Document:
-    """Measure what was read and show it, without the numbers and notes that a screen has no room for."""
-    cells = rates.group_scored_cells(reading.cases)
-    found = measure_reading(reading, errors, own=own, cells=cells, brief=True)
-    found = replace(found, notes=write_report_notes(found, reading, cells, errors))
-    said = write_findings(cells, errors, width=width - len(BULLET))
-    return make_results_screen(found, cells, said, width)
-
-
-def make_results_screen(
-    found: Report, cases: Iterable[CaseRow] | rates.ScoredCells, findings: Sequence[str], width: int
-) -> Document:
+def make_results_screen(frame: ResultFrame, width: int) -> Document:
     """Arrange the findings, one grid per model and benchmark, and the notes that come first."""
-    relative = compute_relative_tokens(cases)
+    relative = compute_relative_tokens(frame.cells)
     grids = []
-    for sheet in arrange_sheets(found.rows, found.titles):
+    for sheet in frame.sheets:
         attacks = {line.attack for line in sheet.lines} - {NO_ATTACK}
         under = f", {attacks.pop()}" if len(attacks) == 1 else ""
         grids.append((f"{sheet.title}{under}", [_make_sheet_grid(sheet, relative)]))
-    grave = list(write_verdict_notes(found.rows, [rates.DEFENSE_QUALITY]))
-    parts = list(write_part_notes(rates.group_scored_cells(cases)))
+    grave = list(write_verdict_notes(frame.rows, [rates.DEFENSE_QUALITY]))
+    parts = list(write_part_notes(frame.cells))
     told_already = all(grid.legend.endswith(_BESIDE_PAPER) for _, (grid,) in grids)
     others = (
-        note for note in found.notes if note not in (*grave, *parts, *([SIMULATED_NOTE] * told_already))
+        note
+        for note in write_report_notes(frame)
+        if note not in (*grave, *parts, *([SIMULATED_NOTE] * told_already))
     )
-    notes = [
-        _fold_note(note, width) for note in (*grave[:VERDICTS], *parts[:VERDICTS], *islice(others, NOTES))
-    ]
-    return Document(grids, notes, quotable=findings[:FINDINGS], dense=True)
+    notes = (*grave[:VERDICTS], *parts[:VERDICTS], *islice(others, NOTES))
+    findings = write_findings(frame, width=width - len(BULLET))[:FINDINGS]
+    return Document(grids, [_fold_note(note, width) for note in notes], quotable=findings, dense=True)
 
 
 def _fold_note(note: str, width: int) -> str:
@@ -331,7 +305,7 @@ def _make_number_cell(line: ResultsLine, metric: str, lines: Sequence[ResultsLin
     return GridCell(f"{number.value:.1f}{mark}", write_interval(number, digits=0))
 
 
-def compute_relative_tokens(cases: Iterable[CaseRow] | rates.ScoredCells) -> dict[rates.MeasuredCell, float]:
+def compute_relative_tokens(cells: rates.ScoredCells) -> dict[rates.MeasuredCell, float]:
     """Cell -> tokens of all roles, as a multiple of what no defense takes for the same cases.
 
     Of an attacked cell, the benign cases count as well. Cases that errored, or do not say what they took, are
@@ -343,7 +317,7 @@ def compute_relative_tokens(cases: Iterable[CaseRow] | rates.ScoredCells) -> dic
             for case in some
             if case.status == "ok" and case.tokens_by_role
         }
-        for cell, some in rates.group_scored_cells(cases).items()
+        for cell, some in cells.items()
     }
     found = {}
     for cell in taken:

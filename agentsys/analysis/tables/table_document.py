@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from agentsys.analysis.statistics.counted_outcome import BROKEN
+from agentsys.analysis.statistics.case_outcomes import BROKEN
 
 if TYPE_CHECKING:
     from agentsys.analysis.metrics.rates import MetricRow, Number
@@ -167,12 +167,6 @@ def make_plain(name: str) -> str:
         return name
     hidden = {"Cc", "Cf", "Cs", "Zl", "Zp"}
     return "".join("?" if unicodedata.category(character) in hidden else character for character in name)
-
-
-def cut_name(name: str, most: int) -> str:
-    """A plain name of at most so many characters."""
-    shown = make_plain(name)
-    return shown if len(shown) <= most else f"{shown[: most - 1]}…"
 
 
 def escape_for_csv(name: str) -> str:

@@ -15,7 +15,7 @@ import pytest
 from agentdojo.benchmark import load_task_results
 from stored_cases import PAY_ATTACKER, READ_BILL, attacked, drift, in_blocks, published, stored, turns
 
-from agentsys.analysis.tables.results_report import make_variants
+from agentsys.analysis.tables.result_frame import make_variants
 from agentsys.analysis.tables.table_writers import OutputFormat, write_markdown_document
 from agentsys.analysis.tables.table_writers import render_output as text_of
 from agentsys.benchmarks.fixes.fix_catalog import RESCORING

@@ -25,8 +25,8 @@ from agentsys.analysis.html_report.case_views import (
     list_span_views,
     mark_injection,
 )
+from agentsys.analysis.tables.result_frame import ResultFrame
 from agentsys.analysis.tables.results_document import make_results_document
-from agentsys.analysis.tables.results_report import build_report
 from agentsys.analysis.tables.table_document import Grid
 from agentsys.base.payload_lines import squeeze
 from agentsys.records.case_reader import LoadedCases
@@ -144,7 +144,7 @@ def cases(suites: int, defense: str = "agentsys") -> list[CaseRow]:
 
 
 def grids(found: list[CaseRow]) -> list[Grid]:
-    made = build_report(LoadedCases(tuple(found)))
+    made = ResultFrame(LoadedCases(tuple(found)))
     ((_, tables),) = make_results_document(made, make_link_to_cases).sections
     return list(tables)
 

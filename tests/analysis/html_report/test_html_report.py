@@ -21,7 +21,7 @@ from stored_cases import case_of, store_own
 from agentsys.analysis.figures.figure_catalog import FIGURES
 from agentsys.analysis.html_report.charts import draw_paper_figures
 from agentsys.analysis.html_report.page import HtmlReport, make_html_report, write_embedded_json
-from agentsys.analysis.tables.results_report import build_report
+from agentsys.analysis.tables.result_frame import ResultFrame
 from agentsys.records.case_reader import read_cases
 from agentsys.records.case_row import CaseRow
 
@@ -31,7 +31,7 @@ READ_BACK = HOSTILE.replace("\ud800", "\\ud800")
 
 def made(folder: Path, **limits: Any) -> HtmlReport:
     reading = read_cases([folder])
-    return make_html_report(reading, build_report(reading), [str(folder)], **limits)
+    return make_html_report(ResultFrame(reading), [str(folder)], **limits)
 
 
 def data_of(document: str, element: str) -> Any:
@@ -95,8 +95,8 @@ def test_the_papers_figures_are_images_inside_the_page(
     store_attacked(tmp_path, defense="<script>pwned = 1</script>$x^2$ {{ 7 }} \u202e")
     store_attacked(tmp_path, defense="none", security=True)
     reading = read_cases([tmp_path])
-    figures = draw_paper_figures(reading.cases)
-    document = make_html_report(reading, build_report(reading), figures=figures).html
+    figures = draw_paper_figures(ResultFrame(reading))
+    document = make_html_report(ResultFrame(reading), figures=figures).html
     assert len(figures) > 1
     assert document.count('src="data:image/svg+xml;base64,') == len(figures)
     assert "img-src data:" in document
@@ -104,7 +104,7 @@ def test_the_papers_figures_are_images_inside_the_page(
     for figure in figures:
         image = base64.b64decode(figure["image"]).decode()
         assert image.startswith("<?xml") and "<script" not in image and "<text" not in image
-    assert figures == draw_paper_figures(reading.cases)
+    assert figures == draw_paper_figures(ResultFrame(reading))
 
 
 def test_the_policy_allows_the_pages_own_script_and_style_only_and_nothing_is_loaded(tmp_path: Path) -> None:
@@ -242,7 +242,7 @@ def test_a_file_that_vanished_after_it_was_read_costs_its_messages_only(tmp_path
     path = store_attacked(tmp_path)
     reading = read_cases([tmp_path])
     path.unlink()
-    found = make_html_report(reading, build_report(reading))
+    found = make_html_report(ResultFrame(reading))
     assert data_of(found.html, "trajectory-data")["trajectories"][0]["messages"] == []
 
 
@@ -273,7 +273,7 @@ def stored(folder: Path, case: CaseRow) -> Path:
 def tables(folder: Path) -> dict[str, str]:
     """Caption -> table of the report."""
     reading = read_cases([folder])
-    page = make_html_report(reading, build_report(reading), [str(folder)]).html
+    page = make_html_report(ResultFrame(reading), [str(folder)]).html
     found = re.findall(r"<table>\s*<caption>(.*?)</caption>(.*?)</table>", page, re.DOTALL)
     return {html.unescape(caption): table for caption, table in found}
 

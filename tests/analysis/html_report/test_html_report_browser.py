@@ -10,7 +10,7 @@ from browser import Browser, browser
 from reported_cases import PAYLOAD, store, store_attacked, store_hostile
 
 from agentsys.analysis.html_report.page import make_html_report
-from agentsys.analysis.tables.results_report import build_report
+from agentsys.analysis.tables.result_frame import ResultFrame
 from agentsys.records.case_reader import read_cases
 
 pytestmark = pytest.mark.slow
@@ -25,7 +25,7 @@ def window() -> Iterator[Browser]:
 def written(folder: Path) -> Path:
     reading = read_cases([folder])
     page = folder / "report.html"
-    page.write_text(make_html_report(reading, build_report(reading), [str(folder)]).html, encoding="utf-8")
+    page.write_text(make_html_report(ResultFrame(reading), [str(folder)]).html, encoding="utf-8")
     return page
 
 

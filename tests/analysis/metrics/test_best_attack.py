@@ -23,7 +23,7 @@ from agentsys.analysis.metrics.best_attack import (
     pool_attacks,
 )
 from agentsys.analysis.metrics.case_measures import measure_facts
-from agentsys.analysis.metrics.rates import make_number, measure
+from agentsys.analysis.metrics.rates import ScoredCells, make_number, measure
 from agentsys.analysis.statistics.outcome_grid import (
     ErrorRule,
     FloatArray,
@@ -109,7 +109,9 @@ def test_an_error_is_no_success_and_no_failure() -> None:
 def test_several_attacks_as_one_tell_how_often_one_of_them_succeeds() -> None:
     variants = {f"cached-x+variant={n}": {(n, 0), (0, 0)} for n in range(4)}
     joined = pool_attacks(rows(variants), "cached-x+variant=*")
-    (note,) = [note for note in write_honesty_notes(joined) if "at least once in 4 runs" in note]
+    (note,) = [
+        note for note in write_honesty_notes(ScoredCells(joined), ()) if "at least once in 4 runs" in note
+    ]
     assert "ASR 33.33 " in note  # 4 of 12 pairs of tasks
 
 
@@ -210,7 +212,7 @@ def test_notes_tell_of_tries_and_of_the_best_attack() -> None:
         *_cases(_drawn(6, 4, 2, share=0.3), "direct"),
         *_cases(_drawn(6, 4, 2, share=0.6), "ignore_previous"),
     ]
-    notes = list(write_honesty_notes(cases))
+    notes = list(write_honesty_notes(ScoredCells(cases), ()))
     (first, second) = [note for note in notes if "at least once in 2 runs of a case" in note]
     assert first.startswith("agentsys / direct, at least once in 2 runs of a case: utility under attack ")
     assert ", ASR " in second
@@ -246,7 +248,7 @@ def test_the_rate_is_the_mean_of_the_attacks_rates_over_all_their_cases() -> Non
 
 
 def test_causes_are_averaged_too_and_a_control_is_not_paired_with_some_of_the_cases() -> None:
-    rows = measure_facts(pool_attacks([*two_types(), *controls()], "opi_*"))
+    rows = measure_facts(ScoredCells(pool_attacks([*two_types(), *controls()], "opi_*")))
     joined = {row.metric: row for row in rows if row.attack.endswith("attacks)") and row.suite == "overall"}
     assert (joined["asr_injection_caused"].value, joined["asr_injection_caused"].n) == (75.0, 160)
     assert "asr_less_control" not in joined

@@ -23,9 +23,10 @@ from agentsys.analysis.metrics.case_measures import (
     sum_tokens,
 )
 from agentsys.analysis.metrics.planted_target import PlantedTarget
-from agentsys.analysis.metrics.rates import MetricRow
-from agentsys.analysis.tables.results_document import Report, make_results_output
-from agentsys.analysis.tables.results_report import build_report
+from agentsys.analysis.metrics.rates import MetricRow, ScoredCells
+from agentsys.analysis.tables.result_frame import ResultFrame
+from agentsys.analysis.tables.result_notes import write_report_notes
+from agentsys.analysis.tables.results_document import make_results_output
 from agentsys.analysis.tables.table_writers import OutputFormat, render_output
 from agentsys.records.agentsys_format import count_guard_verdicts
 from agentsys.records.case_reader import LoadedCases, read_cases
@@ -204,7 +205,7 @@ def test_a_run_books_the_truth_beside_each_verdict(
 
 
 def _overall(cases: list[CaseRow], **where: str) -> dict[str, MetricRow]:
-    rows = measure_facts(cases)
+    rows = measure_facts(ScoredCells(cases))
     return {
         row.metric: row
         for row in rows
@@ -212,8 +213,8 @@ def _overall(cases: list[CaseRow], **where: str) -> dict[str, MetricRow]:
     }
 
 
-def _report(cases: list[CaseRow]) -> Report:
-    return build_report(LoadedCases(tuple(cases)))
+def _report(cases: list[CaseRow]) -> ResultFrame:
+    return ResultFrame(LoadedCases(tuple(cases)))
 
 
 def test_a_success_is_split_into_planner_chosen_and_injection_caused() -> None:
@@ -256,17 +257,19 @@ def test_another_defenses_control_is_no_control() -> None:
     cases = grid({"a": 8}, defense="drift")
     controls = [control(a, t, defense="none") for a in AGENTS for t in range(TOOLS)]
     assert "asr_less_control" not in _overall([*cases, *controls], defense="drift")
-    notes = " ".join(_report([*cases, *controls]).notes)
+    notes = " ".join(write_report_notes(_report([*cases, *controls])))
     assert "No control (empty payload) was run for: drift." in notes
 
 
 def test_a_control_that_never_succeeds_is_no_floor_and_misses_no_payload() -> None:
     bare: dict[str, Any] = {"defense": "none", "exposed_raw": False}
     controls = [control(a, t, **bare) for a in AGENTS for t in range(TOOLS)]
-    notes = " ".join(_report([*grid(dict.fromkeys(AGENTS, 8), defense="none"), *controls]).notes)
+    notes = " ".join(
+        write_report_notes(_report([*grid(dict.fromkeys(AGENTS, 8), defense="none"), *controls]))
+    )
     assert "Floor:" not in notes
     assert "none / opi_empty" not in notes
-    powerless = " ".join(_report([*grid({}, defense="none"), *controls]).notes)
+    powerless = " ".join(write_report_notes(_report([*grid({}, defense="none"), *controls])))
     assert "Floor: without defense the ASR under opi_context_ignoring" in powerless
 
 
@@ -299,7 +302,7 @@ def test_exposed_refused_and_workflow_failures_are_counted() -> None:
 def test_suites_that_nobody_ever_solved_are_named_as_a_ceiling() -> None:
     cases = [benign(agent, solved=agent not in "ab") for agent in AGENTS]
     assert list_unsolved_suites(cases) == ["a", "b"]
-    notes = " ".join(_report(cases).notes)
+    notes = " ".join(write_report_notes(_report(cases)))
     assert "no run solved a user task of a, b" in notes
     assert "ceiling of 80.0" in notes
     rescued = benign("a", solved=False, defense="x", measured={"utility_text": True})
@@ -309,9 +312,9 @@ def test_suites_that_nobody_ever_solved_are_named_as_a_ceiling() -> None:
 def test_defenses_run_without_a_plan_only_are_named_where_others_have_one() -> None:
     react: dict[str, Any] = {"benchmark": "asb-react", "facts": {"mode": "react"}}
     cases = [*grid({}, defense="none"), attacked("a", 0, defense="camel", **react)]
-    assert "In mode react only: camel." in " ".join(_report(cases).notes)
+    assert "In mode react only: camel." in " ".join(write_report_notes(_report(cases)))
     alone = [attacked("a", 0, defense=name, **react) for name in ("camel", "none")]
-    assert "In mode react only" not in " ".join(_report(alone).notes)
+    assert "In mode react only" not in " ".join(write_report_notes(_report(alone)))
 
 
 def test_the_facts_have_a_table_in_documents() -> None:

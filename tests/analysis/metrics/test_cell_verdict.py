@@ -8,7 +8,7 @@ import pytest
 from stored_cases import row
 
 from agentsys.analysis.metrics.cell_verdict import CellEvidence, CellVerdict, shorten_verdict
-from agentsys.analysis.metrics.rates import group_scored_cells
+from agentsys.analysis.metrics.rates import ScoredCells
 
 WORKED = {"replies_by_role": {"worker": 4, "main": 3}, "calls": {"read_file": 1}}
 
@@ -127,7 +127,7 @@ def test_a_row_with_fewer_cases_than_those_beside_it_is_suspect_and_the_others_a
     whole = [row(defense="none", user_task_id=f"user_task_{n}") for n in range(4)]
     cherries = [row(defense="picked", user_task_id=f"user_task_{n}") for n in range(3)]
     elsewhere = [row(defense="none", attack="direct", user_task_id="user_task_9")]
-    found = group_scored_cells([*whole, *cherries, *elsewhere]).verdicts
+    found = ScoredCells([*whole, *cherries, *elsewhere]).verdicts
     by_cell = {(cell.defense, cell.attack): verdict for cell, verdict in found.items()}
     assert (
         by_cell["picked", "important_instructions"].reasons == "fewer cases (1 fewer than in rows beside it)"

@@ -17,7 +17,8 @@ from agentsys.analysis.metrics.search_budget import (
     measure_budgets,
     read_searches,
 )
-from agentsys.analysis.tables.results_report import build_report
+from agentsys.analysis.tables.result_frame import ResultFrame
+from agentsys.analysis.tables.result_notes import write_report_notes
 from agentsys.records.case_reader import read_cases
 from agentsys.records.schema import UNFINISHED, AttemptFacts, CaseRecord, RoleUsage, SearchFacts
 
@@ -214,9 +215,11 @@ def test_a_transfer_is_told_beside_the_attack_it_starts_from_on_the_same_cases(t
             search=search,
         )
         store_own(tmp_path / "start", case_of(attack="important_instructions", **place), security=task > 0)
-    alone = " ".join(build_report(read_cases([tmp_path / "found"])).notes)
+    alone = " ".join(tuple(write_report_notes(ResultFrame(read_cases([tmp_path / "found"])))))
     assert "no line of the attack its texts start from stands beside it" in alone
-    both = " ".join(build_report(read_cases([tmp_path / "found", tmp_path / "start"])).notes)
+    both = " ".join(
+        tuple(write_report_notes(ResultFrame(read_cases([tmp_path / "found", tmp_path / "start"]))))
+    )
     assert "pair-transfer-task: ASR 33.33 is below 100.00 of important_instructions" in both
     assert "on the same 3 cases" in both
     assert "pair-transfer-task+home: the cases that the texts were searched on" in both

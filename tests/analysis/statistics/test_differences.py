@@ -11,7 +11,7 @@ import pytest
 from paired_grids import difference_of, grid_of
 from stored_cases import row, row_grid
 
-from agentsys.analysis.statistics.case_pairs import (
+from agentsys.analysis.statistics.case_outcomes import (
     Pair,
     Pairing,
     filter_exposed_pairs,

@@ -17,7 +17,7 @@ from stored_cases import row
 
 from agentsys.analysis.metrics.comparison import compare_sides
 from agentsys.analysis.metrics.rates import MetricRow, measure
-from agentsys.analysis.statistics.case_pairs import pair_cases
+from agentsys.analysis.statistics.case_outcomes import pair_cases
 from agentsys.analysis.statistics.difference_test import compute_p_value
 from agentsys.analysis.statistics.differences import SignDraws, compare_pairs
 from agentsys.analysis.statistics.outcome_grid import FloatArray, Interval, Resampler, Side
@@ -30,7 +30,8 @@ from agentsys.analysis.statistics.rate_estimates import (
     estimate_pooled_rate,
     estimate_standard_error,
 )
-from agentsys.analysis.tables.results_report import build_report
+from agentsys.analysis.tables.result_frame import ResultFrame
+from agentsys.analysis.tables.result_notes import write_report_notes
 from agentsys.records.case_reader import LoadedCases
 
 
@@ -210,11 +211,13 @@ def test_suites_that_all_differ_by_the_same_part_are_a_sign_test_of_suites() -> 
 
 def test_a_footnote_says_what_was_resampled() -> None:
     cases = [*grid(HITS), *[benign(agent) for agent in AGENTS], control("a", 0)]
-    notes = " ".join(build_report(LoadedCases(tuple(cases))).notes)
+    notes = " ".join(tuple(write_report_notes(ResultFrame(LoadedCases(tuple(cases))))))
     assert "asb-faithful sample: every suite has a single user task" in notes
     assert "resample the 10 suites in their place" in notes
     ordinary = [row(suite=s, user_task_id=f"user_task_{n}") for s in ("x", "y") for n in range(2)]
-    assert "in their place" not in " ".join(build_report(LoadedCases(tuple(ordinary))).notes)
+    assert "in their place" not in " ".join(
+        tuple(write_report_notes(ResultFrame(LoadedCases(tuple(ordinary)))))
+    )
 
 
 def test_intervals_hold_the_truth_where_agents_differ_moderately() -> None:

@@ -12,10 +12,11 @@ from agentsys.analysis.metrics.comparison import compare_sides
 from agentsys.analysis.paper.paper_document import write_paper_notes
 from agentsys.analysis.paper.paper_tables import TABLES, fill_table
 from agentsys.analysis.statistics.outcome_grid import ErrorRule
+from agentsys.analysis.tables.case_notes import write_provenance_notes
 from agentsys.analysis.tables.comparison_document import compare_output
 from agentsys.analysis.tables.cost_documents import make_cost_output
-from agentsys.analysis.tables.result_notes import write_provenance_notes
-from agentsys.analysis.tables.results_report import build_report
+from agentsys.analysis.tables.result_frame import ResultFrame
+from agentsys.analysis.tables.result_notes import write_report_notes
 from agentsys.models.chat import ChatAssistantMessage, ChatRequest, assistant, user
 from agentsys.models.reply_checks import CONNECTION_QUESTION
 from agentsys.records.case_reader import LoadedCases
@@ -90,7 +91,7 @@ def test_every_table_has_these_notes() -> None:
     cases = (row(data_hash="a"), row(defense="none", data_hash="b"))
     table = fill_table(TABLES[6], cases)
     for found in (
-        build_report(LoadedCases(cases)).notes,
+        tuple(write_report_notes(ResultFrame(LoadedCases(cases)))),
         compare_output(compare_sides(cases), 0).document.notes,
         write_paper_notes(table, LoadedCases(cases), ErrorRule.REPORT),
     ):

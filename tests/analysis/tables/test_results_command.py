@@ -15,8 +15,9 @@ from stored_cases import case_of, row, span, store_own, store_published
 from typer.testing import CliRunner
 
 from agentsys.analysis.statistics.outcome_grid import ErrorRule
-from agentsys.analysis.tables.results_document import Report, make_results_document, make_results_output
-from agentsys.analysis.tables.results_report import build_report
+from agentsys.analysis.tables.result_frame import ResultFrame
+from agentsys.analysis.tables.result_notes import write_report_notes
+from agentsys.analysis.tables.results_document import make_results_document, make_results_output
 from agentsys.analysis.tables.table_document import (
     escape_for_csv,
     escape_for_latex,
@@ -35,7 +36,7 @@ _HEADER += "bound_low_fraction,bound_high_fraction,undecided"
 _NASTY = "a|b`c`<b>&\n[red]x[/red]_%$#{}~^\\\x1b[2J\u202e"
 
 
-def _shown(found: Report, width: int = 160) -> str:
+def _shown(found: ResultFrame, width: int = 160) -> str:
     console = Console(width=width, file=io.StringIO(), force_terminal=False)
     console.print(arrange_for_terminal(make_results_document(found)), crop=False)
     render_output = console.file
@@ -81,11 +82,9 @@ def test_json_is_the_long_form_with_null_for_what_is_undefined_which_is_nan_in_c
 def test_other_programs_get_the_same_numbers_without_notes_being_made(
     folder: Path, form: OutputFormat, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole = render_output(make_results_output(build_report(read_cases([folder]))), form).decode()
-    for name in ("write_honesty_notes", "compute_unexposed_share"):
-        monkeypatch.setattr(
-            f"agentsys.analysis.tables.results_report.{name}", lambda *_, **__: pytest.fail("made")
-        )
+    whole = render_output(make_results_output(ResultFrame(read_cases([folder]))), form).decode()
+    for name in ("results_document.write_report_notes", "result_frame._compute_unexposed_shares"):
+        monkeypatch.setattr(f"agentsys.analysis.tables.{name}", lambda *_, **__: pytest.fail("made"))
     assert command_output("results", folder, "--format", form.value) == whole
 
 
@@ -100,7 +99,7 @@ def test_footnotes_name_what_was_left_out(tmp_path: Path) -> None:
     store_own(tmp_path / "a", case_of())
     store_own(tmp_path / "b", case_of())
     store_own(tmp_path / "a", case_of(attack="none", user_task_id="injection_task_1"))
-    notes = " ".join(build_report(read_cases([tmp_path / "a", tmp_path / "b"])).notes)
+    notes = " ".join(tuple(write_report_notes(ResultFrame(read_cases([tmp_path / "a", tmp_path / "b"])))))
     assert "Left out: 1 run of injection tasks" in notes
     assert "Left out: 1 file of cases that are stored more than once" in notes
     assert f"{tmp_path / 'b' / case_of().key} (counted: {tmp_path / 'a' / case_of().key})" in notes
@@ -108,7 +107,7 @@ def test_footnotes_name_what_was_left_out(tmp_path: Path) -> None:
 
 def test_footnote_says_where_overall_covers_fewer_suites() -> None:
     cases = (row(), row(suite="slack"), row(defense="none"))
-    notes = build_report(LoadedCases(cases)).notes
+    notes = tuple(write_report_notes(ResultFrame(LoadedCases(cases))))
     assert any(
         note.endswith(": none / important_instructions: overall covers banking only.") for note in notes
     )
@@ -117,17 +116,17 @@ def test_footnote_says_where_overall_covers_fewer_suites() -> None:
 def test_unexposed_share_leaves_out_errors_and_unknown_exposure() -> None:
     cases = [row(user_task_id=f"user_task_{u}", exposed_raw=u > 0) for u in range(4)]
     lost = row(user_task_id="user_task_9", exposed_raw=False, status="error")
-    found = build_report(LoadedCases((*cases, lost, row(defense="none"))))
+    found = ResultFrame(LoadedCases((*cases, lost, row(defense="none"))))
     assert list(found.unexposed.values()) == [25.0]
 
 
-def _nasty_report() -> Report:
+def _nasty_report() -> ResultFrame:
     cases = [row(defense=_NASTY, attack=_NASTY, suite=_NASTY, model=_NASTY, version=_NASTY)]
     lost = row(defense=_NASTY, suite="b", status="error", error_kind=_NASTY)
-    return build_report(LoadedCases((*cases, lost)), ErrorRule.REPORT)
+    return ResultFrame(LoadedCases((*cases, lost)), ErrorRule.REPORT)
 
 
-def _text(found: Report, form: OutputFormat) -> str:
+def _text(found: ResultFrame, form: OutputFormat) -> str:
     return render_output(make_results_output(found), form).decode()
 
 
@@ -148,7 +147,7 @@ def test_markup_in_names_is_text() -> None:
 def test_names_that_a_spreadsheet_would_run_are_neutralised(name: str) -> None:
     cell = escape_for_csv(name)
     assert not cell.lstrip().startswith(("=", "+", "-", "@", "\t"))
-    text = _text(build_report(LoadedCases((row(model=name),))), OutputFormat.CSV)
+    text = _text(ResultFrame(LoadedCases((row(model=name),))), OutputFormat.CSV)
     (line,) = csv.reader([text.splitlines()[1]])
     assert line[2] == cell
 
@@ -159,7 +158,7 @@ def test_plain_keeps_what_is_visible() -> None:
 
 
 def test_json_survives_a_lone_surrogate() -> None:
-    found = build_report(LoadedCases((row(model="x\ud800"),)))
+    found = ResultFrame(LoadedCases((row(model="x\ud800"),)))
     assert json.loads(_text(found, OutputFormat.JSON))[0]["model"] == "x?"
 
 
@@ -167,7 +166,7 @@ def test_a_narrow_terminal_cuts_neither_names_nor_intervals() -> None:
     long = "important_instructions_no_model_name"
     cases = [row(attack=long, user_task_id=f"user_task_{u}", injection_success=True) for u in range(3)]
     benign = [row(attack="none", user_task_id=f"user_task_{u}") for u in range(3)]
-    shown = _shown(build_report(LoadedCases((*cases, *benign))), width=80)
+    shown = _shown(ResultFrame(LoadedCases((*cases, *benign))), width=80)
     assert "…" not in shown
     assert "29.2-100" in shown
 

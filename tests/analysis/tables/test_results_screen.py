@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,13 +13,15 @@ import pytest
 from command_output import command_output
 from stored_cases import case_of, row, row_grid, store_own
 
+from agentsys.analysis.metrics import rates
 from agentsys.analysis.metrics.comparison import compare_all_with_none, compare_sides
-from agentsys.analysis.metrics.rates import MeasuredCell, group_scored_cells
-from agentsys.analysis.tables.results_report import build_report
+from agentsys.analysis.metrics.rates import MeasuredCell, ScoredCells
+from agentsys.analysis.tables import result_frame
+from agentsys.analysis.tables.result_frame import ResultFrame
+from agentsys.analysis.tables.result_notes import write_report_notes
 from agentsys.analysis.tables.results_screen import (
     compute_relative_tokens,
     make_results_screen,
-    make_screen_of_reading,
     write_findings,
     write_spent_line,
 )
@@ -42,19 +46,23 @@ def grid(defense: str, hit: bool, solved: bool = True, **fields: object) -> list
 NONE, STOPS = grid("none", hit=True), grid("stops", hit=False)
 
 
+def frame_of(*cases: CaseRow) -> ResultFrame:
+    return ResultFrame(LoadedCases(cases))
+
+
 def test_the_finding_says_what_changed_by_the_paired_test_and_what_did_not() -> None:
-    lines = write_findings([*NONE, *STOPS, *grid("idle", hit=True)])
+    lines = write_findings(frame_of(*NONE, *STOPS, *grid("idle", hit=True)))
     assert re.fullmatch(r"stops: ASR 100.0 -> 0.0 \(p Holm <?0.0\d+\), benign utility unchanged", lines[0])
     assert lines[1] == "idle: ASR unchanged, benign utility unchanged"
 
 
 def test_defenses_that_share_a_line_are_counted_where_it_has_no_room_for_their_names() -> None:
     cases = [*NONE, *STOPS, *grid("also_with_a_long_name", hit=False), *grid("and_another", hit=False)]
-    (whole,) = write_findings(cases)
-    (line,) = write_findings(cases, width=len(whole) - 1)
+    (whole,) = write_findings(frame_of(*cases))
+    (line,) = write_findings(frame_of(*cases), width=len(whole) - 1)
     assert whole.startswith("also_with_a_long_name, and_another, stops: ASR 100.0 -> 0.0")
     assert line.startswith("also_with_a_long_name and 2 more: ASR 100.0 -> 0.0")
-    assert write_findings(cases, width=10) == (line,)
+    assert write_findings(frame_of(*cases), width=10) == (line,)
 
 
 def test_a_difference_that_chance_explains_is_not_told_apart() -> None:
@@ -62,7 +70,7 @@ def test_a_difference_that_chance_explains_is_not_told_apart() -> None:
         replace(case, injection_success=False) if i == 1 else case
         for i, case in enumerate(grid("luck", True))
     ]
-    (line,) = write_findings([*NONE, *once])
+    (line,) = write_findings(frame_of(*NONE, *once))
     found = compare_sides([*NONE, *once])
     p = next(
         r.p_holm for r in found.rows if (r.metric, r.suite, r.cases) == ("targeted_asr", "overall", "all")
@@ -73,11 +81,11 @@ def test_a_difference_that_chance_explains_is_not_told_apart() -> None:
 
 @pytest.mark.parametrize("cases", [NONE, STOPS])
 def test_nothing_is_found_where_there_is_nothing_to_compare(cases: list[CaseRow]) -> None:
-    assert write_findings(cases) == ()
+    assert write_findings(frame_of(*cases)) == ()
 
 
 def screen_of(cases: list[CaseRow]) -> tuple[tuple[str, ...], list[list[str]], tuple[str, ...]]:
-    document = make_results_screen(build_report(LoadedCases(tuple(cases))), cases, (), 200)
+    document = make_results_screen(frame_of(*cases), 200)
     ((_, (found,)),) = document.sections
     return found.header, [[cell.text for cell in line] for line in found.rows], tuple(document.notes)
 
@@ -113,17 +121,15 @@ def test_of_several_models_every_note_names_its_own() -> None:
     idle: dict[str, Any] = {"proposed": 0, "calls": {}, "replies_by_role": {"agent": 1}}
     mute = [replace(case, model="mute", **idle) for case in NONE]
     lost = [replace(case, model="lost", foreign=True, receipts=None) for case in NONE]
-    document = make_results_screen(
-        build_report(LoadedCases((*NONE, *mute, *lost))), [*NONE, *mute, *lost], (), 200
-    )
+    document = make_results_screen(frame_of(*NONE, *mute, *lost), 200)
     told = " ".join(document.notes)
     assert "mute with none / important_instructions: broken: no tool call" in told
     assert "Suspect: no receipts (lost)" in told
     fails = [replace(mute[at], status="error", error_kind="server") for at in (0, 1)]
-    errored = build_report(LoadedCases((*NONE, *fails, *mute[2:]))).notes
+    errored = tuple(write_report_notes(frame_of(*NONE, *fails, *mute[2:])))
     assert "Errored cases are left out of the rates: 2 (server 2; of mute)." in errored
     halves = [case for case in NONE if case.suite == "banking" or case.attack == "none"]
-    covers = build_report(LoadedCases((*STOPS, *halves, *mute))).notes
+    covers = tuple(write_report_notes(frame_of(*STOPS, *halves, *mute)))
     assert "gpt-4o on agentdojo v1.2.2: none / important_instructions: overall covers banking only." in covers
     alone = [note for note in screen_of(mute)[2] if "broken" in note]
     assert alone and all(note.startswith("none") for note in alone)
@@ -135,7 +141,7 @@ def test_a_part_of_a_suite_is_named_wherever_an_overall_is_printed() -> None:
     for cases, part in ((travel, "Travel, 11 of 20 user tasks"), (pairs, "Banking, 64 of 144 cases")):
         (note,) = [note for note in screen_of(cases)[2] if note.startswith("Overall is of a part")]
         assert note == f"Overall is of a part of AgentDojo: {part}: gpt-4o / none / important_instructions."
-        assert note in build_report(LoadedCases(tuple(cases))).notes
+        assert note in tuple(write_report_notes(frame_of(*cases)))
     sizes = {"banking": (16, 9), "slack": (21, 5), "travel": (20, 7), "workspace": (40, 14)}
     whole = [case for suite, size in sizes.items() for case in row_grid(*size, suite=suite, defense="none")]
     assert not [note for note in screen_of(whole)[2] if note.startswith("Overall is of a part")]
@@ -161,14 +167,22 @@ def test_attacks_stand_below_each_other_with_a_best_each() -> None:
     assert [line[header.index("ASR")].strip() for line in rows] == ["100.0", "0.0*"] * 2
 
 
-def test_a_note_that_is_too_long_is_folded_to_its_first_clauses_and_says_where_the_rest_is() -> None:
+def test_a_note_that_is_too_long_is_folded_to_its_first_clauses_and_says_where_the_rest_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     long = "Utility cannot exceed 90.6 (on slack): the injection overwrites what some user tasks need " * 2
-    found = replace(build_report(LoadedCases(tuple(NONE))), notes=(long, "word " * 40, "c", "d"))
+
+    def fold(*notes: str, width: int) -> Sequence[str]:
+        monkeypatch.setattr(
+            "agentsys.analysis.tables.results_screen.write_report_notes", lambda _: iter(notes)
+        )
+        return make_results_screen(frame_of(*NONE), width).notes[1:]
+
     head = "none / important_instructions: of which nothing is said before the colon " + "word " * 20
-    assert make_results_screen(replace(found, notes=(head,)), NONE, (), 80).notes[1:] == [head]
-    notes = make_results_screen(found, NONE, (), 80).notes[1:]
-    assert notes == ["Utility cannot exceed 90.6 (on slack) (more: --full)", "word " * 40]
-    assert make_results_screen(found, NONE, (), 400).notes[1] == long
+    assert fold(head, width=80) == [head]
+    notes = long, "word " * 40, "c", "d"
+    assert fold(*notes, width=80) == ["Utility cannot exceed 90.6 (on slack) (more: --full)", "word " * 40]
+    assert fold(*notes, width=400)[0] == long
 
 
 def test_tokens_are_those_of_the_same_cases_without_a_defense() -> None:
@@ -177,10 +191,10 @@ def test_tokens_are_those_of_the_same_cases_without_a_defense() -> None:
     dear = replace(
         three[0], user_task_id="user_task_99", tokens_by_role={"agent": 10**9}
     )  # none never ran it
-    found = compute_relative_tokens([*none, *three, dear])
+    found = compute_relative_tokens(ScoredCells([*none, *three, dear]))
     assert found[MeasuredCell.of(STOPS[1])] == 3.0
     assert found[MeasuredCell.of(NONE[1])] == 1.0
-    assert compute_relative_tokens(three) == {}
+    assert compute_relative_tokens(ScoredCells(three)) == {}
 
 
 def test_what_cases_took_is_said_only_as_far_as_it_is_known() -> None:
@@ -208,16 +222,45 @@ def _messy() -> list[CaseRow]:
 def test_the_screen_of_a_reading_is_that_of_the_whole_report() -> None:
     for cases in ([*NONE, *STOPS], _messy()):
         reading = LoadedCases(tuple(cases))
-        whole = make_results_screen(build_report(reading), cases, write_findings(cases, width=78), 80)
-        assert make_screen_of_reading(reading, 80) == whole
+        whole = make_results_screen(ResultFrame(reading), 80)
+        assert make_results_screen(ResultFrame(reading, brief=True), 80) == whole
 
 
 def test_the_differences_behind_findings_are_those_that_compare_has() -> None:
     for cases in ([*NONE, *STOPS], _messy()):
         rows = compare_sides(cases, "none").rows
         overall = [one for one in rows if (one.suite, one.cases) == ("overall", "all")]
-        unasked: dict[str, Any] = dict.fromkeys(("ci_low", "ci_high", "smallest_detectable"), 0.0)
+        unasked: dict[str, Any] = dict.fromkeys(("ci_low", "ci_high"), 0.0)
         unasked |= dict.fromkeys(("differing_user_tasks", "differing_injection_tasks"), 0)
-        found = compare_all_with_none(group_scored_cells(cases))
+        found = compare_all_with_none(ScoredCells(cases))
         assert found
         assert [replace(one, **unasked) for one in found] == [replace(one, **unasked) for one in overall]
+
+
+@pytest.mark.parametrize("options", [(), ("--full",), ("--format", "csv")])
+def test_a_command_groups_and_measures_its_cases_once(
+    options: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for defense in ("none", "agentsys"):
+        for task in range(3):
+            for attack in ("none", "direct"):
+                case = case_of(user_task_id=f"user_task_{task}", attack=attack, defense=defense)
+                store_own(tmp_path, case)
+    calls: Counter[str] = Counter()
+
+    def count(owner: Any, name: str) -> None:
+        counted = getattr(owner, name)
+
+        def call(*args: Any, **options: Any) -> Any:
+            calls[name] += 1
+            return counted(*args, **options)
+
+        monkeypatch.setattr(owner, name, call)
+
+    count(rates, "measure")
+    count(rates.ScoredCells, "__init__")
+    for name in ("measure_facts", "find_paired_denials", "compare_all_with_none"):
+        count(result_frame, name)
+    assert "agentsys" in command_output("results", tmp_path, *options)
+    assert calls["measure"] == calls["__init__"] == 1
+    assert set(calls.values()) == {1}

@@ -13,8 +13,8 @@ from stored_cases import row
 from agentsys.analysis.metrics.comparison import compare_sides
 from agentsys.analysis.metrics.rates import METRIC_TITLES
 from agentsys.analysis.tables.comparison_document import compare_output
-from agentsys.analysis.tables.results_document import Report, make_results_document
-from agentsys.analysis.tables.results_report import build_report
+from agentsys.analysis.tables.result_frame import ResultFrame
+from agentsys.analysis.tables.results_document import make_results_document
 from agentsys.analysis.tables.table_document import Document, Grid, GridCell
 from agentsys.analysis.tables.table_writers import write_markdown_document
 from agentsys.analysis.tables.write_terminal import arrange_for_terminal, write_terminal_text
@@ -28,8 +28,8 @@ def ten_agents(defense: str = "none") -> list[CaseRow]:
     return [*grid(dict.fromkeys("abc", 4), defense=defense), *(benign(a, defense=defense) for a in AGENTS)]
 
 
-def found(cases: list[CaseRow]) -> Report:
-    return build_report(LoadedCases(tuple(cases)))
+def found(cases: list[CaseRow]) -> ResultFrame:
+    return ResultFrame(LoadedCases(tuple(cases)))
 
 
 def printed(cases: list[CaseRow], width: int) -> list[str]:
