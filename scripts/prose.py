@@ -94,7 +94,9 @@ def check_lengths(text: str) -> list[str]:
     if middle <= MOST_MEDIAN and long <= MOST_90TH:
         return []
     longest = sorted(split_sentences(text), key=count_words, reverse=True)[:3]
-    limits = f"median {middle:g} words (at most {MOST_MEDIAN}), nine in ten up to {long} (at most {MOST_90TH})"
+    limits = (
+        f"median {middle:g} words (at most {MOST_MEDIAN}), nine in ten up to {long} (at most {MOST_90TH})"
+    )
     return ["\n    ".join([f"{limits}. Split the longest:", *longest])]
 
 
