@@ -135,11 +135,12 @@ $(DETECTORS)/.installed: $(DEV) constraints-detectors.txt
 	    -c constraints.txt -c constraints-detectors.txt -e ".[dev,detectors]"
 	touch $@
 
-lint: setup ## Check formatting, lint and types; changes nothing
+lint: setup ## Check formatting, lint, types and the pages' sentences; changes nothing
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/mypy --config-file tests/mypy.ini
+	$(BIN)/python scripts/prose.py
 
 clean: ## Remove .venv, caches and builds; results stay
 	rm -rf .venv .venv-lowest .venv-newest $(DETECTORS) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -8,6 +8,7 @@ from typing import Any, get_args
 
 import pytest
 from command_output import command_output
+from prose import MARK, count_words, list_pages
 
 import agentsys
 from agentsys.analysis.metrics import cell_verdict
@@ -27,21 +28,12 @@ from agentsys.records.schema import CaseRecord
 DOCS = Path(__file__).parents[2] / "docs"
 MADE_PAGES = {"defenses.md", "licences.md", "league.md", "attacker_prompt.md"}
 """Made by a command, or below a mark by one."""
-MARK = re.compile(r"<!-- (?:Made by|Below): .*?-->", re.DOTALL)
-_MADE_PART = re.compile(r"^```.*?^```|<!-- (\w+) -->.*?<!-- \1 end -->", re.DOTALL | re.MULTILINE)
-"""A block of code, which other tests run; a part between marks, which a command writes."""
 MOST_WORDS = 45_000
 
 
-def count_words(text: str) -> int:
-    """Count what holds a letter or digit, without code and what commands wrote."""
-    prose = _MADE_PART.sub("", MARK.split(text)[0])
-    return sum(any(sign.isalnum() for sign in word) for word in prose.split())
-
-
 def counted_pages() -> dict[str, int]:
-    """Page -> its hand-written words. As a program (PYTHONPATH=tests/support) this file prints them."""
-    pages = sorted([*DOCS.rglob("*.md"), *(DOCS.parent / "agentsys_plugins").rglob("*.md")])
+    """Page of docs/ or of a guest -> its hand-written words. `python scripts/prose.py --all` prints them."""
+    pages = [page for page in list_pages() if page.name != "README.md" or page.parent != DOCS.parent]
     return {
         str(page.relative_to(DOCS.parent)): count_words(page.read_text(encoding="utf-8")) for page in pages
     }
@@ -126,9 +118,3 @@ def test_every_reason_of_a_verdict_is_explained() -> None:
     explained = set(re.findall(r"^\| `([^`]+)`", table, re.MULTILINE))
     assert len(reasons) > 6 and reasons <= explained
     assert [reason for reason in explained if reason.removeprefix("ROLE ") not in source] == []
-
-
-if __name__ == "__main__":
-    for name, number in (pages := counted_pages()).items():
-        print(f"{number:6} {name}")
-    print(f"{sum(pages.values()):6} of {MOST_WORDS}")

@@ -1,6 +1,6 @@
 """The pages for three readers are short, and each command on them prints what stands below it.
 
-`WRITE_GOLDEN=1 pytest -m slow tests/test_docs_readers.py` writes the output into the pages anew.
+`WRITE_GOLDEN=1 pytest -m slow tests/with_guests/test_docs_readers.py` writes the output into the pages anew.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import pytest
 from command_output import run_program
 from prose import count_words, read_prose
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 PAGES = ("student.md", "reviewer.md", "engineer.md")
 MOST_WORDS = 700
 _SCREEN = re.compile(r"(?<=^```console\n).*?(?=^```)", re.DOTALL | re.MULTILINE)
