@@ -200,16 +200,10 @@ def test_provider_is_built_once_finished_and_cached_only_where_the_card_says(tmp
 def test_only_a_server_may_be_asked_ahead_and_never_where_kept_replies_are_all_there_is(
     tmp_path: Path,
 ) -> None:
-    played, kept = (
-        node(_target_=f"{__name__}.Played"),
-        {"cache_dir": tmp_path, "cache_mode": CacheMode.READ_ONLY},
-    )
-    stacks = [
-        stack(node(cache=True), tmp_path),
-        stack(played),
-        build_stack(node(), load_model=no_other, **kept),
-    ]
-    may = [isinstance(m := each.for_scene(SCENE), RecordingModel) and m.side_by_side for each in stacks]
+    server, script = stack(node(cache=True), tmp_path), stack(node(_target_=f"{__name__}.Played"))
+    kept = build_stack(node(), cache_dir=tmp_path, cache_mode=CacheMode.READ_ONLY, load_model=no_other)
+    models = [each.for_scene(SCENE) for each in (server, script, kept)]
+    may = [isinstance(model, RecordingModel) and model.side_by_side for model in models]
     assert may == [True, False, False]
 
 
