@@ -59,6 +59,10 @@ class CaseClock:
             read, self._next = self._next, self._next + _STEP
         return read if tz is None else read.astimezone(tz)
 
+    def copy(self) -> CaseClock:
+        """Return a clock that goes on from here by itself."""
+        return CaseClock(self._next)
+
 
 _CURRENT_CLOCK: ContextVar[CaseClock | None] = ContextVar("agentsys_clock", default=None)
 
@@ -212,6 +216,13 @@ class CaseRandom(random.Random):
         """Draw as the base class does, or return the recorded number."""
         return int(self._draw_recorded_or_own(str(super().randint(a, b))))
 
+    def copy(self) -> CaseRandom:
+        """Return a generator that goes on from here by itself."""
+        twin = CaseRandom((), self._recorded)
+        twin.setstate(self.getstate())
+        twin.drawn_numbers = list(self.drawn_numbers)
+        return twin
+
     def _draw_recorded_or_own(self, own: str) -> str:
         index = len(self.drawn_numbers)
         recorded = self._recorded[index] if index < len(self._recorded) else None
@@ -230,6 +241,21 @@ def use_case_random(generator: CaseRandom) -> Iterator[CaseRandom]:
         yield generator
     finally:
         _CURRENT_RANDOM.reset(token)
+
+
+@contextmanager
+def use_copied_state() -> Iterator[None]:
+    """Give tools inside the block copies of the case's clock and generator, so that these stay as they are."""
+    clock, generator = _CURRENT_CLOCK.get(), _CURRENT_RANDOM.get()
+    tokens = (
+        _CURRENT_CLOCK.set(None if clock is None else clock.copy()),
+        _CURRENT_RANDOM.set(None if generator is None else generator.copy()),
+    )
+    try:
+        yield
+    finally:
+        _CURRENT_CLOCK.reset(tokens[0])
+        _CURRENT_RANDOM.reset(tokens[1])
 
 
 class _RandomModule:

@@ -18,8 +18,9 @@ from agentdojo.functions_runtime import Function, FunctionsRuntime, TaskEnvironm
 from pydantic import BaseModel
 
 from agentsys.base.json_values import bound_value
+from agentsys.benchmarks.repeatable_tools import use_copied_state
 from agentsys.contracts import Suite
-from agentsys.models.trace import Tracer, get_current_tracer
+from agentsys.models.trace import Tracer, get_current_tracer, use_tracer
 
 _CASES: dict[int, tuple[object, Tracer]] = {}
 """Identity of a running case's environment, or of a part of it -> (the object, the case's trace)."""
@@ -135,6 +136,12 @@ class TracedRuntime(FunctionsRuntime):  # type: ignore[misc]
             _IN_HAND.call = outer
         tracer.note_tool_call(function, args, value, error, receipt=call.ran)
         return value, error
+
+    @contextmanager
+    def try_on_copy(self, env: TaskEnvironment) -> Iterator[TaskEnvironment]:
+        """Yield a copy of the environment; calls on it inside the block leave no mark on the case."""
+        with use_copied_state(), use_tracer(Tracer()):
+            yield env.model_copy(deep=True)
 
 
 def to_json_ready(value: object) -> Any:

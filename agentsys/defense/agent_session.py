@@ -6,10 +6,12 @@ prevents a command from running twice, `EarlierAnswers` a reading call from bein
 
 from __future__ import annotations
 
+import copy
 import json
 from abc import abstractmethod
 from collections import Counter
 from collections.abc import Sequence
+from concurrent.futures import Future
 from dataclasses import replace
 from functools import cached_property, partial, reduce
 from operator import add
@@ -23,10 +25,13 @@ from agentsys.defense.call_trace import CallTrace, TracedCall
 from agentsys.defense.gate import Failure, QuestionFailed
 from agentsys.defense.intent import add_intent_to_tools
 from agentsys.defense.pinned_tools import PinnedTools, ToolPins
-from agentsys.defense.privileges import Labels, Privilege, PrivilegeStore
+from agentsys.defense.privileges import Labels, Privilege, PrivilegeStore, SortedTools
 from agentsys.defense.tool_turn import ToolOutput
 from agentsys.defense.validator import validate
+from agentsys.errors import ConfigError
+from agentsys.models.budget import RunBudgetReached
 from agentsys.models.chat import ChatModel, ChatReply, ChatRequest, ModelError, ToolSpec
+from agentsys.models.early_questions import EarlyQuestions, questions_ahead
 from agentsys.models.pipeline_elements import LoopState, LoopStep, tool_specs
 from agentsys.models.trace import span
 from agentsys.models.untrusted import ForeignFunction, group_by_server
@@ -170,7 +175,7 @@ class AgentSession:
             main_calls=settings.main_steps + 1,
         )
         self.main_model = _MeteredModel(self.meter, model, main=True)
-        self.model = _MeteredModel(self.meter, model, main=False)
+        self.model: ChatModel = _MeteredModel(self.meter, model, main=False)
         """The model for workers, validators and sanitizers; its calls count against the subtask."""
         self.commands = CommandLog()
         """Commands of the current subtask."""
@@ -179,6 +184,11 @@ class AgentSession:
         """The pipeline's extra arguments, for the elements that follow."""
         self.failure: Failure | None = None
         """The reason why the main agent was stopped; None if it was not."""
+        self.early: EarlyQuestions | None = None
+        """Questions ahead of their turn; None: every question is asked in its turn."""
+        self.run_count = 0
+        """Number of tools that all agents have run."""
+        self._early_labels: Future[SortedTools] | None = None
         self._privilege_store, self._unmetered = store, model
 
     def begin_subtask(self) -> None:
@@ -208,20 +218,43 @@ class AgentSession:
         Raises:
             QuestionFailed: If the model gave no reply.
         """
-        # One question per server, so that no server's descriptions can influence the labels of another's tools.
-        groups = self.looks or [
-            tool_specs(group) for group in group_by_server(self.runtime.functions.values())
-        ]
         try:
-            sort = partial(self._privilege_store.sort_tools, self._unmetered)
-            sorted_tools = reduce(add, map(sort, groups or [[]]))
-            if self.changed:
-                sorted_tools = sorted_tools.tighten(sort(self.changed))
+            sorted_tools = self._sort_tools()
         except ModelError as error:
             raise QuestionFailed(error) from error
         with span("privileges") as opened:
             opened.decision = sorted_tools.as_decision()
         return sorted_tools.labels
+
+    def _sort_tools(self) -> SortedTools:
+        # One question per server, so that no server's descriptions can influence the labels of another's tools.
+        groups = self.looks or [
+            tool_specs(group) for group in group_by_server(self.runtime.functions.values())
+        ]
+        sort = partial(self._privilege_store.sort_tools, self._unmetered)
+        sorted_tools = reduce(add, map(sort, groups or [[]]))
+        return sorted_tools.tighten(sort(self.changed)) if self.changed else sorted_tools
+
+    def allow_questions_ahead(self, early: EarlyQuestions | None) -> None:
+        """Let agents ask ahead, and have the tools sorted meanwhile; the record has the labels once they are used."""
+        if early is not None and self.settings.sorts_tools:
+            self.early, self._early_labels = early, early.start(self._sort_tools)
+
+    @cached_property
+    def early_labels(self) -> Labels:
+        """The labels for reading ahead; empty where there are none yet."""
+        try:
+            return {} if self._early_labels is None else self._early_labels.result().labels
+        except (ModelError, ConfigError, RunBudgetReached):
+            return {}  # Where labels are needed the question is asked again, and its error counts.
+
+    def make_trial(self, model: ChatModel, env: TaskEnvironment) -> AgentSession:
+        """Copy the session for calls that are only tried, with another model and environment."""
+        trial = copy.copy(self)
+        trial.model, trial.env, trial.early = model, env, None
+        trial.meter, trial.commands = copy.copy(self.meter), CommandLog()
+        trial.earlier_answers = copy.deepcopy(self.earlier_answers)
+        return trial
 
     def only_reads(self, tool: str) -> bool:
         """True if a tool only reads."""
@@ -263,7 +296,8 @@ class SessionElement(LoopStep):
         )
         session.carried = dict(at.extra)
         context = list(at.messages)
-        with span("main") as opened:
+        with questions_ahead(self.model) as early, span("main") as opened:
+            session.allow_questions_ahead(early)
             opened.messages = context  # The same list: the span holds the context however this ends.
             opened.decision = {"finished": self.converse(session, context)}
             if session.failure is not None:

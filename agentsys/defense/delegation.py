@@ -22,6 +22,7 @@ from agentsys.defense.agentsys_settings import FillMode, GateRetry, RepeatPolicy
 from agentsys.defense.call_trace import CallTrace, TracedCall
 from agentsys.defense.gate import AcceptedValue, Failure, ends_subtask
 from agentsys.defense.intent import INTENT_PARAMETER, Intent, NoIntent, parse_intent
+from agentsys.defense.read_ahead import read_ahead
 from agentsys.defense.sanitizer import sanitize
 from agentsys.defense.tool_turn import (
     CheckedArguments,
@@ -122,7 +123,16 @@ def serve_turn(
         ModelError: If a model gave no reply.
     """
     limit = session.settings.calls_per_turn
-    served = [tool_message(call, serve_call(session, call, agent)) for call in calls[:limit]]
+    served: list[ChatToolResultMessage] = []
+    asked_about = 0  # Number of calls whose first questions need not be asked ahead any more.
+    for index, call in enumerate(calls[:limit]):
+        if session.early is not None and index >= asked_about:
+            asked_about = index + read_ahead(session, calls[index:limit], agent, serve_call)
+        runs = session.run_count
+        served.append(tool_message(call, serve_call(session, call, agent)))
+        # Its worker has called tools: what is read from here on may have changed.
+        if session.run_count > runs + 1:
+            asked_about = index + 1
     refused = Failure.BUDGET_EXHAUSTED.as_text(tool_ran=False)
     return [*served, *(tool_message(call, refused) for call in calls[limit:])]
 
@@ -202,6 +212,7 @@ def _run_or_recall(
     session: AgentSession, call: TracedCall, arguments: CheckedArguments, agent: CallingAgent
 ) -> ToolOutput:
     """Run the tool, or return the output of the same command if an abandoned worker already ran it."""
+    session.run_count += 1
     if agent.is_main or not session.settings.has_judge or session.only_reads(call.tool):
         return run_tool(session.runtime, session.env, call.tool, arguments.raw)
     output = session.commands.find_output(call)

@@ -217,6 +217,11 @@ class _BuiltModel:
             )
         )
 
+    @property
+    def answers_in_any_order(self) -> bool:
+        """True if a server answers: a script has an order, and so have kept replies to equal questions."""
+        return self.pacer is not None and not (self.store is not None and self.store.read_only)
+
     def for_scene(self, scene: Scene) -> ChatModel:
         if self.pacer is None:
             assert isinstance(self.provider, SceneModel)
@@ -272,7 +277,8 @@ class ModelStack:
         model = self.main.for_scene(scene)
         if self.roles:
             model = RoleRouter(model, {role: part.for_scene(scene) for role, part in self.roles.items()})
-        return RecordingModel(model)
+        parts = (self.main, *self.roles.values())
+        return RecordingModel(model, side_by_side=all(part.answers_in_any_order for part in parts))
 
     def split_thoughts(self, found: Mapping[str, ThoughtBlock]) -> ModelStack:
         """The same where the thoughts of some models, by name, are split off their texts."""

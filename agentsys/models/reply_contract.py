@@ -71,6 +71,10 @@ class ReplyContract(Generic[Read]):
         """The question, with the form for servers that hold a model to it."""
         return ChatRequest(list(messages), role=self.role, form_schema=self.schema)
 
+    def open_conversation(self, question: str | Sequence[ChatMessage]) -> list[ChatMessage]:
+        """The messages of the first request: a question behind the role's own system message, or all of them."""
+        return [system(self.prompt), user(question)] if isinstance(question, str) else list(question)
+
     def parse(self, reply: str) -> Read:
         """Parse a reply.
 
@@ -121,8 +125,7 @@ class ReplyContract(Generic[Read]):
         Raises:
             ModelError: If the model gave no reply; that is never an answer.
         """
-        messages = [system(self.prompt), user(question)] if isinstance(question, str) else question
-        context, replies, faults = list(messages), list[ChatReply](), list[UnusableReply]()
+        context, replies, faults = self.open_conversation(question), list[ChatReply](), list[UnusableReply]()
         for attempt in range(retries + 1):
             request = replace(self.request(context), **settings)
             if heating is not None:

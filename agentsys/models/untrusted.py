@@ -10,9 +10,10 @@ from __future__ import annotations
 import builtins
 import sys
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
 from agentdojo.functions_runtime import Function, FunctionsRuntime, TaskEnvironment
 from pydantic import BaseModel
@@ -105,6 +106,14 @@ def call_tool(
     return ToolOutcome(
         Untrusted(bound_value(value)), None if error is None else read_error(error, runtime.functions[tool])
     )
+
+
+@runtime_checkable
+class TriableRuntime(Protocol):
+    """A runtime of a benchmark's tools, which change nothing but the environment."""
+
+    def try_on_copy(self, env: TaskEnvironment) -> AbstractContextManager[TaskEnvironment]:
+        """Give a copy of the environment; calls on it inside the block leave no mark on the case."""
 
 
 def read_error(error: str, function: Function) -> ToolError:

@@ -176,8 +176,9 @@ class Settings(BaseModel):
     def _drop_defaults(cls, node: dict[str, Any], info: Any) -> dict[str, Any]:
         """Drop newer options that have their defaults, so that hashes of older records stay valid."""
         if info.field_name == "model":
+            kept = _drop_default_options(node, {"calls_per_turn": 1})
             # Bundles of version 0.1 have this option.
-            return {key: value for key, value in node.items() if (key, value) != ("reader", "literal")}
+            return {key: value for key, value in kept.items() if (key, value) != ("reader", "literal")}
         defaults = {"tool_labels": None, "read_tools": False, "pin_tools": False, "worker_commands": 1}
         return dict(_drop_default_options(node, defaults))
 

@@ -1,4 +1,4 @@
-"""The plain agent: makes the scripted calls one at a time, obeys goals that it meets, and answers.
+"""The plain agent: makes the scripted calls turn by turn, obeys goals that it meets, and answers.
 
 A pure function of the request and the knowledge; it plays every role without a handler. Progress is derived from the
 messages, so it needs no memory. If tools are described in the system message, the request is converted to native tools,
@@ -15,6 +15,7 @@ from agentdojo.functions_runtime import FunctionCall
 from agentdojo.types import ChatAssistantMessage, ChatMessage
 
 from agentsys.models.chat import ChatRequest, assistant, system, text_of, tool_message, user
+from agentsys.models.pipeline_elements import has_reading_name
 from agentsys.models.prompted_tools import (
     CALL,
     FINISH_ACTION,
@@ -39,6 +40,7 @@ from agentsys.simulated.free_play import RESULT_FACT, plan_reads
 from agentsys.simulated.hostile_reader import ReaderKind
 from agentsys.simulated.playbook_index import Fact, GoalScript, ScriptedCall, TaskScript
 from agentsys.simulated.script_grounding import (
+    PLACEHOLDER,
     ScriptPosition,
     find_answered,
     find_fact_replacements,
@@ -317,8 +319,24 @@ def play_plain_agent(request: ChatRequest, knowledge: SimulatedKnowledge) -> Cha
     for native, written in _PROMPT_FORMS:
         prompted = native(request)
         if prompted is not None:
-            return written(play_with_offers(prompted, knowledge, _play_next_step))
-    return play_with_offers(request, knowledge, _play_next_step)
+            return written(play_with_offers(prompted, knowledge, _play_turn))
+    return play_with_offers(request, knowledge, _play_turn)
+
+
+def _play_turn(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssistantMessage:
+    """Play the next step; after a reading call also those steps that are reading calls and need no result of it."""
+    reply = _play_next_step(request, knowledge)
+    calls = list(reply["tool_calls"] or ())
+    pretended = list(request.messages)
+    while calls and has_reading_name(calls[-1].function) and len(calls) < knowledge.options.calls_per_turn:
+        pretended += [assistant(None, calls[-1:]), tool_message(calls[-1], "")]
+        following = _play_next_step(replace(request, messages=pretended), knowledge)["tool_calls"]
+        if not following or not has_reading_name(following[0].function):
+            break
+        if PLACEHOLDER in str(following[0].args):
+            break
+        calls += following
+    return reply if len(calls) < 2 else {**reply, "tool_calls": calls}
 
 
 def _play_next_step(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssistantMessage:

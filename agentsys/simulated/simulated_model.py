@@ -19,6 +19,7 @@ from agentsys.simulated.scripted_agent import play_plain_agent
 from agentsys.simulated.simulated_role import (
     SimulatedOptions,
     SimulatedRole,
+    check_count,
     check_probability,
     make_knowledge,
     parse_sloppiness,
@@ -47,6 +48,7 @@ class SimulatedModel:
         reader: Reaction of a reader of results to a goal: `hostile` returns the goal's value of the requested
             kind, or the goal's text; `literal` follows the text.
         sloppiness: One rate for all slips, or rates of single ones (see `SLIP_KINDS`); 0: no slips.
+        calls_per_turn: Most calls of an agent in one turn: neighbouring ones that read, if none needs another's result.
         seed: Seed of the draws outside a case; a case's own seed replaces it.
     """
 
@@ -61,6 +63,7 @@ class SimulatedModel:
         sanitizer_recall: float = 1.0,
         reader: str = "literal",
         sloppiness: float | Mapping[str, float] = 0.0,
+        calls_per_turn: int = 1,
         seed: int = 0,
     ) -> None:
         self.name = name
@@ -77,6 +80,7 @@ class SimulatedModel:
             seed,
             ReaderKind(require_known_name("model.reader", reader, list(ReaderKind))),
             parse_sloppiness(name, sloppiness),
+            check_count(name, "calls_per_turn", calls_per_turn),
         )
         values = {option: getattr(self.options, option) for option in _PROBABILITIES}
         values |= {f"susceptibility.{attack}": value for attack, value in by_attack.items()}

@@ -92,6 +92,17 @@ def check_probability(model: str, option: str, value: object) -> float:
     return float(value)
 
 
+def check_count(model: str, option: str, value: object) -> int:
+    """Return the value of a model's option if it is a positive whole number.
+
+    Raises:
+        ConfigError: If it is none.
+    """
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise ConfigError(f"Model '{model}': {option} is {value!r}; give a whole number from 1 on.")
+    return value
+
+
 _DRAW_STEPS = 2**64
 
 
@@ -114,6 +125,8 @@ class SimulatedOptions:
     """Reaction of a model that reads results for the agent to a goal."""
     sloppiness: Sloppiness = NO_SLOPPINESS
     """Rates of slips in replies."""
+    calls_per_turn: int = 1
+    """Most calls of an agent in one turn."""
 
     def compute_obedience(self, attack: str) -> float:
         """Return the probability that a visible goal of an attack is obeyed."""

@@ -19,6 +19,7 @@ from agentdojo.functions_runtime import FunctionCall
 
 from agentsys.base.option_checks import AtLeast1
 from agentsys.models.chat import ChatModel, ToolSpec
+from agentsys.models.early_questions import questions_ahead
 from agentsys.models.prompted_tools import find_text_between_tags, wrap_in_tag, write_tools
 from agentsys.models.reply_contract import ReplyContract
 from agentsys.models.trace import Tracer, get_current_tracer, span, use_tracer
@@ -79,19 +80,23 @@ class PermissionCache:
         self, model: ChatModel, tools: Sequence[ToolSpec], *, compat: bool
     ) -> Mapping[str, ToolPermission]:
         """Return each tool's permission, from the cache or from the model (one question per tool)."""
-        permissions = {}
+        keys = {tool.name: (model.name, format_tool_line(tool), compat) for tool in tools}
         with self._guard:
-            for tool in tools:
-                line = format_tool_line(tool)
-                key = (model.name, line, compat)
-                if key not in self._known:
-                    # Booked to no case: which one comes first depends on threads.
-                    with use_tracer(Tracer(usage_log=get_current_tracer().usage_log)):
-                        asked = wrap_in_tag(FUNCTION_TAG, line)
-                        reply = PERMISSION_CONTRACT.ask(model, asked, 0 if compat else 1).words
-                    self._known[key] = read_permission_reply(reply, compat=compat)
-                permissions[tool.name] = self._known[key]
-        return permissions
+            self._ask_about(model, [key for key in dict.fromkeys(keys.values()) if key not in self._known])
+            return {name: self._known[key] for name, key in keys.items()}
+
+    def _ask_about(self, model: ChatModel, keys: Sequence[tuple[str, str, bool]]) -> None:
+        questions = {key: wrap_in_tag(FUNCTION_TAG, key[1]) for key in keys}
+        # Booked to no case: which one comes first depends on threads.
+        usage_log = get_current_tracer().usage_log
+        with use_tracer(Tracer(usage_log=usage_log)), questions_ahead(model) as early:
+            if early is not None:
+                for question in questions.values():
+                    early.ask(PERMISSION_CONTRACT.request(PERMISSION_CONTRACT.open_conversation(question)))
+            for key, question in questions.items():
+                compat = key[2]
+                reply = PERMISSION_CONTRACT.ask(model, question, 0 if compat else 1).words
+                self._known[key] = read_permission_reply(reply, compat=compat)
 
 
 def format_tool_line(tool: ToolSpec) -> str:

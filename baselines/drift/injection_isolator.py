@@ -12,7 +12,8 @@ from typing import Any
 from agentdojo.types import ChatMessage, ChatToolResultMessage, text_content_block_from_string
 
 from agentsys.base.python_parser import literal_eval
-from agentsys.models.chat import ChatModel, assistant, system, user
+from agentsys.models.chat import ChatModel, assistant
+from agentsys.models.early_questions import questions_ahead
 from agentsys.models.prompted_tools import find_text_between_tags, wrap_in_tag
 from agentsys.models.providers.wire_parts import read_result_text
 from agentsys.models.reply_contract import ReplyContract
@@ -73,11 +74,23 @@ def isolate_results(
         first -= 1
     if settings.compat:  # Reference: it looks through a turn's last result only.
         first = max(first, len(messages) - 1)
-    for index, message in enumerate(messages[first:], first):
-        if message["role"] == "tool" and read_result_text(message).strip():
+    new = enumerate(messages[first:], first)
+    results = {at: m for at, m in new if m["role"] == "tool" and read_result_text(m).strip()}
+    with questions_ahead(model) as early:
+        if early is not None:
+            for message in results.values():
+                early.ask(DETECTOR_CONTRACT.request(_open_conversation(query, message)))
+        for index, message in results.items():
             cleaned = _clean_result(model, settings, query, message)
             stored[index], shown[index] = cleaned.stored, cleaned.shown
     return stored, shown
+
+
+def _open_conversation(query: str, result: ChatToolResultMessage) -> list[ChatMessage]:
+    (call,) = build_call_data([result["tool_call"]])
+    prompts = [wrap_in_tag(QUERY, query), wrap_in_tag(CALL, json.dumps(call, ensure_ascii=False))]
+    question = "\n".join([*prompts, f"<{RESULT}>", read_result_text(result)])
+    return DETECTOR_CONTRACT.open_conversation(question)
 
 
 def _clean_result(
@@ -87,11 +100,9 @@ def _clean_result(
         now, outcome, cut, asked = IsolatedResult(result, result), "unreadable", 0, 0
         contract = replace(DETECTOR_CONTRACT, read=partial(read_usable_spans, settings=settings))
         retry_messages: list[ChatMessage] = []
-        (call,) = build_call_data([result["tool_call"]])
-        prompts = [wrap_in_tag(QUERY, query), wrap_in_tag(CALL, json.dumps(call, ensure_ascii=False))]
         while asked < settings.detector_calls and outcome not in ("clean", "cut"):
-            question = user("\n".join([*prompts, f"<{RESULT}>", read_result_text(now.shown)]))
-            answer = contract.ask(model, [system(contract.prompt), question, *retry_messages], retries=0)
+            conversation = [*_open_conversation(query, now.shown), *retry_messages]
+            answer = contract.ask(model, conversation, retries=0)
             asked += 1
             flaw = answer.faults[0].flaw if answer.faults else ReplyFlaw.WRONG_FORM
             if answer.value is None:

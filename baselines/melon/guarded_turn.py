@@ -31,6 +31,7 @@ from agentsys.models.chat import (
     tool_message,
     user,
 )
+from agentsys.models.early_questions import questions_ahead
 from agentsys.models.pipeline_elements import LoopState, LoopStep, tool_specs
 from agentsys.models.providers.wire_parts import read_visible_text
 from agentsys.models.trace import ModelCall, Span, span
@@ -279,8 +280,12 @@ class GuardedTurn(LoopStep):
         bank = _get_bank(messages, at.extra)
         tools = tool_specs(at.runtime.functions.values())
         asked = [*messages, user(at.query)] if self.settings.repeat_request else list(messages)
-        reply = self.model.complete(ChatRequest(asked, tools, ROLE))
-        if self._is_blocked(reply, messages, tools, bank):
+        with questions_ahead(self.model) as early:
+            if early is not None and not self.settings.skip_last_masked:
+                early.ask(self._make_masked_request(messages, tools))
+            reply = self.model.complete(ChatRequest(asked, tools, ROLE))
+            blocked = self._is_blocked(reply, messages, tools, bank)
+        if blocked:
             conversation = [*_redact_results(asked, self.settings.redact), assistant(NOTICE)]
         else:
             conversation = [*asked, reply.message]
@@ -324,12 +329,15 @@ class GuardedTurn(LoopStep):
     def _bank_masked_calls(
         self, messages: Sequence[ChatMessage], tools: Sequence[ToolSpec], bank: MaskedCallBank, opened: Span
     ) -> None:
-        conversation = build_masked_conversation(messages, show_errors=self.settings.show_errors)
-        masked = self.model.complete(ChatRequest(conversation, tools, MASKED_ROLE)).message
+        masked = self.model.complete(self._make_masked_request(messages, tools)).message
         # Its words are kept for the record; only its calls count, and none of them is ever made.
         opened.messages = (masked,)
         texts = dict.fromkeys(self._write_call_texts(masked["tool_calls"]))
         bank.masked += [text for text in texts if text not in bank.masked]
+
+    def _make_masked_request(self, messages: Sequence[ChatMessage], tools: Sequence[ToolSpec]) -> ChatRequest:
+        conversation = build_masked_conversation(messages, show_errors=self.settings.show_errors)
+        return ChatRequest(conversation, tools, MASKED_ROLE)
 
     def _write_call_texts(self, calls: Iterable[FunctionCall] | None) -> list[str]:
         options = self.settings

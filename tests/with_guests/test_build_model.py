@@ -23,6 +23,8 @@ from agentsys.models.build_model import (
 )
 from agentsys.models.chat import ChatModel, ChatReply, ChatRequest, Scene, assistant, text_of, user
 from agentsys.models.trace import Tracer, use_tracer
+from agentsys.models.wrappers.accounting import RecordingModel
+from agentsys.models.wrappers.reply_cache import CacheMode
 
 SCENE = Scene("banking", "user_task_0", None, "none")
 OPENAI = "agentsys.models.providers.openai.OpenAIModel"
@@ -193,6 +195,16 @@ def test_provider_is_built_once_finished_and_cached_only_where_the_card_says(tmp
         assert echo.asked == asked
         assert [reply.from_cache for reply in replies] == [False, cache]
         assert replies[1].cost_usd == (0.0 if cache else 1.0)
+
+
+def test_only_a_server_may_be_asked_ahead_and_never_where_kept_replies_are_all_there_is(
+    tmp_path: Path,
+) -> None:
+    server, script = stack(node(cache=True), tmp_path), stack(node(_target_=f"{__name__}.Played"))
+    kept = build_stack(node(), cache_dir=tmp_path, cache_mode=CacheMode.READ_ONLY, load_model=no_other)
+    models = [each.for_scene(SCENE) for each in (server, script, kept)]
+    may = [isinstance(model, RecordingModel) and model.side_by_side for model in models]
+    assert may == [True, False, False]
 
 
 def test_scripted_model_is_played_by_scene_never_cached_and_never_asked_twice(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from agentsys.base.ledger import LedgerEntry
 from agentsys.models.budget import Amount, UsageLog
 from agentsys.models.chat import (
+    ChatModel,
     ChatReply,
     ChatRequest,
     Consequence,
@@ -28,6 +29,7 @@ from agentsys.models.chat import (
     ModelWrapper,
     Usage,
 )
+from agentsys.models.early_questions import answer_in_turn
 from agentsys.models.endings import Ending
 from agentsys.models.pricing import Price
 from agentsys.models.reply_checks import count_oddities, lacks_answer
@@ -111,8 +113,18 @@ class MeteredModel(ModelWrapper):
         return Amount(usd, prompt + reply, requests=1)
 
 
+@dataclass
 class RecordingModel(ModelWrapper):
     """A model whose calls are booked under the current span of the current case."""
+
+    _: KW_ONLY
+    side_by_side: bool = False
+    """True if questions may be asked ahead of their turn (`early_questions`): no reply depends on their order."""
+
+    @property
+    def unrecorded(self) -> ChatModel | None:
+        """The wrapped model; None if it has to be asked one question after the other."""
+        return self.model if self.side_by_side else None
 
     def complete(self, request: ChatRequest) -> ChatReply:
         """Ask the wrapped model and book usage, cost and role, of an error too.
@@ -124,7 +136,7 @@ class RecordingModel(ModelWrapper):
         _check_case_budget(tracer)
         tracer.note_request(request)
         try:
-            reply = self.model.complete(request)
+            reply = answer_in_turn(self.model, request)
         except ModelError as error:
             tracer.note_failed_request(request.role, error)
             raise
