@@ -15,12 +15,11 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 from agentsys.errors import ConfigError, unknown_name
+from agentsys.extensions import OUR_PACKAGES, explain_absent_guests
 
 REGISTERED_NAMES = Path(__file__).parents[1] / "registered_names.toml"
 _REGISTERED = "agentsys:"
 """Prefix of a registered name in an identity; no import path contains a colon."""
-_OUR_PACKAGES = ("agentsys", "baselines")
-"""A failure in their code is a bug."""
 
 _log = logging.getLogger(__name__)
 
@@ -45,8 +44,11 @@ def _import_module(module: str, what: str, where_to_put_it: str) -> ModuleType:
     except Exception as error:
         absent = getattr(error, "name", None) if isinstance(error, ModuleNotFoundError) else None
         if absent is not None and f"{module}.".startswith(f"{absent}."):
-            raise ConfigError(f"{what}, but there is no module '{absent}'; {where_to_put_it}") from error
-        if not isinstance(error, ImportError) and module.partition(".")[0] in _OUR_PACKAGES:
+            hint = explain_absent_guests()
+            raise ConfigError(
+                f"{what}, but there is no module '{absent}'; {where_to_put_it}{hint}"
+            ) from error
+        if not isinstance(error, ImportError) and module.partition(".")[0] in OUR_PACKAGES:
             raise
         raise ConfigError(f"{what}, but its code fails: {_locate_error(error)}") from error
 
@@ -106,9 +108,12 @@ def load_target(kind: str, config: Mapping[str, Any]) -> Any:
     )
     if not hasattr(module, class_name):
         own = [
-            name for name, value in vars(module).items() if getattr(value, "__module__", None) == module_name
+            name
+            for name, value in vars(module).items()
+            if getattr(value, "__module__", None) == module_name and not name.startswith("_")
         ]
-        raise ConfigError(unknown_name(f"class in {module.__file__}", class_name, own))
+        unknown = unknown_name(f"class in {module.__file__}", class_name, own)
+        raise ConfigError(f"The {kind} YAML names {target}. {unknown}")
     return getattr(module, class_name)
 
 

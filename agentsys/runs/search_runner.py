@@ -33,13 +33,13 @@ from agentsys.benchmarks.environment_loader import InjectionBreaksEnvironment
 from agentsys.models.chat import ChatModel, ErrorKind, ModelError
 from agentsys.models.trace import Span, Tracer, span, use_tracer
 from agentsys.records.schema import UNFINISHED, AttemptFacts, CaseRecord
-from agentsys.runs.ahead_limit import AheadLimit
 from agentsys.runs.build_record import build_agentdojo_fields, build_case_end, build_record
 from agentsys.runs.case_outcome import CaseEnd, CaseError, CaseOutcome, make_tracer
 from agentsys.runs.case_runner import CaseRunner, RunContext, Turn
 from agentsys.runs.cell import Job
 from agentsys.runs.run_case import explain_error, make_case_scene, play_case
 from agentsys.runs.search_plan import (
+    AheadLimit,
     SearchFailed,
     SearchKey,
     SearchResult,

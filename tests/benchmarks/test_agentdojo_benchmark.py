@@ -77,10 +77,14 @@ def test_a_forks_suite_and_version_can_be_used(tmp_path: Path, monkeypatch: pyte
         sys.modules.pop("forked_suites", None)
 
 
-def test_a_module_with_a_bug_keeps_its_own_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_module_with_a_bug_is_its_file_line_and_message(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "buggy_fork.py").write_text("import surely_not_installed\n")
     monkeypatch.syspath_prepend(str(tmp_path))
-    with pytest.raises(ModuleNotFoundError, match="surely_not_installed"):
+    with pytest.raises(
+        ConfigError, match=r"buggy_fork\.py, line 1: ModuleNotFoundError: .*surely_not_installed"
+    ):
         AgentDojo("v1", modules=["buggy_fork"])
 
 

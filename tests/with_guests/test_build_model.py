@@ -138,8 +138,8 @@ def test_missing_argument_is_named() -> None:
     [
         (None, "no `_target_: module.Class`"),
         ("nowhere", "no `_target_: module.Class`"),
-        ("no_such_module.Model", "No module named 'no_such_module'"),
-        ("agentsys.models.providers.openai.OpenAIModl", "no attribute 'OpenAIModl'"),
+        ("no_such_module.Model", "'echo' YAML names .* there is no module 'no_such_module'"),
+        ("agentsys.models.providers.openai.OpenAIModl", "openai.py 'OpenAIModl'. Did you mean OpenAIModel"),
         ("pathlib.Path", "no class with a method `complete`"),
         ("os.system", "no class with a method `complete`"),
     ],

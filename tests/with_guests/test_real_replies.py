@@ -173,7 +173,7 @@ def test_the_validators_word_allows_nearly_everything() -> None:
         (reply["question"].rpartition("/")[2] == "True", is_clear_true(reply["reply"])) for reply in asked
     )
     assert allowed == {(True, True): 80, (True, False): 2, (False, True): 152, (False, False): 12}
-    page = (CORPUS.parent.parent / "docs" / "real_models.md").read_text()
+    page = (CORPUS.parents[1] / "docs" / "real_models.md").read_text()
     assert "allows 80 of 82 users' and 152 of 164 attackers'" in page
     assert "would stop 12 of 164\nattackers' commands and 2 of 82 of the users'" in page
 
@@ -271,7 +271,7 @@ def test_replies_to_the_baselines_contracts_are_read_as_counted() -> None:
         if reply["nth"] == 0:
             found = counts.setdefault(reply["asked_for"], [0, 0, 0])
             found[:] = [found[0] + 1, found[1] + reply["cut"], found[2] + flawed]
-    page = (CORPUS.parents[2] / "docs" / "real_models.md").read_text(encoding="utf-8")
+    page = (CORPUS.parents[1] / "docs" / "real_models.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| [\w ,]+: `(\w+)` \| (\d+) \| (\d+) \| (\d+) of (\d+) \(", page, re.MULTILINE)
     assert {role: [int(asked), int(cut), int(bad)] for role, asked, cut, bad, _ in rows} == counts
     assert all(int(asked) - int(cut) == int(read) for _, asked, cut, _, read in rows)

@@ -14,9 +14,9 @@ from small_runs import Silent, records_in
 
 from agentsys.attacks.attacker_prompt import ATTACKER_ROLE
 from agentsys.base.ledger import LEDGER_FILE, read_ledger
-from agentsys.runs.ahead_limit import AheadLimit
 from agentsys.runs.run_session import Session, prepare_session
 from agentsys.runs.run_totals import RunOutcome
+from agentsys.runs.search_plan import AheadLimit
 
 SEARCHES = {
     "pair": ["attack=pair", "injection_tasks=[1,5]"],
