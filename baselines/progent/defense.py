@@ -29,7 +29,7 @@ from baselines.progent.policy_model import (
     UPDATE_CONTRACT,
     make_contract,
 )
-from baselines.progent.progent_gate import BeginProgentTask, GatedTools, UpdatingTurn
+from baselines.progent.progent_gate import BeginProgentTask, GatedTools, UpdatePolicy
 from baselines.progent.progent_rules import ProgentSettings, read_config_rules
 from baselines.progent.prompts import HINTED, REFUSED, STOPPED
 from baselines.tool_boundary.result_rewriter import read_question
@@ -189,14 +189,14 @@ class Progent(RoleDefense):
     def pipeline(self, model: ChatModel, suite: TaskSuite[Any]) -> BasePipelineElement:
         """Build the plain agent behind the gate."""
         settings = self.settings
-        updates = settings.generate and settings.update
+        updates = [UpdatePolicy(model, settings)] if settings.generate and settings.update else []
         return tool_loop(
             model,
             default_system_message(suite),
             name=f"{model.name}-{self.name}",
             before=[BeginProgentTask(model, settings, suite.name)],
             tools=GatedTools(),
-            turn=UpdatingTurn(model, settings) if updates else None,
+            after_results=updates,
             max_rounds=settings.max_rounds,
         )
 

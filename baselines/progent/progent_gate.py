@@ -1,6 +1,6 @@
 """The gate before the tools: calls run only as the rules allow. Steps around it write and update the rules.
 
-`GatedRuntime` decides on each call; `BeginProgentTask` installs the first policy; `UpdatingTurn` rewrites it.
+`GatedRuntime` decides on each call; `BeginProgentTask` installs the first policy; `UpdatePolicy` rewrites it.
 """
 
 from __future__ import annotations
@@ -19,15 +19,7 @@ from agentdojo.types import ChatMessage
 from pydantic import ValidationError
 
 from agentsys.models.chat import ChatModel, ToolSpec, text_of
-from agentsys.models.early_questions import questions_ahead
-from agentsys.models.pipeline_elements import (
-    LoopState,
-    LoopStep,
-    ModelElement,
-    ToolsElement,
-    has_reading_name,
-    tool_specs,
-)
+from agentsys.models.pipeline_elements import LoopState, LoopStep, ToolsElement, has_reading_name, tool_specs
 from agentsys.models.trace import Tracer, get_current_tracer, span
 from baselines.defense_bases import warn_once
 from baselines.progent.policy_model import CalledTool, PolicyModel, WrittenPolicy, is_narrower
@@ -207,25 +199,17 @@ class BeginProgentTask(LoopStep):
         return self._first[2]
 
 
-class UpdatingTurn(ModelElement):
-    """Takes the agent's turn after results, and has the policy looked at again beside it.
+class UpdatePolicy(LoopStep):
+    """Has the policy looked at again after a turn; what is rewritten replaces all of the old rules."""
 
-    What is rewritten replaces all of the old rules.
-    """
+    name = "progent_update"
 
     def __init__(self, model: ChatModel, settings: ProgentSettings) -> None:
-        super().__init__(model)
+        self.model = model
         self.settings = settings
 
     def step(self, at: LoopState) -> LoopState:
-        """Ask for one decision, for one policy if it is yes, and for the agent's next message."""
-        with questions_ahead(self.model) as early:
-            if early is not None:
-                early.ask(self.make_request(at))
-            self._update_policy(at)
-            return super().step(at)
-
-    def _update_policy(self, at: LoopState) -> None:
+        """Ask for one decision, and for one policy if it is yes."""
         policy: TaskPolicy = at.extra[TASK_POLICY]
         calls = self._list_called_tools(at.messages)
         if calls:
@@ -238,6 +222,7 @@ class UpdatingTurn(ModelElement):
                     opened.decision = {"narrower": narrower}
                 new = new if narrower else None
             policy.written = policy.written if new is None else new
+        return at
 
     def _list_called_tools(self, messages: Sequence[ChatMessage]) -> list[CalledTool]:
         turn = [messages[index] for index in find_new_results(messages)]

@@ -1,4 +1,4 @@
-"""DRIFT's and Progent's independent questions side by side: cases are those of a run one question after the other."""
+"""DRIFT's independent questions side by side: cases are those of a run one question after the other."""
 
 from __future__ import annotations
 
@@ -20,17 +20,12 @@ from agentsys.models.chat import ChatReply, ChatRequest, ErrorKind, ModelError
 from agentsys.models.prompted_tools import write_calls, write_reply
 from agentsys.models.trace import Tracer, use_tracer
 from baselines.drift.defense import Drift
-from baselines.progent.defense import Progent
 
 DOWN = ModelError(ErrorKind.SERVER_ERROR, "no reply")
 
 
 def _or_down(draw: random.Random, *replies: Any) -> Any:
     return DOWN if draw.random() < 0.03 else draw.choice(replies)
-
-
-def _play_agent(draw: random.Random, request: ChatRequest) -> Any:
-    return _or_down(draw, "Done.", *(draw_calls(draw, 3) for _ in range(4)))
 
 
 def _play_actor(draw: random.Random, request: ChatRequest) -> Any:
@@ -58,17 +53,8 @@ DRIFT: dict[str, Draw] = {
     "drift_judge": lambda draw, request: "<judge_result>Yes</judge_result>",
     "drift_formatter": lambda draw, request: "[]",
 }
-_RULES = json.dumps([{"name": tool.name, "args": {}} for tool in TOOLS])
-PROGENT: dict[str, Draw] = {
-    "agent": _play_agent,
-    "policy": lambda draw, request: _or_down(draw, "Yes", "No", "no words", _RULES, _RULES),
-}
 CASES: dict[str, tuple[Callable[[int], Defense], dict[str, Draw]]] = {
     "drift": (lambda seed: Drift(detector_calls=1 + seed % 2), DRIFT),
-    "progent": (
-        lambda seed: Progent(only_narrow=seed % 2 == 0, on_update_error=["keep", "raise"][seed % 2]),
-        PROGENT,
-    ),
 }
 
 
@@ -116,7 +102,6 @@ class OneTurn:
             "drift_planner": "<function_trajectory>[read_line, read_line, read_line]</function_trajectory>",
             "drift_permissions": "A",
             "drift_isolator": "<detected_instructions>[]</detected_instructions>",
-            "policy": "No" if "read_line(" in str(request.messages) or not fresh else _RULES,
         }
         agent = write_reply("", calls, "") if fresh else write_reply("", "[]", "Done.")
         native = READINGS if request.tools else agent
@@ -124,13 +109,12 @@ class OneTurn:
         return ChatReply(as_message(replies.get(request.role, done)))
 
 
-@pytest.mark.parametrize(("defense", "saved"), [(Drift, len(TOOLS) - 1 + 2), (Progent, 1)])
-def test_what_needs_no_answer_is_asked_at_once(defense: type[Drift | Progent], saved: int) -> None:
+def test_what_needs_no_answer_is_asked_at_once() -> None:
     rows = []
     for side_by_side in (False, True):
         NOW.set(0)
         model = with_unit_latency(OneTurn(), side_by_side=side_by_side)
         with use_tracer(Tracer()):
-            defense().pipeline(model, BANKING).query("Read my diary.", TracedRuntime(TOOLS), Diary())
+            Drift().pipeline(model, BANKING).query("Read my diary.", TracedRuntime(TOOLS), Diary())
         rows.append(NOW.get())
-    assert rows[0] - rows[1] == saved
+    assert rows[0] - rows[1] == len(TOOLS) - 1 + 2
