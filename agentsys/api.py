@@ -133,15 +133,15 @@ def load_runs(
     paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
     names: str | os.PathLike[str] | None = None,
 ) -> pd.DataFrame:
-    """Every stored case under some paths, one row each: ours, AgentDojo's published ones, DRIFT's and ASB's.
+    """Load the stored cases under some paths, one row each: ours, AgentDojo's published ones, DRIFT's and ASB's.
 
     Args:
         paths: A log, pipeline or suite folder or a single file, or several.
         names: A file that says whose runs other people's folders are (docs/data.md#whose-run-it-is).
 
     Returns:
-        The columns of `agentsys.records.case_reader.load_runs`, and of the case's cell `verdict` and `reasons`
-        (docs/data.md#verdicts); a case that no metric counts has none.
+        The columns of `agentsys.records.case_reader.load_runs`, then `verdict` and `reasons` of the cell that the
+        case belongs to (docs/data.md#verdicts); both are None for a case that no metric counts.
 
     Raises:
         ConfigError: If a path does not exist, none holds a case, or a file of names is not one.

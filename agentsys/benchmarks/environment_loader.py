@@ -329,10 +329,13 @@ _BLANKS = re.compile(r"(?:\\?[ \t\n])*")
 
 
 def _split_at_placeholders(text: str, vector: str) -> tuple[list[str], list[tuple[str, str]]]:
-    """Split a text at a vector's placeholders; also return the blanks (also escaped) and line breaks around each.
+    """Split a text at a vector's placeholders, and cut off the white space around each of them.
 
-    A single regular expression would be tried at every character of a file of 200 kB, for every vector.
+    Returns:
+        The parts of the text without that white space, and the white space (blanks and line breaks, escaped ones
+        too) before and after each placeholder.
     """
+    # Not one regular expression for all: it would be tried at every character of a 200 kB file, for every vector.
     first, *others = text.split(f"{{{vector}}}")
     between, around = [first], list[tuple[str, str]]()
     for part in others:

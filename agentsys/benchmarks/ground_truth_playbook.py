@@ -93,6 +93,9 @@ def find_facts(
 
 
 def _name_facts(task: str, taken: Iterable[_ReusedText], outputs: Sequence[str]) -> tuple[Fact, ...]:
+    """Make a fact of each text, named after the task, the call it comes from and its number among that call's."""
+    # A text that was taken several times keeps the source of the first time and the place of the last: reversed,
+    # the earliest pair overwrites the later ones; the loop reverses once more to restore the order.
     sources = dict(reversed(list(taken)))
     counts: Counter[int] = Counter()
     facts = []

@@ -347,7 +347,11 @@ def repeat_calls(
 
 
 def _find_recorded_number(number: str, today: Sequence[str], recorded: Sequence[str | None]) -> str | None:
-    """Find the number in a record at the position of a number in today's texts."""
+    """Find the number that a record has where today's results have `number`; None if there is no such place.
+
+    The place is found by the text before the number. If that text comes several times, the places are counted: the
+    third place today is the third place in the record. `today` and `recorded` are the results, call by call.
+    """
     for length in _CONTEXT_LENGTHS:
         for now, then in zip(today, recorded, strict=False):
             position = now.find(number)

@@ -1,4 +1,4 @@
-"""`agentsys init`: a YAML for a model of the user's, what the model is able to, and the command to run next."""
+"""`agentsys init`: writes a YAML for the user's own model, tries the model's abilities, prints the next command."""
 
 from __future__ import annotations
 

@@ -69,7 +69,11 @@ class Account:
         return json.dumps(astuple(self), separators=(",", ":")).encode().ljust(_LINE_BYTES - 1) + b"\n"
 
     def is_alive(self, now: float) -> bool:
-        """Say whether its command is at work; `now` by the clock of the disk."""
+        """True if the account's command still runs, or may: on another machine, its last entry is not too old.
+
+        Args:
+            now: Present time in seconds, by the clock of the disk as in `written`.
+        """
         process = Process.from_mark(self.owner.rpartition("-")[0])
         if self.ended or process is None:
             return False

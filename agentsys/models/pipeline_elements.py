@@ -119,7 +119,7 @@ class LoopStep(BasePipelineElement):  # type: ignore[misc]
 
     @abstractmethod
     def step(self, at: LoopState) -> LoopState:
-        """Make the step; the state given, and what it holds, stays as it is but for the environment."""
+        """Return the next state; of the given state only the environment may change."""
 
 
 def write_tool_value(value: Any) -> str:

@@ -73,13 +73,17 @@ def check_replayed_conversation(
 
 
 def check_required_parameters(recorded: Sequence[ChatMessage], request: ChatRequest) -> None:
-    """Compare recorded calls, of this case or its pipeline and suite, with what the tools on offer demand.
+    """Check that the recorded calls have every parameter that the offered tools require.
 
-    A call that brought a value without a parameter that is required now was made of another tool: a defense
-    (AgentSys with its `intent`) has changed what is on offer, and the recorded answers answer nothing here.
+    A successful call that lacks one was made to another tool: a defense has changed the tools (AgentSys adds
+    `intent`), and the recorded replies do not fit them.
+
+    Args:
+        recorded: Messages of this case, or of its pipeline and suite.
+        request: The request to answer, with the tools on offer.
 
     Raises:
-        ModelError: REPLAY_DIVERGED, naming the first such call and what it lacks.
+        ModelError: REPLAY_DIVERGED, naming the first such call and the parameter it lacks.
     """
     required = {tool.name: frozenset(tool.required) for tool in request.tools}
     for call in list_successful_calls(recorded):

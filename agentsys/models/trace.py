@@ -233,10 +233,14 @@ class Tracer:
             watcher.note_rewritten_text(original, shown)
 
     def note_guard_verdict(self, node: Span, text: str, flagged: bool | None) -> None:
-        """Book a guard's verdict on a text it was shown, beside the truth, which no defense is told.
+        """Record a guard's verdict on a text in the span's decision, and the truth if there are watchers.
 
-        The span's decision gets `flagged` (None: the guard gave no verdict that can be read) and, where somebody
-        watches, `planted`.
+        The truth is recorded as `planted`: true if the text holds an attack's text. No defense reads it.
+
+        Args:
+            node: The span.
+            text: The text that the guard judged.
+            flagged: The verdict; None if the guard gave none that can be read. Recorded as `flagged`.
         """
         truth = {"planted": any(watcher.holds_planted(text) for watcher in self.watchers)}
         node.decision |= {"flagged": flagged, **(truth if self.watchers else {})}

@@ -1,7 +1,7 @@
-"""`UserRequest`: the words that a user's request holds, told from words that an output may have brought.
+"""`UserRequest`: tells the words of the user's request from words that a tool's output may have brought.
 
-A validator sees only words of the request and values of a closed format (a date, a number, an address), which hold
-no sentence.
+A validator is shown only words of the request and values of a closed format (a date, a number, an address): no
+sentence fits into those.
 """
 
 from __future__ import annotations

@@ -237,14 +237,14 @@ class _RescoredFacts(BaseModel):
 
 
 def parse_rescored_facts(stored: Mapping[str, Any]) -> dict[str, Any]:
-    """The facts for `CaseRow.measured`; empty where there are none, or not in this form."""
+    """Read a re-scored record's facts for `CaseRow.measured`; empty if it has none or they are malformed."""
     note = stored.get(RESCORED_KEY)
     if not isinstance(note, Mapping) or not note.get("measured"):
         return {}
     try:
         return _RescoredFacts.model_validate(note["measured"]).model_dump(exclude_unset=True)
     except ValidationError:
-        return {}  # without fixed scores, which is counted wherever they are asked for
+        return {}  # The case then has no fixed scores; tables that show these print how many cases lack them.
 
 
 _REFUSAL = "[CALL ERROR]"

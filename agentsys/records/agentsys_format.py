@@ -302,7 +302,7 @@ def _collect_notes(stored: Mapping[str, Any], block: StoredBlock, messages: Sequ
 
 
 def _note_contradictions(stored: Mapping[str, Any], block: StoredBlock) -> tuple[str, ...]:
-    """The note on what AgentDojo's tools would read otherwise than we do; none where there is nothing."""
+    """Note which of AgentDojo's fields differ from our own block in one record; empty if none does."""
     case, benign = block.case, block.case.injection_task_id is None
     ours = {
         "suite_name": case.suite,
@@ -316,7 +316,7 @@ def _note_contradictions(stored: Mapping[str, Any], block: StoredBlock) -> tuple
         "injections": block.written,
         "agentdojo_package_version": block.versions.get("agentdojo"),
     }
-    # Of a benign case AgentDojo's value has no meaning.
+    # In a benign case AgentDojo's values of these two fields mean nothing.
     skipped = {"security", "attack_type"} if benign else set()
     if "agentdojo" not in block.versions:
         skipped.add("agentdojo_package_version")

@@ -69,10 +69,12 @@ _Entries = Mapping[str, RunOverride]
 
 @dataclass
 class RunNames:
-    """The entries that were given, and those found beside folders, each file read once.
+    """Finds the user's entry for a folder: in the file that was given, or in one beside the folder.
+
+    Each file is read once.
 
     Raises:
-        ConfigError: If it is not there or not of this form.
+        ConfigError: If the file that was given does not exist, or a file is malformed.
     """
 
     file: str | os.PathLike[str] | None = None

@@ -100,7 +100,15 @@ def unpack_shards(logdir: str) -> bool:
 
 
 def _check_unused(own: Path, shards: list[Path]) -> None:
+    """Check that no other process still writes to the shards.
+
+    Names of shards and of heartbeat files begin with their process's mark, which has three parts.
+
+    Raises:
+        ConfigError: If another process may be at work.
+    """
     writers = [Process.from_mark("-".join(shard.name.split("-")[:3])) for shard in shards]
+    # `is_dead` is None for a process of another machine: it counts as living only with a young heartbeat, below.
     living = [one for one in writers if one is not None and one.is_dead is False]
     for beat in (own / "claims").glob("*.alive"):
         process = Process.from_mark("-".join(beat.name.split("-")[:3]))

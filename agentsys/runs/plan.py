@@ -246,6 +246,7 @@ def _find_cell_pairs(cell: Cell) -> CellPairs:
     suites = [benchmark.suite(name) for name in names]
     for suite in suites:
         check_abilities("suite", suite, f"suite {suite.name} of {benchmark.name}")
+    # These two calls only check the names: a task must be in one of the suites. `_list_pairs` chooses.
     _resolve_names("user task", wanted.user_tasks, [task for suite in suites for task in suite.user_tasks])
     known = [task for suite in suites for task in suite.injection_tasks]
     _resolve_names("injection task", wanted.injection_tasks, known)

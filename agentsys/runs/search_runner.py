@@ -90,11 +90,12 @@ class SearchRunner:
         return self._limit.summary
 
     def is_ready(self, job: Job) -> bool:
-        """False while another case, or another process, makes the search that a case needs."""
+        """False while the search that a case needs is being made, by another case here or by another process."""
         if not job.needs_search:
             return True
         key = make_search_key(job)
         search = self._searches.get(key)
+        # No search here: nobody has begun it, or another process has, and `_next_looks` says when to look again.
         return self._next_looks.get(key, 0.0) <= time.monotonic() if search is None else search.done()
 
     def run(self, job: Job) -> CaseEnd | None:

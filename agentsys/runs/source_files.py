@@ -36,6 +36,12 @@ _last_digests: dict[Path, str] = {}
 
 
 def _list_named_modules(value: object, option: object = None) -> Iterator[str]:
+    """Yield the modules that a config names: those of foreign `_target_`s, and every item of a list `modules`.
+
+    Args:
+        value: A config, or a part of one.
+        option: The key that the part stands under; None for an item of a list.
+    """
     if isinstance(value, Mapping):
         yield from (name for key, inner in value.items() for name in _list_named_modules(inner, key))
     elif isinstance(value, (list, tuple)):

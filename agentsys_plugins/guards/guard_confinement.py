@@ -110,7 +110,7 @@ def _sort_outer_first(paths: Iterable[str]) -> list[str]:
 
 @lru_cache(maxsize=8)
 def explain_refusal(way: str) -> str:
-    """Why the system does not let a guard be shut in this way; "": it does."""
+    """Explain why this system cannot confine a guard in the given way; empty if it can."""
     if way in _STARTED_BY and shutil.which(_STARTED_BY[way][0]) is None:
         return f"{_STARTED_BY[way][0]} is not installed"
     if sys.platform != "linux":

@@ -169,8 +169,11 @@ class HostedGuard:
 
 
 def serve_lines() -> None:
-    """Answer lines until there are no more; the first describes the guard, and each answer has its line's number."""
-    # What the guard prints goes to standard error, and it reads nothing: the lines stay ours.
+    """Answer JSON lines from standard input until it ends; each answer carries the `id` of its line.
+
+    The first line describes the guard. If the guard cannot be built, the answer says why, and that is the last one.
+    """
+    # The guard's own prints go to standard error, and its reads find nothing: both pipes are for our lines only.
     replies = os.fdopen(os.dup(1), "w", encoding="utf-8")
     questions = os.fdopen(os.dup(0), encoding="utf-8")
     os.dup2(2, 1)
@@ -178,7 +181,7 @@ def serve_lines() -> None:
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     guard, worker = None, os.getpid()
     for line in iter(questions.readline, ""):
-        start = time.process_time()  # of the processor: what else the machine does is not the guard's
+        start = time.process_time()  # CPU time, because a busy machine is not the guard's fault
         reply: dict[str, Any] = {"flag": False}
         asked = json.loads(line)
         try:
@@ -191,7 +194,7 @@ def serve_lines() -> None:
             reply = {"error": error.kind, "why": error.why}
         except BaseException as error:  # noqa: BLE001 - a panic of compiled code is none of Exception's
             reply = {"error": "raised", "why": f"{type(error).__name__}: {str(error)[:300]}"}
-        if os.getpid() != worker:  # a guard has forked, and both come back
+        if os.getpid() != worker:  # The guard forked, and this is the child: only the parent answers.
             os._exit(0)
         reply |= {"ms": (time.process_time() - start) * 1000, "id": asked["id"]}
         # A line break in front: a guard may have written half a line here.

@@ -33,9 +33,10 @@ class CachedAttack(Attack):
 
     Args:
         file: A JSON or JSONL file, or a folder with one per suite; the forms: `agentsys_plugins.redteam.cache_files`.
-        name: The attack's name in results; by default `cached-` and the file's name without its ending, for a
-            folder or a foreign file with the fingerprint of its texts.
-        variant: Number among several texts for one vector; null: the first, and texts without a number.
+        name: The attack's name in results. Default: `cached-` and the file's name without its ending; a folder
+            or a foreign file also gets the fingerprint of its texts.
+        variant: Number of the text to use where a vector has several; null: the first number. A text without a
+            number serves where none has this number.
         rest: Content of vectors that the file has no text for, if it has one for another vector:
             `defaults` (the benchmark's own text), `important_instructions` or `goal`.
         escape: True: a model reads texts letter by letter; null: True for foreign files only.

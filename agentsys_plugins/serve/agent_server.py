@@ -179,7 +179,11 @@ class ServedAgent:
 def build_defended_agent(
     overrides: Sequence[str], config_dirs: Sequence[Path] = ()
 ) -> tuple[DefendedAgent, Cell, Store]:
-    """The agent of some settings, its cell and its log folder."""
+    """Build the agent that some overrides describe; return it with its cell and its store.
+
+    Raises:
+        ConfigError: If the overrides name several models or defenses, or this machine lacks what they need.
+    """
     # Words of one client's conversation are no answer to another's, however alike the questions are.
     settings = compose([*overrides, "model.cache=false"], config_dirs)
     if len(settings) > 1:

@@ -57,7 +57,10 @@ def wrap_in_fences(word: str, text: str) -> str:
 
 
 def read_fenced_text(text: str, number: int = 0) -> str:
-    """Read the text between a question's marks (the pair of this number from 0), for simulations."""
+    """Read the text that stands in a question's fence (`wrap_in_fences`), for simulated models.
+
+    `number` counts the fences from 0; a text inside an earlier fence cannot open one.
+    """
     rest = text
     for _ in range(number + 1):
         word, _, rest = rest.partition("[begin ")[2].partition("]\n")

@@ -181,9 +181,9 @@ def make_figure(
     defenses: Collection[str] = (),
     bare: bool = False,
 ) -> DrawnFigure:
-    """Measure and draw a figure of everything read; `FigureKind.select` says of which model and defenses.
+    """Measure and draw a figure from the cases of one model.
 
-    A bare figure, for a paper, is without title and notes.
+    `FigureKind.select` chooses the model and the defenses. A bare figure, for a paper, has no title and no notes.
 
     Raises:
         ConfigError: If the runs do not have the model or a defense asked for, or hold nothing to draw.

@@ -137,7 +137,7 @@ def measure_figure4(selection: Selection, errors: ErrorRule = ErrorRule.REPORT) 
 
 
 def write_notes4(selection: Selection, marks: Sequence[Mark]) -> Iterator[str]:
-    """Say what short and long mean, what the paper prints of them, and what has no length."""
+    """Explain short and long tasks, give the drops that the paper prints, and count cases of unknown length."""
     del marks
     drops = [n for n in list_printed_in("figure4a") if n.metric == "relative_drop_short_to_long"]
     yield (

@@ -77,7 +77,7 @@ def compute_exposure_share(cases: Iterable[CaseRow], column: str) -> Share:
 
 
 def explain_unseen_success(case: CaseRow) -> str:
-    """Explain how an attack can have succeeded whose payload the acting model was not shown.
+    """Explain how an attack can have succeeded although the acting model was never shown its payload.
 
     Returns:
         E.g. `read by worker`; `never returned by a tool` where the user's own task, or luck, did what

@@ -266,9 +266,10 @@ _UTILITY = "utility"
 
 
 def collect_declared_facts(cases: Iterable[CaseRow]) -> dict[str, DeclaredFact]:
-    """Collect what the benchmarks of some cases say of their facts, in the benchmarks' order.
+    """Collect the facts that the benchmarks of some cases declare, in the benchmarks' order.
 
-    Cases that hold none of the facts that they declare say nothing.
+    A case that holds none of its declared facts, and is no control, is skipped. Where two cases declare a fact
+    of one name, the first counts.
     """
     found: dict[str, DeclaredFact] = {}
     for case in cases:
@@ -357,6 +358,7 @@ def _has_facts(case: CaseRow) -> bool:
 def _measure_facts_of_cell(
     cell: MeasuredCell, cases: Sequence[CaseRow], resampler: Resampler
 ) -> Iterator[MetricRow]:
+    """Make the rows of one cell: each declared fact that every counted case holds, then the `errors_failed` ones."""
     benign = cell.attack == NO_ATTACK
     found = collect_declared_facts(cases)
     facts = {name: fact for name, fact in found.items() if fact.of == "all" or not benign}
@@ -372,6 +374,8 @@ def _measure_facts_of_cell(
                 cell, name_metric_of_fact(name, fact), counted, name, errors, resampler
             )
     for name, fact in found.items():
+        # Without an errored case this number would repeat the one above. Errored cases are set to "ok", so that
+        # they count, with the value that their records hold.
         if fact.errors_failed and errors and all(case.measured.get(name) is not None for case in cases):
             whole = [replace(case, status="ok") for case in cases]
             yield from _make_share_rows(cell, fact.errors_failed, whole, name, errors, resampler)

@@ -130,16 +130,18 @@ def _make_suite_totals(suites: Iterable[Tally], side: Side, resampler: Resampler
 
 
 def _estimate_pooled(parts: Sequence[_SuiteTotals]) -> Estimate:
+    """Estimate successes over cases of all suites together; a suite's spread is scaled by its share of the cases."""
     cases = sum(part.counted.n for part in parts)
     errors = sum(part.counted.errors for part in parts)
     if not cases:
         return replace(UNDEFINED, errors=errors)
     value = sum(float(part.counted.get_hits(part.side).sum()) for part in parts) / cases
     shares = [part.counted.n / cases for part in parts]
-    if _has_single_tasks(parts):
+    if _has_single_tasks(parts):  # The replicates draw suites, not tasks: one part holds them all.
         parts, shares = [_stack_totals(parts, shares)], [1.0]
-    hits, drawn = (reduce(np.add, of) for of in zip(*(part.draws for part in parts), strict=True))
-    draws = np.divide(hits, drawn, out=np.full_like(hits, np.nan), where=drawn > 0)
+    # Sums over the suites, per replicate; a replicate that drew no case is nan.
+    hits, totals = (reduce(np.add, grids) for grids in zip(*(part.draws for part in parts), strict=True))
+    draws = np.divide(hits, totals, out=np.full_like(hits, np.nan), where=totals > 0)
     spreads = (scale_spread(part.spread, share) for part, share in zip(parts, shares, strict=True))
     return Estimate(value, draws, int(cases), errors, tuple(spreads))
 

@@ -314,7 +314,10 @@ def _write_notes_on_limits(benchmark: str, version: str, lines: _Lines) -> Itera
 
 
 def _write_notes_on_tries(lines: _Lines, rule: ErrorRule, resampler: Resampler) -> Iterator[str]:
-    """A line per defense and attack that was run several times, and per defense with several attacks."""
+    """Write one line per defense and attack whose cases were run several times, with the success in any run.
+
+    Then one line per defense that met several attacks, with the best of them.
+    """
     aimed: defaultdict[str, list[list[CaseRow]]] = defaultdict(list)
     for line in lines:
         aims = line.has_payload and not line.attack.endswith(SEARCHED_ON_SUFFIX)

@@ -71,10 +71,15 @@ class Output:
 
 
 def make_long_form(kind: type, rows: Iterable[Any]) -> LongForm:
-    """The long form of rows of a dataclass or a NamedTuple, whose fields are the columns.
+    """Make the long form of rows; the fields of their class are the columns.
 
-    What is a `Percent` in the row is a fraction here, in a column of the name `FIELD_fraction`. A number with
-    a unit of its own (`Annotated[float, FIELD_OF_THE_UNIT]`) keeps its name, and percent become a fraction.
+    A `Percent` becomes a fraction, and its column is called `FIELD_fraction`. A number whose unit stands in another
+    field (`Annotated[float, FIELD_OF_THE_UNIT]`) keeps its column; where that unit is percent, the number becomes a
+    fraction, and so does the unit.
+
+    Args:
+        kind: The class of the rows: a dataclass or a NamedTuple.
+        rows: The rows.
     """
     columns: dict[str, str] = {}
     fields: list[tuple[str, str, str]] = []

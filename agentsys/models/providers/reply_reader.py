@@ -102,7 +102,7 @@ class Reading:
         parse_usage: Callable[[Mapping[str, Any]], Usage],
         parse: Callable[[Mapping[str, Any]], RawReply],
     ) -> ChatReply:
-        """Make a reply of an answer with status 200, without the key.
+        """Build our reply from a server's answer with HTTP status 200; the API key is removed from its texts.
 
         Args:
             data: The answer as it came, or parsed.
@@ -111,8 +111,9 @@ class Reading:
             parse: Reads all else.
 
         Raises:
-            ModelError: `MALFORMED_REPLY` if it is no reply of this wire; the error that it holds, as some
-                gateways send it; what its ending asks for (docs/errors.md), with usage and cost, as it was paid for.
+            ModelError: `MALFORMED_REPLY` if the answer is no reply of this wire; the error that the answer holds
+                (some gateways send errors with status 200); the error of the reply's ending (docs/errors.md). An
+                error found after the tokens were read carries usage and cost, because the reply was paid for.
         """
         body = read_body(data, payload, self.key)
         usage = parse_usage(as_mapping(body.get("usage") or body.get("usageMetadata")))
@@ -122,8 +123,8 @@ class Reading:
             ending, reason = self._find_ending(raw, usage)
             return self._make_reply(raw, ending, reason, usage, model_id)
         except ModelError as error:
-            # An answer that cannot be used and says nothing of its tokens counts as none, as an error page does;
-            # a budget counts it as the most that it can have cost.
+            # An unusable answer without token counts is recorded as zero tokens, like an error page; a budget
+            # books the most that it can have cost (`answered_uncounted`).
             error.usage = Usage() if usage.uncounted else usage
             error.answered_uncounted = bool(usage.uncounted)
             error.cost_usd = 0.0 if error.usage == Usage() else cost_usd(usage, self.price)
@@ -274,9 +275,11 @@ _LONGEST_NAME = 300
 
 
 def clean_name(name: object, offered: Collection[str]) -> str:
-    """The name of a call without what its server leaked into it; empty where there is none.
+    """Remove a server's leftovers (template markers, namespaces, channels) from a call's tool name.
 
-    It is changed only where what comes out is on offer and what came in is not.
+    Returns:
+        The cleaned name, if cleaning leaves one word and that is an offered tool's name; otherwise the name as it
+        came, or an empty text if it is blank or no text.
     """
     if not isinstance(name, str) or not name.strip():
         return ""

@@ -200,8 +200,8 @@ def redact_line(text: str, key: str | None = None) -> str:
 def translate_error(error: BaseException, key: str | None = None) -> ModelError | None:
     """Translate an SDK's exception; None if it is neither the server's doing nor the network's (a bug).
 
-    Classes are told by name, so that httpx and httpx2 (which SDK uses which changes between
-    releases) need not be imported, or even installed. `key` is cut from the message.
+    Classes are compared by name, so that neither httpx nor httpx2 must be imported or installed: which of the two
+    an SDK uses changes between its releases. `key` is cut from the message.
     """
     if (ours := find_own_error(error)) is not None:
         return ours

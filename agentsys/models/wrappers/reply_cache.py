@@ -313,7 +313,8 @@ class CachingModel(ModelWrapper):
 
 
 def _simplify_message(message: Any) -> dict[str, Any]:
-    # Which tool call a result answers is told by its id; the call itself stands in the earlier message.
+    """Return a message as it enters the key; a tool's result has the function's name (`of`) in place of its call."""
+    # The call is left out, as it stands whole in an earlier message; the result's `tool_call_id` points at it.
     return {name: value for name, value in message.items() if name != "tool_call"} | (
         {"of": message["tool_call"].function} if "tool_call" in message else {}
     )

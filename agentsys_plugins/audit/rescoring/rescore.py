@@ -1,4 +1,4 @@
-"""`rescore_records`: every record under some paths, scored again; agreement with the file, and each flip."""
+"""`rescore_records`: scores stored records again and compares with the stored scores, flip by flip."""
 
 from __future__ import annotations
 
@@ -165,7 +165,7 @@ def _rescore_files(
     checkout: str,
     assumed: Mapping[str, str],
 ) -> RescoringResult:
-    """Score some records again, whichever process this is."""
+    """Score one portion of the records again, in this process or in a worker process."""
     found = RescoringResult(fixes=fixes)
     # Some of AgentDojo's checks print what they compare.
     with redirect_stdout(io.StringIO()):

@@ -115,7 +115,11 @@ class FixedVerdict:
     while they ran."""
 
     def keep_recorded(self, flips: Iterable[ScoreFlip]) -> FixedVerdict:
-        """With the recorded score where no fix turned it, and re-execution did for a reason that is none of checks."""
+        """Return the verdict with the recorded score in place of one that re-execution alone changed.
+
+        A score goes back if its flip has another reason than a changed check (`REASONS_OF_CHECKS`), and the fixes
+        left it as re-execution gave it.
+        """
         kept: dict[str, Any] = {
             flip.score: flip.recorded
             for flip in flips

@@ -173,7 +173,7 @@ when, in what words, by which id."""
 
 
 def classify_argument(name: str, value: object) -> str:
-    """The kind of an argument; `text` for whatever is of no other.
+    """Return the kind of an argument, e.g. `amount`; `flag` for a truth value, `text` if no other kind fits.
 
     Args:
         name: The argument's name; the last word that is known decides (`user_email` is an e-mail).

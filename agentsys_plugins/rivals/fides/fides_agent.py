@@ -275,7 +275,7 @@ class FidesTask:
         return known if len(known) == len(variables) else None
 
     def _inspect_values(self, args: Mapping[str, Any]) -> str:
-        """Show values: the conversation is from now on as untrusted as they are."""
+        """Return the values of the variables in plain text, and add their labels to the conversation's."""
         variables = self._find_variables(args)
         if variables is None:
             return UNKNOWN

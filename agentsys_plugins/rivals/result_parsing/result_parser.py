@@ -396,7 +396,7 @@ class ToolCallCheck(ResultRewriter):
         self.options = options
 
     def rewrite_result(self, turn: FilterTurn, result: ChatToolResultMessage, text: str) -> RewrittenResult:
-        """Check one result, and once more for each further round after something was taken out."""
+        """Check one result; after a removal, check the rest again, up to `check_rounds` more times."""
         asked, unreadable = 0, 0
         triggered: list[dict[str, Any]] = []
         facts: dict[str, Any] = {}

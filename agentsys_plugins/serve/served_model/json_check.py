@@ -71,7 +71,16 @@ class _Worker:
 
 
 def _read(file: int, size: int, end: float) -> bytes:
-    """So many bytes of a pipe, before a time."""
+    """Read `size` bytes from a pipe.
+
+    Args:
+        file: The pipe's file descriptor.
+        size: Number of bytes.
+        end: Deadline, by `time.monotonic`.
+
+    Raises:
+        EOFError: If the pipe is closed or the deadline passes before that.
+    """
     read, poll = b"", select.poll()
     poll.register(file, select.POLLIN)
     while len(read) < size:

@@ -154,13 +154,15 @@ def _call_object_method(machine: Machine, holder: Instance, name: str, label: Fl
 def _call_class_method(
     machine: Machine, holder: Value, name: str, arguments: list[Any], label: FlowLabel
 ) -> Value:
-    of = getattr(holder, "of", None)
-    assert isinstance(of, type)
+    """Call a method of a date or time class itself, e.g. `datetime.strptime` (all of them: `_OF_CLASSES`)."""
+    class_ = getattr(holder, "of", None)
+    assert isinstance(class_, type)
     if name == "strptime":
         _check_dates(arguments[1:])
+    # Every text that these methods take is a date, a time or a format of one, so a long text is none.
     if any(isinstance(argument, str) and len(argument) > 200 for argument in arguments):
         raise ProgramError("ValueError", "too long for a date", label)
-    return compute_plain(machine, lambda: _OF_CLASSES[of, name](*arguments), label)
+    return compute_plain(machine, lambda: _OF_CLASSES[class_, name](*arguments), label)
 
 
 def _check_dates(arguments: Sequence[Any]) -> None:
