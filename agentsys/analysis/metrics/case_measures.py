@@ -373,7 +373,7 @@ def _measure_facts_of_cell(
             yield from _make_share_rows(
                 cell, name_metric_of_fact(name, fact), counted, name, errors, resampler
             )
-    for name, fact in found.items():
+    for name, fact in facts.items():
         # Without an errored case this number would repeat the one above. Errored cases are set to "ok", so that
         # they count, with the value that their records hold.
         if fact.errors_failed and errors and all(case.measured.get(name) is not None for case in cases):
