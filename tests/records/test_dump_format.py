@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from needs_guest import needs_guest
 from stored_cases import CALLING, published
 from typer.testing import CliRunner
 
@@ -132,6 +133,7 @@ def test_a_log_that_is_none_is_said_and_never_fatal(tmp_path: Path, content: str
         read_cases([tmp_path])
 
 
+@needs_guest("audit")
 def test_a_dump_is_not_executed_again_and_that_is_what_check_says(tmp_path: Path) -> None:
     (tmp_path / "all.jsonl").write_text(json.dumps(published()))
     page = " ".join(CliRunner().invoke(app, ["check", str(tmp_path)]).output.split())
