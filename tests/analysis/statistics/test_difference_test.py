@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from paired_grids import difference_of, grid_of
+from paired_grids import difference_of, grid_of, tally_of
 from scipy import stats
 
 from agentsys.analysis.statistics.difference_test import (
@@ -16,8 +16,13 @@ from agentsys.analysis.statistics.difference_test import (
     compute_p_value,
     compute_smallest_detectable,
 )
-from agentsys.analysis.statistics.differences import PairedGrid, make_mean_difference, make_pooled_difference
-from agentsys.analysis.statistics.outcome_grid import FloatArray
+from agentsys.analysis.statistics.differences import (
+    PairedGrid,
+    SignDraws,
+    make_mean_difference,
+    make_pooled_difference,
+)
+from agentsys.analysis.statistics.outcome_grid import FloatArray, Side
 from agentsys.analysis.statistics.rate_estimates import compute_lone_bound, compute_t_quantile
 
 _PAIRS = 200
@@ -255,3 +260,18 @@ def test_smallest_detectable_difference_is_the_textbooks_multiple_of_the_standar
     multiple = compute_t_quantile(0.975, difference.error.df) + compute_t_quantile(0.8, difference.error.df)
     assert compute_smallest_detectable(difference) == pytest.approx(multiple * difference.error.value)
     assert multiple == pytest.approx(1.96 + 0.8416, rel=0.1)
+
+
+def test_rates_that_go_together_have_a_shorter_interval_than_the_same_rates_apart() -> None:
+    """The end away from 0, which the correlation of both rates draws in: the same margins, paired in two ways."""
+    generator = np.random.default_rng(7)
+    before = (generator.random((14, 8)) < generator.random((14, 1))).astype(float)
+    together = np.maximum(before, (generator.random(before.shape) < 0.15).astype(float))
+    apart = together[generator.permutation(14)]
+    reaches = []
+    for after in (together, apart):
+        grid = PairedGrid(tally_of(before), tally_of(after), Side.SOLVED, SignDraws(199, 0))
+        difference = make_mean_difference([grid])
+        assert difference.value > 0
+        reaches.append(compute_difference_interval(difference).high - difference.value)
+    assert reaches[0] < 0.6 * reaches[1]
