@@ -306,3 +306,12 @@ def test_a_call_whose_role_is_no_text_voids_no_folder(tmp_path: Path, role: obje
     path.write_text(json.dumps(content))
     (case,) = read_cases([tmp_path]).cases
     assert case.ended is None
+
+
+def test_suites_of_agentdyn_are_not_taken_for_agentdojos(tmp_path: Path) -> None:
+    for suite in ("slack", "github"):
+        store_published(tmp_path, suite_name=suite)
+    assert {case.suite: case.benchmark for case in read_cases([tmp_path]).cases} == {
+        "slack": "agentdojo",
+        "github": "agentdyn",
+    }
