@@ -315,3 +315,10 @@ def test_suites_of_agentdyn_are_not_taken_for_agentdojos(tmp_path: Path) -> None
         "slack": "agentdojo",
         "github": "agentdyn",
     }
+
+
+def test_an_injection_task_that_was_run_alone_is_no_scored_case(tmp_path: Path) -> None:
+    store_published(tmp_path, user_task_id="injection_task_1", injection_task_id=None, attack_type=None)
+    store_published(tmp_path, user_task_id="user_task_1", injection_task_id=None, attack_type=None)
+    scored = {case.user_task_id: case.is_scored for case in read_cases([tmp_path]).cases}
+    assert scored == {"injection_task_1": False, "user_task_1": True}
