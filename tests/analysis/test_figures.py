@@ -388,7 +388,8 @@ ROWS = (
 @pytest.fixture(scope="session")
 def preset_runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[CaseRow, ...]]:
     """Figure -> cases of the presets behind it, run once by the simulated model under all of `ROWS`."""
-    pytest.importorskip("agentsys_plugins.rivals")
+    if not set(ROWS) <= {*list_config_names("defense")}:
+        pytest.skip("some of the rows are defenses of guests that are not installed")
     folder = tmp_path_factory.mktemp("presets")
     run = ["run", "model=simulated", f"defense={','.join(ROWS)}", "-q"]
     table2 = ["model.susceptibility=0.7", "attack=none,important_instructions,adaptive_closed"]

@@ -39,7 +39,7 @@ CORE = (
     ("list", "defenses"),
     ("list", "attacks"),
     ("list", "benchmarks"),
-    ("show", "config", "experiment=recent"),
+    ("show", "config", "experiment=table2"),
     (
         *("run", "model=simulated", "defense=none,prompt_sandwiching", "attack=important_instructions"),
         *("benchmark.suites=[banking]", "user_tasks=[0]", "injection_tasks=[0]", "logdir=runs"),

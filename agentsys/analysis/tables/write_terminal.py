@@ -31,6 +31,8 @@ _GAP = 2
 """Columns between two columns of a grid."""
 _LONGEST_NAME = 24
 """Columns of a name, where there is little room."""
+_SHORTEST_DETAIL = 8
+"""Columns of the smaller print below a short name, where there is little room."""
 _NARROWEST = 12
 """Columns that are left to a text that may be broken, however narrow the terminal."""
 
@@ -198,10 +200,15 @@ def _write_names(column: Sequence[GridCell], longest: int | None) -> list[Text]:
     Words end in blanks or `_`.
     """
     texts = []
-    for cell in column:
-        name, detail = make_plain(cell.text), make_plain(cell.detail)
+    names = [
+        _break_name(make_plain(cell.text), longest) if longest else make_plain(cell.text) for cell in column
+    ]
+    # A sentence below a name takes no column of the numbers away: it is as narrow as the names.
+    room = max(_SHORTEST_DETAIL, *(len(line) for name in names for line in name.split("\n")))
+    for name, cell in zip(names, column, strict=True):
+        detail = make_plain(cell.detail)
         if longest is not None:
-            name, detail = _break_name(name, longest), _break_name(detail, longest)
+            detail = _break_name(detail, min(room, longest) if " " in detail else longest)
         text = Text(name, style=Style(link=cell.link or None))
         if detail:
             text.append(f"\n{detail}" if name else detail, style="dim")

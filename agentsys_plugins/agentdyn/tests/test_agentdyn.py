@@ -78,7 +78,7 @@ def test_a_way_is_known_to_every_task_but_those_whose_check_no_honest_agent_pass
     for name in bench.suite_names():
         suite = bench.suite(name)
         tasks = [*suite.user_tasks.values(), *suite.injection_tasks.values()]
-        found[name] = [task.ID for task in tasks if vars(suite)["way"](task) is None]
+        found[name] = [task.ID for task in tasks if suite.way(task) is None]
         plans = [task for task in tasks if task.ID in PLANS[name]]
         assert len(plans) == len(PLANS[name])
         assert all(_accept_plan(suite, task, PLANS[name][task.ID]) is not None for task in plans)

@@ -147,7 +147,8 @@ def test_a_candidate_tried_on_several_user_tasks_goes_on_where_it_was_cut_short(
     _killed(tmp_path, "query 5", *plan)
     _killed(tmp_path, "query 12", *plan)
     counting(tmp_path, *plan).execute(Silent())
-    assert calls(tmp_path, "query") == ran + 2
+    # What was asked at once with a query that was cut short is asked again: three tasks at most, at each end.
+    assert ran + 2 <= calls(tmp_path, "query") <= ran + 2 * 3
     assert records_in(tmp_path / "runs") == records_in(tmp_path / "whole")
 
 

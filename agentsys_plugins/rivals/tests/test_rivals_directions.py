@@ -16,7 +16,6 @@ from real_results import agentdojo_results, asb_outputs
 from scripted_for_border import RoleModel, sanitized
 
 from agentsys.analysis.metrics.comparison import compare_sides
-from agentsys.extensions import shipped_config_dir
 from agentsys.models.chat import ChatRequest, text_of, tool_message
 from agentsys.records.case_reader import read_cases
 from agentsys_plugins.rivals.datafilter import DataFilter
@@ -97,7 +96,8 @@ def test_the_control_experiment_has_every_row_on_the_same_cases(run_cases: Any, 
         tmp_path,
     )
     cases = read_cases([tmp_path]).cases
-    preset = yaml.safe_load((shipped_config_dir() / "experiment/control.yaml").read_text(encoding="utf-8"))
+    configs = Path(__file__).parents[1] / "configs"
+    preset = yaml.safe_load((configs / "experiment/control.yaml").read_text(encoding="utf-8"))
     compared = set(preset["sweep"]["defense"]) - {"none"}
     pairings = compare_sides(cases, "none", draws=50).pairings
     assert {contest.compared for contest in pairings} == compared
