@@ -45,9 +45,9 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 def _rows(text: str, defense: str, why: str) -> list[str]:
-    """The rows of a broken defense: its reason stands below its name, on a line or two."""
+    """The rows of a broken defense: its reason stands below its name, on up to four lines."""
     lines = text.splitlines()
-    below = [" ".join(" ".join(lines[at + 1 : at + 3]).split()) for at in range(len(lines))]
+    below = [" ".join(" ".join(lines[at + 1 : at + 5]).split()) for at in range(len(lines))]
     name = re.compile(rf"(\S+ +(\(simulated\) +)?)?{defense}  ")
     return [
         line
@@ -72,7 +72,7 @@ def test_a_broken_cell_gives_its_reason_in_every_form_and_no_number(
         command_output("results", folder, "--by", "cost", columns=80),
     ):
         found = _rows(text, defense, why)
-        assert found or why.split()[-1] in text, text
+        assert found, text
         for row in (row for row in found if "broken" in row):
             numbers = row.replace("v1.2.2", "")
             assert not re.search(r"\*|\d\.\d(?!x|\.)", numbers), row
