@@ -122,9 +122,9 @@ def list_absent_guests() -> list[str]:
 
 
 def explain_absent_guests() -> str:
-    """Write a sentence that names the absent guests, with a space before it; empty if all are there."""
+    """Write a sentence that names the absent guests and the mend, after a blank; empty if all are there."""
     names = [name.rpartition(".")[2] for name in list_absent_guests()]
-    return f" Not installed: {', '.join(names)} (see agentsys_plugins/README.md)." if names else ""
+    return f" Not installed: {', '.join(names)}; install {DISTRIBUTION} again to have them." if names else ""
 
 
 def _is_there(module: str) -> bool:
