@@ -238,7 +238,7 @@ def _move_apart(places: Any, size: float) -> list[Any]:
     turns = steps * math.pi * (3 - math.sqrt(5))
     spiral = 0.9 * np.sqrt(steps)[:, None] * np.stack([np.cos(turns), np.sin(turns)], axis=1)
     # Nothing is moved far beyond the largest and smallest values: a mark at 105% would look like a mistake.
-    high, low = places.max(axis=0) + size, places.min(axis=0) - 4 * size
+    high, low = places.max(axis=0) + size / 3, places.min(axis=0) - 4 * size
     taken: list[Any] = []
     for place in places:
         moved = place + spiral
