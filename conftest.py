@@ -42,6 +42,14 @@ def no_width(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="session", autouse=True)
+def no_fetched_data(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Nothing that the user of this machine fetched or installed (guards, data sets) decides a test."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_DATA_HOME", str(tmp_path_factory.mktemp("data_home")))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
 def looked_up_once() -> Iterator[None]:
     """Keep what every run looks up anew and is the same for all tests, in modules that some test imports.
 
