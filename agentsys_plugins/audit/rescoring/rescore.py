@@ -231,7 +231,7 @@ def get_recorded_version(trajectory: Trajectory) -> str:
 
     Raises:
         ConfigError: If it names none.
-        Unusable: If it names one that is not installed.
+        Unusable: If it names one that is not installed, or one of another benchmark.
     """
     if trajectory.version is None:
         raise ConfigError(
@@ -239,5 +239,8 @@ def get_recorded_version(trajectory: Trajectory) -> str:
             f" to score with, e.g. --version v1.1. Known: {', '.join(list_versions())}."
         )
     if trajectory.version not in list_versions():
+        if trajectory.benchmark.partition("+")[0] != "agentdojo":
+            reason = f"benchmark {trajectory.benchmark[:80]} is not re-scored"
+            raise Unusable(RecordFault.OTHER_BENCHMARK, reason)
         raise Unusable(RecordFault.NOT_HERE, f"no version {trajectory.version} of agentdojo is installed")
     return trajectory.version

@@ -120,8 +120,18 @@ def test_an_unknown_version_of_the_user_is_an_error_and_of_a_record_is_skipped(t
 
 def test_other_benchmarks_are_not_scored_by_agentdojos_checks(tmp_path: Path) -> None:
     store_own(tmp_path, case_of(benchmark="asb", attack="none"))
-    (skipped,) = rescore_records([tmp_path], "v1.2.2").skipped
-    assert skipped.obstacle is RecordFault.OTHER_BENCHMARK
+    for version in ("v1.2.2", None):
+        (skipped,) = rescore_records([tmp_path], version).skipped
+        assert skipped.obstacle is RecordFault.OTHER_BENCHMARK
+
+
+def test_suites_of_ones_own_are_called_another_benchmark_and_no_missing_version(tmp_path: Path) -> None:
+    store_own(tmp_path, case_of(benchmark="nested", version="nested-v1", attack="none"))
+    (skipped,) = rescore_records([tmp_path]).skipped
+    assert (skipped.obstacle, skipped.reason) == (
+        RecordFault.OTHER_BENCHMARK,
+        "benchmark nested is not re-scored",
+    )
 
 
 def test_csv_has_a_line_per_record_and_no_formula(tmp_path: Path) -> None:
