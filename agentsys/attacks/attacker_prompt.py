@@ -15,8 +15,14 @@ from dataclasses import dataclass
 
 from agentdojo.types import ChatMessage
 
-from agentsys.attacks.attack_search import Attempt, AttemptPosition, SearchTask, find_goal_data
-from agentsys.attacks.attacker_knowledge import TEXT_PLACEHOLDER, KnowledgeLevel
+from agentsys.attacks.attack_search import (
+    TEXT_PLACEHOLDER,
+    Attempt,
+    AttemptPosition,
+    KnowledgeLevel,
+    SearchTask,
+    find_goal_data,
+)
 from agentsys.attacks.attacker_reply import REPLY_SCHEMA, format_proposal
 from agentsys.models.chat import ChatRequest, JsonSchema, assistant, system, user
 

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from agentsys.analysis.metrics.best_attack import pool_attacks
+from agentsys.analysis.metrics.attack_success import pool_attacks
 from agentsys.analysis.statistics.outcome_grid import ErrorRule
 from agentsys.analysis.tables.result_frame import ResultFrame, VariantFrame, make_variants
 from agentsys.analysis.tables.results_document import make_results_output

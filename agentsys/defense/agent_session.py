@@ -21,12 +21,11 @@ from agentdojo.functions_runtime import FunctionsRuntime, TaskEnvironment
 from agentdojo.types import ChatMessage
 
 from agentsys.defense.agentsys_settings import AgentSysSettings, CommandJudge
-from agentsys.defense.call_trace import CallTrace, TracedCall
 from agentsys.defense.gate import Failure, QuestionFailed
 from agentsys.defense.intent import add_intent_to_tools
 from agentsys.defense.pinned_tools import PinnedTools, ToolPins
 from agentsys.defense.privileges import Labels, Privilege, PrivilegeStore, SortedTools
-from agentsys.defense.tool_turn import ToolOutput
+from agentsys.defense.tool_turn import CallTrace, ToolOutput, TracedCall
 from agentsys.defense.validator import validate
 from agentsys.errors import ConfigError
 from agentsys.models.budget import RunBudgetReached

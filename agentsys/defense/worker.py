@@ -12,7 +12,6 @@ from agentdojo.types import ChatMessage, ChatToolResultMessage
 
 from agentsys.defense.agent_session import AgentSession, CallBudgetExceeded
 from agentsys.defense.agentsys_settings import GateRetry, TraceView, WorkerTools
-from agentsys.defense.call_trace import CallTrace, TracedCall, format_json_line
 from agentsys.defense.gate import NOT_AVAILABLE, AcceptedValue, Failure, check_reply, find_first_object
 from agentsys.defense.intent import Intent
 from agentsys.defense.prompts import (
@@ -23,7 +22,7 @@ from agentsys.defense.prompts import (
     WORKER_TOOLS,
     format_sections,
 )
-from agentsys.defense.tool_turn import ask_next_message
+from agentsys.defense.tool_turn import CallTrace, TracedCall, ask_next_message, format_json_line
 from agentsys.models.chat import JsonSchema, ModelError, ToolSpec, system, text_of, user
 from agentsys.models.reply_contract import ReplyContract
 from agentsys.models.trace import ReplyFlaw, Span, mark_reply_unreadable, span

@@ -14,9 +14,9 @@ from enum import Enum
 from typing import Any
 
 from agentsys.defense.agent_session import CallBudgetExceeded
-from agentsys.defense.call_trace import format_json_line
 from agentsys.defense.gate import find_first_object
 from agentsys.defense.prompts import format_sections
+from agentsys.defense.tool_turn import format_json_line
 from agentsys.models.chat import ChatModel, ChatRequest, ToolSpec, system, text_of, user
 from agentsys.models.trace import mark_reply_unreadable, span
 from agentsys.models.user_request import UserRequest

@@ -12,8 +12,8 @@ from scripted_for_defense import LABELS, QUERY, RepeatingModel, ScriptedModel, T
 
 from agentsys.contracts import Suite
 from agentsys.defense.agentsys import AgentSys
-from agentsys.defense.call_trace import CallTrace, TracedCall
 from agentsys.defense.prompts import VALIDATOR_SECTIONS, WORKER_SECTIONS, read_sections
+from agentsys.defense.tool_turn import CallTrace, TracedCall
 from agentsys.defense.validator import validate
 from agentsys.errors import ConfigError
 from agentsys.models.chat import ChatReply, ChatRequest, text_of

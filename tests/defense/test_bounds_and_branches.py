@@ -10,9 +10,8 @@ import pytest
 from scripted_for_defense import LABELS, QUERY, RepeatingModel, ScriptedModel, Tools, call, read_result, run
 
 from agentsys.defense.agent_session import CallBudgetExceeded, CallMeter, CommandLog, _MeteredModel
-from agentsys.defense.call_trace import AbandonedCall, CallTrace, TracedCall
 from agentsys.defense.prompts import VALIDATOR_SECTIONS, WORKER_SECTIONS, read_sections
-from agentsys.defense.tool_turn import ToolOutput
+from agentsys.defense.tool_turn import AbandonedCall, CallTrace, ToolOutput, TracedCall
 from agentsys.models.chat import ChatRequest, ErrorKind, ModelError, text_of
 from agentsys.models.pipeline_elements import parse_list_text
 from agentsys.models.untrusted import Untrusted

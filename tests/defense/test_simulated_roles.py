@@ -13,7 +13,6 @@ from agentdojo.types import ChatMessage
 from scripted_for_defense import ScriptedModel, is_subsequence
 
 from agentsys.defense.ability_tests import run_ability_tests
-from agentsys.defense.call_trace import format_json_line
 from agentsys.defense.prompts import (
     PRIVILEGES_SECTIONS,
     SANITIZER_SECTIONS,
@@ -23,6 +22,7 @@ from agentsys.defense.prompts import (
 )
 from agentsys.defense.sanitizer import cut_spans
 from agentsys.defense.simulated_agentsys import SIMULATED_ROLES
+from agentsys.defense.tool_turn import format_json_line
 from agentsys.models.chat import ChatRequest, ToolSpec, system, text_of, tool_message, user
 from agentsys.models.untrusted import Reader
 from agentsys.simulated.hostile_reader import CLOSED_VALUE_OPENING, EXTRA_KEY_OPENING, ReaderKind

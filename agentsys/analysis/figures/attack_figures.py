@@ -18,11 +18,12 @@ from agentsys.analysis.figures.figure_data import (
     CONTROL_SUFFIX,
     PAPER,
     WHISKERS_CAPTION,
+    Look,
     Mark,
     Selection,
     list_series,
+    shorten_name,
 )
-from agentsys.analysis.figures.looks import Look, shorten_name
 from agentsys.analysis.metrics.cell_verdict import is_control
 from agentsys.analysis.metrics.rates import TARGETED_ASR, measure, read_number
 from agentsys.analysis.metrics.rates_by_length import (

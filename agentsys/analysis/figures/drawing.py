@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from agentsys.analysis.figures.figure_data import CONTROL_SUFFIX, PAPER, Mark, write_marks_csv
-from agentsys.analysis.figures.looks import Look
+from agentsys.analysis.figures.figure_data import CONTROL_SUFFIX, PAPER, Look, Mark, write_marks_csv
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

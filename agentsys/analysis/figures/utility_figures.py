@@ -14,13 +14,13 @@ from agentsys.analysis.figures.figure_data import (
     APART_CAPTION,
     PAPER,
     WHISKERS_CAPTION,
+    Look,
     Mark,
     Selection,
     list_series,
 )
-from agentsys.analysis.figures.looks import Look
 from agentsys.analysis.metrics import rates, rates_by_length
-from agentsys.analysis.metrics.planted_target import PlantedTarget
+from agentsys.analysis.metrics.own_metric import PlantedTarget
 from agentsys.analysis.metrics.rates_by_length import compute_mean_tokens
 from agentsys.analysis.paper.paper_tables import ATTACK, RunLine
 from agentsys.analysis.published import list_printed_in

@@ -10,7 +10,7 @@ from operator import itemgetter
 from typing import NamedTuple
 
 from agentsys.analysis.metrics import attack_success
-from agentsys.analysis.metrics.best_attack import compute_pass_at_k, count_least_repeats, find_best_attack
+from agentsys.analysis.metrics.attack_success import compute_pass_at_k, count_least_repeats, find_best_attack
 from agentsys.analysis.metrics.case_measures import (
     ASR_LESS_CONTROL,
     collect_declared_facts,

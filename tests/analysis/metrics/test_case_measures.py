@@ -22,7 +22,7 @@ from agentsys.analysis.metrics.case_measures import (
     measure_ratios,
     sum_tokens,
 )
-from agentsys.analysis.metrics.planted_target import PlantedTarget
+from agentsys.analysis.metrics.own_metric import PlantedTarget
 from agentsys.analysis.metrics.rates import MetricRow, ScoredCells
 from agentsys.analysis.tables.result_frame import ResultFrame
 from agentsys.analysis.tables.result_notes import write_report_notes

@@ -13,19 +13,21 @@ from agentdojo.types import ChatMessage
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentsys.benchmarks.asb.asb_conversation import RoundForm, render_round, restore_rounds
 from agentsys.benchmarks.asb.asb_plan import (
     PLANNER_SPAN,
     PLANNER_SPAN_NAME,
     AsbPlanError,
     AsbStep,
     PlanningOutcome,
+    RoundForm,
     find_instruction_tools,
     find_planning,
     format_plan_instruction,
     parse_asb_plan,
     patch_plan,
     plan_to_json,
+    render_round,
+    restore_rounds,
 )
 from agentsys.models.chat import ToolSpec, assistant, text_of, user
 from agentsys.models.trace import Tracer

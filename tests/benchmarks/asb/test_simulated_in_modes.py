@@ -26,8 +26,7 @@ from agentsys.benchmarks.asb.asb_plan import (
     format_followed_plan,
     patch_plan,
 )
-from agentsys.benchmarks.asb.asb_scores import AttackCause
-from agentsys.benchmarks.asb.planned_model import AsbMode
+from agentsys.benchmarks.asb.planned_model import AsbMode, AttackCause
 from agentsys.contracts import CaseScores, FinishedCase
 from agentsys.errors import ConfigError
 from agentsys.models.chat import ChatReply, ChatRequest, assistant, text_of, user
