@@ -9,22 +9,13 @@ from itertools import chain
 from operator import itemgetter
 from typing import NamedTuple
 
-from agentsys.analysis.metrics import attack_success
+from agentsys.analysis.metrics import attack_success, cell_verdict
 from agentsys.analysis.metrics.attack_success import compute_pass_at_k, count_least_repeats, find_best_attack
 from agentsys.analysis.metrics.case_measures import (
     ASR_LESS_CONTROL,
     collect_declared_facts,
     list_unsolved_suites,
     name_metric_of_fact,
-)
-from agentsys.analysis.metrics.cell_verdict import (
-    BROKEN,
-    are_many_ends,
-    count_ends,
-    describe_ends,
-    is_control,
-    name_line,
-    write_verdict_notes,
 )
 from agentsys.analysis.metrics.comparison import DifferenceRow
 from agentsys.analysis.metrics.rates import (
@@ -48,14 +39,7 @@ from agentsys.analysis.statistics.outcome_grid import (
     Tally,
 )
 from agentsys.analysis.statistics.rate_estimates import OVERALL
-from agentsys.analysis.tables.case_notes import (
-    SIMULATED_NOTE,
-    write_errored_notes,
-    write_notes_on_suites_as_draws,
-    write_part_notes,
-    write_provenance_notes,
-    write_replay_notes,
-)
+from agentsys.analysis.tables import case_notes
 from agentsys.analysis.tables.result_frame import ResultFrame
 from agentsys.analysis.tables.table_document import write_number
 from agentsys.base.declared_facts import DeclaredFact
@@ -81,12 +65,12 @@ class _Line(NamedTuple):
 
     @property
     def name(self) -> str:
-        return name_line(self.defense, self.attack)
+        return cell_verdict.name_line(self.defense, self.attack)
 
     @property
     def has_payload(self) -> bool:
         """True unless it is benign, or a control: that has no payload that could be met, or miss its mark."""
-        return self.attack != NO_ATTACK and not is_control(self.cases)
+        return self.attack != NO_ATTACK and not cell_verdict.is_control(self.cases)
 
 
 _Lines = Sequence[_Line]
@@ -100,12 +84,12 @@ def write_report_notes(frame: ResultFrame) -> Iterator[str]:
     reading, rows, cells = frame.reading, frame.rows, frame.cells
     yield from describe_repeated(reading.repeated_files)
     yield from describe_unfinished(reading.unfinished)
-    yield from write_verdict_notes(rows, [DEFENSE_QUALITY])
-    yield from write_part_notes(cells)
-    yield from write_errored_notes(reading.cases, frame.errors)
+    yield from cell_verdict.write_verdict_notes(rows, [DEFENSE_QUALITY])
+    yield from case_notes.write_part_notes(cells)
+    yield from case_notes.write_errored_notes(reading.cases, frame.errors)
     if any(is_simulated_name(row.model) for row in rows):
-        yield SIMULATED_NOTE
-    yield from write_replay_notes(reading.cases)
+        yield case_notes.SIMULATED_NOTE
+    yield from case_notes.write_replay_notes(reading.cases)
     for sheet in frame.sheets:
         for line in sheet.lines:
             metric = BENIGN_UTILITY if line.attack == NO_ATTACK else TARGETED_ASR
@@ -124,7 +108,7 @@ def write_report_notes(frame: ResultFrame) -> Iterator[str]:
             "0 or 100 does not mean certainty: where all cases came out alike, the interval goes as far as it "
             "would for a single case that did not."
         )
-    yield from write_notes_on_suites_as_draws(reading.cases)
+    yield from case_notes.write_notes_on_suites_as_draws(reading.cases)
     if alone := sum(case.is_injection_task_alone for case in reading.cases):
         yield f"Left out: {format_count(alone, 'run')} of injection tasks as if a user had asked for them."
     if served := sum(case.benchmark == SERVED for case in reading.cases):
@@ -139,7 +123,7 @@ def write_honesty_notes(
     ordered = sorted(cells, key=lambda cell: (*cell[:3], cell.defense != NO_DEFENSE, *cell[3:]))
     sheets = group_by(ordered, lambda cell: cell[:3])
     yield from write_benchmark_change_notes(benchmark for benchmark, *_ in sheets)
-    yield from write_provenance_notes(cells.cases)
+    yield from case_notes.write_provenance_notes(cells.cases)
     for sheet, of_sheet in sheets.items():
         benchmark, version, model = sheet
         prefix = f"{model} on {benchmark} {version}: " if len(sheets) > 1 else ""
@@ -147,7 +131,7 @@ def write_honesty_notes(
         every = {cell: _Line(*cell[3:], cells[cell], cells.tally_cell(cell, rule)) for cell in of_sheet}
         lines = list(every.values())
         # What there is to say of numbers is not said of broken cells, which have none.
-        sound = [line for cell, line in every.items() if cells.verdicts[cell].verdict != BROKEN]
+        sound = [line for cell, line in every.items() if cells.verdicts[cell].verdict != cell_verdict.BROKEN]
         notes = chain(
             _write_notes_on_replies(lines),
             _write_notes_on_power(sound, signs, beside),
@@ -205,7 +189,7 @@ def _write_notes_on_lacking_runs(
     controls = {
         (case.benchmark, case.version, case.table_model, case.defense)
         for case in (cases if split else ())
-        if is_control([case])
+        if cell_verdict.is_control([case])
     }
     if lacking := sorted({key[3] for key in split - controls}):
         yield f"No control (empty payload) was run for: {', '.join(lacking)}."
@@ -230,9 +214,10 @@ def _write_notes_on_replies(lines: _Lines) -> Iterator[str]:
     for note in sorted({note for case in cases for note in case.notes if note.startswith(SLOPPY)}):
         yield f"{note}: replies depart from what was asked for at these rates (docs/simulated.md)."
     few = [
-        f"{line.name} {describe_ends(ends)} of {len(line.cases)}"
+        f"{line.name} {cell_verdict.describe_ends(ends)} of {len(line.cases)}"
         for line in lines
-        if (ends := count_ends(line.cases)) and not are_many_ends(ends, len(line.cases))  # else a verdict
+        if (ends := cell_verdict.count_ends(line.cases))
+        and not cell_verdict.are_many_ends(ends, len(line.cases))  # else a verdict
     ]
     if few:
         yield f"Ended (scored as they stand): {'; '.join(few)}."
@@ -361,7 +346,7 @@ def _write_notes_on_searches(lines: _Lines, rule: ErrorRule) -> Iterator[str]:
     """
     cases_of = {(line.defense, line.attack): line.cases for line in lines}
     for (defense, attack), cases in cases_of.items():
-        line = name_line(defense, attack)
+        line = cell_verdict.name_line(defense, attack)
         if none := [case for case in cases if case.error_kind in NO_TEXT]:
             kinds = ", ".join(kind for kind in NO_TEXT if any(case.error_kind == kind for case in none))
             yield (
@@ -375,7 +360,7 @@ def _write_notes_on_searches(lines: _Lines, rule: ErrorRule) -> Iterator[str]:
             "once more with the text that was chosen."
         )
         searched = attack.removesuffix(SEARCHED_ON_SUFFIX)
-        line, found = name_line(defense, searched), cases_of.get((defense, searched), [])
+        line, found = cell_verdict.name_line(defense, searched), cases_of.get((defense, searched), [])
         starts = [(name, cases_of[defense, name]) for name in _STARTS if (defense, name) in cases_of]
         if found and not starts:
             yield (
@@ -404,7 +389,7 @@ def _write_notes_on_exposure(lines: _Lines, rule: ErrorRule) -> Iterator[str]:
         if parts:
             told[line.attack, "; ".join(parts)].append(line.defense)
     for (attack, said), defenses in told.items():
-        yield f"{name_line(join_names(defenses), attack)}: {said}."
+        yield f"{cell_verdict.name_line(join_names(defenses), attack)}: {said}."
 
 
 def _list_exposure_facts(

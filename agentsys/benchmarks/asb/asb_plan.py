@@ -23,16 +23,7 @@ from typing import Any
 from agentdojo.functions_runtime import FunctionCall
 from agentdojo.types import ChatAssistantMessage, ChatMessage
 
-from agentsys.models.chat import (
-    ChatModel,
-    ChatRequest,
-    ToolSpec,
-    assistant,
-    system,
-    text_of,
-    tool_message,
-    user,
-)
+from agentsys.models import chat
 from agentsys.models.providers.wire_parts import read_result_text, read_visible_text
 from agentsys.models.trace import Span, mark_reply_unreadable, span
 
@@ -216,7 +207,7 @@ NO_PLAN = "I could not work out a plan for this task, so I am stopping here."
 """The only message of a conversation without a plan."""
 
 
-def format_plan_instruction(tools: Iterable[ToolSpec]) -> str:
+def format_plan_instruction(tools: Iterable[chat.ToolSpec]) -> str:
     """Format the system message that asks for a plan and describes the tools."""
     rows = [{"name": tool.name, "description": tool.description} for tool in tools]
     samples = "\n".join(plan_to_json(plan) for plan in _SAMPLES)
@@ -261,7 +252,7 @@ MAX_TRIES = 10
 
 
 def ask_for_plan(
-    model: ChatModel, request: ChatRequest, opening: Sequence[ChatMessage], patch: str | None
+    model: chat.ChatModel, request: chat.ChatRequest, opening: Sequence[ChatMessage], patch: str | None
 ) -> tuple[PlanningOutcome, tuple[ChatMessage, ...]]:
     """Ask for a plan; return the outcome, and the messages in place of replies that were no plan.
 
@@ -281,7 +272,7 @@ def ask_for_plan(
                 plan = parse_asb_plan(read_visible_text(reply))
             except AsbPlanError as error:
                 mark_reply_unreadable()
-                asked += [assistant(NOTE.format(thinking=THINKING, why=error)), user(AGAIN)]
+                asked += [chat.assistant(NOTE.format(thinking=THINKING, why=error)), chat.user(AGAIN)]
         planning = PlanningOutcome(plan, patch_plan(plan, patch) if patch is not None else plan, tries)
         opened.decision = planning.to_decision()
     return planning, tuple(asked[len(opening) :])
@@ -324,12 +315,12 @@ def render_round(round_: Sequence[ChatMessage], rendering: RoundForm) -> list[Ch
         _OBSERVED.format(name=result["tool_call"].function, text=read_result_text(result))
         for result in results
     )
-    return [assistant(f"{ACTION}{made};{OBSERVATION}{seen}"), *others]
+    return [chat.assistant(f"{ACTION}{made};{OBSERVATION}{seen}"), *others]
 
 
 def make_thought_message(text: str) -> ChatAssistantMessage:
     """Make the message of an agent that called no tool."""
-    return assistant(THINKING + text)
+    return chat.assistant(THINKING + text)
 
 
 def restore_rounds(messages: Sequence[ChatMessage]) -> list[ChatMessage]:
@@ -341,7 +332,7 @@ def restore_rounds(messages: Sequence[ChatMessage]) -> list[ChatMessage]:
 
 
 def _restore_round(message: ChatMessage, number: int) -> Iterator[ChatMessage]:
-    text = text_of(message) if message["role"] == "assistant" else ""
+    text = chat.text_of(message) if message["role"] == "assistant" else ""
     if not text.startswith(ACTION) or OBSERVATION not in text:
         yield message
         return
@@ -350,9 +341,9 @@ def _restore_round(message: ChatMessage, number: int) -> Iterator[ChatMessage]:
     calls = [
         FunctionCall(function=name, args={}, id=f"told_{number}_{index}") for index, name in enumerate(names)
     ]
-    yield assistant(None, calls)
+    yield chat.assistant(None, calls)
     for call, seen in zip(calls, _split_observations(observations, names), strict=False):
-        yield tool_message(call, seen)
+        yield chat.tool_message(call, seen)
 
 
 def _split_observations(text: str, names: Sequence[str]) -> Iterator[str]:
@@ -408,7 +399,7 @@ class PlannedConversation:
         """Rebuild the conversation from a defense's messages, up to the next step's turn."""
         head, rounds = split_rounds(messages, self.base)
         conversation = [*add_instruction(head, self.instruction), *self.notes]
-        conversation.append(assistant(format_followed_plan(self.planning.followed_plan)))
+        conversation.append(chat.assistant(format_followed_plan(self.planning.followed_plan)))
         for position, round_ in enumerate(rounds):
             reply = self.handed_replies.get(position)
             # A round without a handed reply is the defense's own and stays in its position.
@@ -432,7 +423,7 @@ def split_rounds(
 def add_instruction(head: Sequence[ChatMessage], instruction: str) -> list[ChatMessage]:
     """Insert the planning instruction after the system messages."""
     first = next((index for index, message in enumerate(head) if message["role"] != "system"), len(head))
-    return [*head[:first], system(instruction), *head[first:]]
+    return [*head[:first], chat.system(instruction), *head[first:]]
 
 
 def find_task_text(messages: Sequence[ChatMessage]) -> str:
