@@ -47,14 +47,14 @@ from agentsys.analysis.published import (
 )
 from agentsys.analysis.statistics.outcome_grid import ErrorRule
 from agentsys.analysis.statistics.rate_estimates import OVERALL
-from agentsys.analysis.tables.table_document import Document
-from agentsys.analysis.tables.table_writers import (
+from agentsys.analysis.tables.table_document import (
+    Document,
     OutputFormat,
     render_html_document,
-    render_output,
     write_latex_document,
     write_markdown_document,
 )
+from agentsys.cli.cli_output import render_output
 from agentsys.cli.paper_command import table_command
 from agentsys.errors import ConfigError
 from agentsys.records.case_reader import LoadedCases, read_cases

@@ -17,8 +17,7 @@ from agentsys.analysis.metrics.rates import MeasuredCell, Number, ScoredCells
 from agentsys.analysis.paper.paper_tables import RunLine
 from agentsys.analysis.published import PAPER_MODEL
 from agentsys.analysis.statistics.outcome_grid import CONFIDENCE, ErrorRule
-from agentsys.analysis.tables.table_document import make_plain
-from agentsys.analysis.tables.table_writers import make_long_form, write_csv_text
+from agentsys.analysis.tables.table_document import make_long_form, make_plain, write_csv_text
 from agentsys.records.case_row import is_simulated_name
 
 RUNS = "runs"

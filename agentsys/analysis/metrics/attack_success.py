@@ -21,6 +21,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
+from operator import attrgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -48,7 +49,7 @@ from agentsys.analysis.statistics.outcome_grid import (
     tally_suites,
 )
 from agentsys.analysis.statistics.rate_estimates import UPPER, estimate_mean_rate, estimate_rate_levels
-from agentsys.base.grouping import group_by
+from agentsys.base.grouping import group_by, pivot
 from agentsys.errors import ConfigError
 from agentsys.records.case_row import NO_ATTACK, CaseRow
 
@@ -225,10 +226,7 @@ def find_best_attack(
     Returns:
         None where no two attacks have cases in common, or these have one injection task.
     """
-    attacks = {
-        name: {case.task_key: case for case in some}
-        for name, some in group_by(cases, lambda case: case.attack).items()
-    }
+    attacks = pivot(cases, attrgetter("attack"), attrgetter("task_key"))
     common = sorted(set.intersection(*map(set, attacks.values())), key=str) if len(attacks) > 1 else []
     attacks = {name: {key: attacks[name][key] for key in common} for name in sorted(attacks)}
     best, counted = _find_best(attacks), list[CaseRow]()

@@ -39,7 +39,7 @@ from agentsys.analysis.metrics.rates import (
     make_number,
     make_percent,
 )
-from agentsys.analysis.statistics.case_outcomes import pair_cases
+from agentsys.analysis.statistics.case_outcomes import pair_cases, sum_dollars, sum_tokens
 from agentsys.analysis.statistics.differences import SignDraws, compare_pairs
 from agentsys.analysis.statistics.outcome_grid import ErrorRule, Resampler, Side, tally_suites
 from agentsys.analysis.statistics.rate_estimates import (
@@ -79,16 +79,6 @@ MEANS: dict[str, Callable[[CaseRow], float | None]] = {
     "seconds": lambda case: case.duration_s,
 }
 """Measures that are means over cases -> the value of one case; None where it is unknown, or none is meant."""
-
-
-def sum_dollars(cases: Iterable[CaseRow]) -> float:
-    """US dollars spent on all of these cases; nan if one of them has no known cost."""
-    return math.fsum(math.nan if case.cost_usd is None else case.cost_usd for case in cases)
-
-
-def sum_tokens(cases: Iterable[CaseRow]) -> float:
-    """Prompt and completion tokens of all of these cases, all roles; nan if one case does not say."""
-    return math.fsum(sum(case.tokens_by_role.values()) if case.tokens_by_role else math.nan for case in cases)
 
 
 def measure_ratios(cases: Sequence[CaseRow]) -> dict[str, float]:

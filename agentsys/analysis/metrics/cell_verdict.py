@@ -7,6 +7,7 @@ that was never shown the payload, a control that refuses every call. Definitions
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
@@ -55,6 +56,11 @@ class CellVerdict(NamedTuple):
         worse, better = sorted((self, other), key=lambda one: -GRADES.index(one.verdict))
         added = "" if better.reasons in worse.reasons else f"; {better.reasons}"
         return CellVerdict(worse.verdict, f"{worse.reasons}{added}")
+
+    def list_changes(self, numbers: Iterable[str]) -> dict[str, Any]:
+        """The fields of a row under this verdict: where it is broken, its numbers are nan."""
+        hidden = dict.fromkeys(numbers, math.nan) if self.verdict == BROKEN else {}
+        return {**hidden, **self._asdict()}
 
 
 def shorten_verdict(verdict: str, reasons: str) -> str:

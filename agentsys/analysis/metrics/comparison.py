@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache, reduce
 from typing import Any, NamedTuple
 
-from agentsys.analysis.metrics.cell_verdict import BROKEN, VALID, CellEvidence, CellVerdict, judge_cells
+from agentsys.analysis.metrics.cell_verdict import VALID, CellEvidence, CellVerdict, judge_cells
 from agentsys.analysis.metrics.compared_sides import Axis, ComparedSides, split_sides
 from agentsys.analysis.metrics.own_metric import Metric, fill_pairs_with_answers
 from agentsys.analysis.metrics.rates import (
@@ -204,7 +204,7 @@ def compare_sides(
             pairings[contest] = pairing
             verdict = _judge_together(*(evidence(place, one) for one in (baseline, side)))
             for outcome in _list_outcomes(contest, pairing, metrics, own):
-                rows += (_judge_row(row, verdict) for row in _make_rows(contest, pairing, outcome, tests))
+                rows += _make_rows(contest, pairing, outcome, tests, verdict)
                 gained, lost = split_changed_pairs(outcome.pairs, outcome.side)
                 flips += (CaseFlip(contest, outcome.metric, True, pair) for pair in gained)
                 flips += (CaseFlip(contest, outcome.metric, False, pair) for pair in lost)
@@ -233,7 +233,7 @@ def compare_all_with_none(cells: ScoredCells, errors: ErrorRule = ErrorRule.REPO
             pairing = pair_up(keyed(base), key_cases(cells[cell], errors))
             verdict = _judge_together(cells.evidence[base], cells.evidence[cell])
             for outcome in _list_outcomes(contest, pairing, COMPARED_METRICS, ()):
-                rows += (_judge_row(row, verdict) for row in _make_rows(contest, pairing, outcome, tests))
+                rows += _make_rows(contest, pairing, outcome, tests, verdict)
     return _correct_rows(rows)
 
 
@@ -241,11 +241,6 @@ def _judge_together(baseline: CellEvidence, compared: CellEvidence) -> CellVerdi
     """The verdict on a difference: the worse of two cells', which stand beside each other alone."""
     verdicts = judge_cells({0: baseline, 1: compared}, lambda _: None)
     return reduce(CellVerdict.join, verdicts.values())
-
-
-def _judge_row(row: DifferenceRow, verdict: CellVerdict) -> DifferenceRow:
-    hidden: Any = dict.fromkeys(_NUMBERS if verdict.verdict == BROKEN else (), math.nan)
-    return replace(row, **hidden, **verdict._asdict())
 
 
 _NUMBERS = (
@@ -318,7 +313,7 @@ def _describe_grid(grid: PairedGrid) -> Hashable:
 
 
 def _make_rows(
-    contest: Contest, pairing: Pairing, outcome: _Outcome, tests: _Tests
+    contest: Contest, pairing: Pairing, outcome: _Outcome, tests: _Tests, verdict: CellVerdict
 ) -> Iterator[DifferenceRow]:
     for which in (ALL_CASES,) if tests.brief else (ALL_CASES, EXPOSED):
         pairs = outcome.pairs if which == ALL_CASES else filter_exposed_pairs(outcome.pairs)
@@ -332,7 +327,7 @@ def _make_rows(
             )
             differing = [*gained, *lost]
             user_tasks = {(pair.baseline.suite, pair.baseline.user_task_id) for pair in differing}
-            yield DifferenceRow(
+            row = DifferenceRow(
                 *MeasuredCell.of(pairs[0].defense),
                 by=contest.by.value,
                 baseline=contest.baseline,
@@ -353,6 +348,7 @@ def _make_rows(
                 only_compared=pairing.only_defense,
                 **tests.test(found),
             )
+            yield replace(row, **verdict.list_changes(_NUMBERS))
 
 
 def get_injection_task(pair: Pair) -> tuple[str, str] | None:

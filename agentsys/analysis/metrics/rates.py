@@ -7,11 +7,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from operator import attrgetter
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 
-from agentsys.analysis.metrics.cell_verdict import BROKEN, VALID, CellEvidence, CellVerdict, judge_cells
+from agentsys.analysis.metrics.cell_verdict import VALID, CellEvidence, CellVerdict, judge_cells
 from agentsys.analysis.metrics.own_metric import PERCENT as PERCENT
 from agentsys.analysis.metrics.own_metric import Metric, count_answers
 from agentsys.analysis.statistics.difference_test import compute_difference_interval
@@ -62,7 +62,7 @@ _TOOL_SURFACE = "mcp_"
 METRICS = tuple(METRIC_TITLES)
 Percent = Annotated[float, PERCENT]
 """Percent, or percentage points, as tables show them; data for programs hold the fraction, in a column that
-says so (agentsys.analysis.tables.table_writers)."""
+says so (agentsys.analysis.tables.table_document)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,10 +126,7 @@ class Number(NamedTuple):
 
     def judge(self, found: CellVerdict) -> Number:
         """The number under its cell's verdict: none where that is broken."""
-        hidden: Any = dict.fromkeys(
-            ("value", "ci_low", "ci_high") if found.verdict == BROKEN else (), math.nan
-        )
-        return self._replace(**hidden, **found._asdict())
+        return self._replace(**found.list_changes(("value", "ci_low", "ci_high")))
 
 
 class MeasuredCell(NamedTuple):
@@ -258,10 +255,12 @@ def apply_verdicts(rows: Iterable[MetricRow], verdicts: Verdicts) -> list[Metric
         found = verdicts.get(cell, CellVerdict())
         if row.metric == DEFENSE_QUALITY:
             found = found.join(verdicts.get(cell._replace(attack=NO_ATTACK), CellVerdict()))
-        valid = found.verdict == VALID
-        row = replace(row, bound_low=math.nan, bound_high=math.nan) if found.verdict == BROKEN else row
-        judged.append(row if valid else replace(row, **read_number(row).judge(found)._asdict()))
+        judged.append(row if found.verdict == VALID else replace(row, **found.list_changes(_NUMBERS)))
     return judged
+
+
+_NUMBERS = ("value", "ci_low", "ci_high", "bound_low", "bound_high")
+"""Fields of a row that a broken cell has not."""
 
 
 def _bound_products(utility: Mapping[str, Bounds], asr: Mapping[str, Bounds]) -> dict[str, Bounds]:

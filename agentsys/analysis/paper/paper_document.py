@@ -29,11 +29,12 @@ from agentsys.analysis.tables.table_document import (
     Document,
     Grid,
     GridCell,
+    Output,
     make_cells,
+    make_long_form,
     write_interval,
     write_value,
 )
-from agentsys.analysis.tables.table_writers import Output, make_long_form
 from agentsys.base.grouping import format_count, group_by
 from agentsys.extensions import list_shipped_config_dirs
 from agentsys.records.case_reader import LoadedCases

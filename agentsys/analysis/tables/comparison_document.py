@@ -33,8 +33,16 @@ from agentsys.analysis.statistics.outcome_grid import CONFIDENCE
 from agentsys.analysis.statistics.rate_estimates import OVERALL, POOLED
 from agentsys.analysis.tables.case_notes import SIMULATED_NOTE, write_provenance_notes
 from agentsys.analysis.tables.results_document import MOST_ACROSS
-from agentsys.analysis.tables.table_document import Document, Grid, GridCell, make_cells, write_number
-from agentsys.analysis.tables.table_writers import LongForm, Output, make_long_form
+from agentsys.analysis.tables.table_document import (
+    Document,
+    Grid,
+    GridCell,
+    LongForm,
+    Output,
+    make_cells,
+    make_long_form,
+    write_number,
+)
 from agentsys.base.grouping import format_count, group_by, join_names
 from agentsys.records.case_row import NO_ATTACK, make_case_id
 

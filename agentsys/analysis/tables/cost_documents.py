@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from operator import attrgetter
 
 from agentsys.analysis.metrics.case_measures import GUARD_TITLES, MeasureRow, measure_costs
 from agentsys.analysis.metrics.cell_verdict import shorten_verdict, write_verdict_notes
@@ -25,12 +26,13 @@ from agentsys.analysis.tables.table_document import (
     Document,
     Grid,
     GridCell,
+    Output,
     make_cells,
+    make_long_form,
     make_number_cell,
     write_number,
 )
-from agentsys.analysis.tables.table_writers import Output, make_long_form
-from agentsys.base.grouping import group_by
+from agentsys.base.grouping import group_by, pivot
 from agentsys.records.case_row import CaseRow, is_simulated_name
 
 TITLES = {
@@ -93,12 +95,8 @@ def _write_cache_notes(cases: Sequence[CaseRow]) -> Iterable[str]:
 
 def make_measures_output(rows: Sequence[MeasureRow], notes: Iterable[str] = ()) -> Output:
     """Tabulate a line per cell: untrusted text and cost, then tokens per role."""
-    found: defaultdict[tuple[str, ...], dict[str, MeasureRow]] = defaultdict(dict)
-    for row in rows:
-        if row.suite == POOLED:
-            # The version stands behind the benchmark's label unless that is plain AgentDojo.
-            version = row.version if row.benchmark == "agentdojo" else f"{row.benchmark} {row.version}"
-            found[row.model, row.defense, row.attack, version][row.measure] = row
+    pooled = (row for row in rows if row.suite == POOLED)
+    found = pivot(pooled, _name_line, attrgetter("measure"))
     grids = [_make_measure_grid("Untrusted text and cost", TITLES, found)]
     for measure, heading in _OF_ROLES.items():
         names = dict.fromkeys(name for of in found.values() for name in of if name.startswith(f"{measure}:"))
@@ -116,6 +114,12 @@ def make_measures_output(rows: Sequence[MeasureRow], notes: Iterable[str] = ()) 
     return Output(
         "agentsys results --by cost", Document(sections, tuple(said)), make_long_form(MeasureRow, rows)
     )
+
+
+def _name_line(row: MeasureRow) -> tuple[str, ...]:
+    # The version stands behind the benchmark's label unless that is plain AgentDojo.
+    version = row.version if row.benchmark == "agentdojo" else f"{row.benchmark} {row.version}"
+    return row.model, row.defense, row.attack, version
 
 
 _Cells = Mapping[tuple[str, ...], Mapping[str, MeasureRow]]
@@ -194,10 +198,8 @@ def make_budget_output(rows: Sequence[BudgetRow], searches: StoredSearches) -> O
 
 
 def _make_asr_grid(rows: Sequence[BudgetRow], axis: str) -> Grid:
-    found: defaultdict[tuple[str, ...], dict[int, BudgetRow]] = defaultdict(dict)
-    for row in rows:
-        if row.measure == axis and row.budget is not None:
-            found[row.model, row.defense, row.attack, row.suite][row.budget] = row
+    shown = (row for row in rows if row.measure == axis and row.budget is not None)
+    found = pivot(shown, attrgetter("model", "defense", "attack", "suite"), attrgetter("budget"))
     budgets = sorted({budget for by_budget in found.values() for budget in by_budget})
     # Cell by cell, overall first.
     order = {cell: place for place, cell in enumerate(dict.fromkeys(line[:3] for line in found))}

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
+from operator import attrgetter
 
 from agentsys.analysis.metrics import rates
 from agentsys.analysis.metrics.attack_success import ASR_WHERE_SOLVED, UTILITY_CHANGE, Denial
@@ -22,12 +22,14 @@ from agentsys.analysis.tables.table_document import (
     Document,
     Grid,
     GridCell,
+    Output,
     make_cells,
     make_difference_cell,
+    make_long_form,
     make_number_cell,
 )
-from agentsys.analysis.tables.table_writers import Output, make_long_form
 from agentsys.base.declared_facts import DeclaredFact
+from agentsys.base.grouping import pivot
 from agentsys.records.case_row import NO_ATTACK
 
 MOST_ACROSS = 6
@@ -151,10 +153,12 @@ _MEAN = " (mean)"
 
 def _make_grids_of_facts(found: ResultFrame, sheet: Sheet) -> Iterator[Grid]:
     """The tables of measured facts of one sheet; none where its runs hold no such facts."""
-    numbers: defaultdict[tuple[str, str], dict[str, rates.MetricRow]] = defaultdict(dict)
-    for row in found.fact_rows:
-        if (row.benchmark, row.version, row.model) == sheet[:3] and row.suite == OVERALL:
-            numbers[row.defense, row.attack][row.metric] = row
+    mine = (
+        row
+        for row in found.fact_rows
+        if (row.benchmark, row.version, row.model, row.suite) == (*sheet[:3], OVERALL)
+    )
+    numbers = pivot(mine, attrgetter("defense", "attack"), attrgetter("metric"))
     for (benchmark, caption), facts in found.facts.items():
         of_attacks = all(fact.of == "attacked" for fact in facts.values())
         lines = {line: of for line, of in numbers.items() if line[1] != NO_ATTACK or not of_attacks}

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import math
 import re
-from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
+from operator import attrgetter
 from typing import NamedTuple
 
 from rich.cells import cell_len
 
 from agentsys.analysis.metrics import rates
-from agentsys.analysis.metrics.case_measures import sum_dollars, sum_tokens
 from agentsys.analysis.metrics.cell_verdict import (
     SUSPECT,
     SUSPECT_MARK,
@@ -22,6 +21,7 @@ from agentsys.analysis.metrics.cell_verdict import (
 )
 from agentsys.analysis.metrics.comparison import DifferenceRow
 from agentsys.analysis.published import PAPER_MODEL, load_printed_overall
+from agentsys.analysis.statistics.case_outcomes import sum_dollars, sum_tokens
 from agentsys.analysis.statistics.rate_estimates import OVERALL
 from agentsys.analysis.tables.case_notes import SIMULATED_NOTE, write_part_notes
 from agentsys.analysis.tables.result_frame import ResultFrame, ResultsLine, Sheet
@@ -39,7 +39,7 @@ from agentsys.analysis.tables.table_document import (
     write_number,
     write_value,
 )
-from agentsys.base.grouping import abbreviate_count, format_count, format_duration, group_by
+from agentsys.base.grouping import abbreviate_count, format_count, format_duration, group_by, pivot
 from agentsys.records.case_row import NO_ATTACK, CaseRow
 from agentsys.records.pipeline_names import NO_DEFENSE
 
@@ -115,9 +115,7 @@ def _is_believed(row: DifferenceRow, verdicts: rates.Verdicts) -> bool:
 
 def _group_blocks(rows: Sequence[DifferenceRow]) -> dict[_Block, list[_Change]]:
     """Attacked blocks with the benign utility beside; a model without attacks has a block without one."""
-    found: defaultdict[_Block, dict[str, DifferenceRow]] = defaultdict(dict)
-    for row in rows:
-        found[row.benchmark, row.version, row.model, row.attack][row.defense] = row
+    found = pivot(rows, attrgetter("benchmark", "version", "model", "attack"), attrgetter("defense"))
     attacked_models = {block[:3] for block in found if block[3] != NO_ATTACK}
     blocks = {}
     for block, by_defense in found.items():
