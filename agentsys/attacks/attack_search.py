@@ -245,7 +245,7 @@ class Proposal:
     refused: str | None = None
     """The reason not to try it; then it costs an attempt and no query."""
     fault: str | None = None
-    """Set if the attacker gave no text: a value of `agentsys.attacks.attacker_reply.ReplyFault`."""
+    """Set if the attacker gave no text: a value of `agentsys.attacks.attacker_prompt.ReplyFault`."""
     proposed: str | None = None
     """The text as the attacker wrote it, if `text` had to be repaired."""
     strategy: str = ""

@@ -42,7 +42,7 @@ from agentsys.attacks.injection_vectors import (
 from agentsys.base.object_import import import_module_of_setting
 from agentsys.contracts import Attack, AttackKind, InjectionTask, NotInjectable, Suite, UserTask, Victim
 from agentsys.errors import ConfigError, require_known_name
-from agentsys.simulated.hostile_reader import CLOSED_VALUE_OPENING, EXTRA_KEY_OPENING, IN_FIELD_OPENING
+from agentsys.simulated.simulated_role import CLOSED_VALUE_OPENING, EXTRA_KEY_OPENING, IN_FIELD_OPENING
 
 _FALLBACK_MODEL = "local"
 """A model that AgentDojo knows, for victims with a prose name that it does not know."""

@@ -33,9 +33,10 @@ from agentsys.simulated.playbook_index import (
     Quote,
     ScriptedCall,
     TaskScript,
+    fold_text,
+    occurs_in,
 )
 from agentsys.simulated.script_grounding import ground_arguments, list_leaf_forms, list_yaml_strings
-from agentsys.simulated.text_matching import fold_text, occurs_in
 
 GoalScriptBuilder = Callable[[str, Any], tuple[ScriptedCall, ...]]
 """Function of goal and Workspace environment that returns the calls that reach the goal."""

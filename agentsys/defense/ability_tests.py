@@ -22,8 +22,7 @@ from agentsys.defense.worker import WORKER_CONTRACT
 from agentsys.models.chat import ChatModel, ChatRequest, assistant, system, text_of, tool_message, user
 from agentsys.models.pipeline_elements import tool_specs
 from agentsys.models.reply_checks import CONNECTION_QUESTION, is_expected_call
-from agentsys.models.untrusted import Reader, Untrusted
-from agentsys.models.user_request import UserRequest
+from agentsys.models.untrusted import Reader, Untrusted, UserRequest
 
 
 def find_phone(person: str) -> str:

@@ -33,8 +33,7 @@ from agentsys.models.chat import ChatModel, ChatReply, ChatRequest, ModelError, 
 from agentsys.models.early_questions import EarlyQuestions, questions_ahead
 from agentsys.models.pipeline_elements import LoopState, LoopStep, tool_specs
 from agentsys.models.trace import span
-from agentsys.models.untrusted import ForeignFunction, group_by_server
-from agentsys.models.user_request import UserRequest
+from agentsys.models.untrusted import ForeignFunction, UserRequest, group_by_server
 
 
 class CallBudgetExceeded(Exception):

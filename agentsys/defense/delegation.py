@@ -42,8 +42,7 @@ from agentsys.defense.tool_turn import (
 from agentsys.defense.worker import CallingAgent, WorkerCallDenied, WorkerTask, run_worker
 from agentsys.models.chat import ChatReply, ChatRequest, ModelError, tool_message
 from agentsys.models.trace import span
-from agentsys.models.untrusted import ForeignFunction, Reader, TriableRuntime, Untrusted
-from agentsys.models.user_request import has_closed_format
+from agentsys.models.untrusted import ForeignFunction, Reader, TriableRuntime, Untrusted, has_closed_format
 
 STATUS_ONLY: Intent = {"status": "string"}
 """Intent of a call that only acts."""

@@ -23,18 +23,25 @@ from agentsys.models.chat import ChatRequest, assistant, text_of
 from agentsys.models.loose_json import find_json_values
 from agentsys.models.pipeline_elements import has_reading_name
 from agentsys.simulated.free_play import is_asked_for
-from agentsys.simulated.hostile_reader import (
+from agentsys.simulated.playbook_index import (
+    Fact,
+    GoalScript,
+    ScriptedCall,
+    compile_words_pattern,
+    find_instruction_spans,
+)
+from agentsys.simulated.script_grounding import find_fact, ground_arguments, list_yaml_strings
+from agentsys.simulated.simulated_role import (
     EXTRA_KEY_OPENING,
     IN_FIELD_OPENING,
     ReaderKind,
+    SimulatedKnowledge,
+    SimulatedRole,
+    find_injected_passages,
     find_planted_value,
     wants_closed_values,
 )
-from agentsys.simulated.playbook_index import Fact, GoalScript, ScriptedCall
-from agentsys.simulated.script_grounding import find_fact, ground_arguments, list_yaml_strings
-from agentsys.simulated.simulated_role import SimulatedKnowledge, SimulatedRole, find_injected_passages
 from agentsys.simulated.slips import mark_quoting_role
-from agentsys.simulated.text_matching import compile_words_pattern, find_instruction_spans
 
 STATUS_FIELD = "status"
 """The field that acting calls declare; a simulated worker always answers it with `done`."""

@@ -26,8 +26,15 @@ from agentsys.defense.intent import INTENT_PARAMETER, Intent
 from agentsys.models.chat import ChatModel, ChatRequest, JsonSchema, ToolSpec
 from agentsys.models.pipeline_elements import parse_list_text, write_tool_value
 from agentsys.models.text_tools import explain_unread_call
-from agentsys.models.untrusted import TOOL_FAILED, ForeignFunction, Reader, ToolError, Untrusted, call_tool
-from agentsys.models.user_request import UserRequest
+from agentsys.models.untrusted import (
+    TOOL_FAILED,
+    ForeignFunction,
+    Reader,
+    ToolError,
+    Untrusted,
+    UserRequest,
+    call_tool,
+)
 
 
 @dataclass(frozen=True)

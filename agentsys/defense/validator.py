@@ -14,7 +14,7 @@ from agentsys.errors import ConfigError
 from agentsys.models.chat import ChatModel, ModelError, system, text_of, user
 from agentsys.models.reply_contract import ReplyContract
 from agentsys.models.trace import span
-from agentsys.models.user_request import UserRequest
+from agentsys.models.untrusted import UserRequest
 
 VALIDATOR_ROLE = "validator"
 

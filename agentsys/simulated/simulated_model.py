@@ -14,9 +14,9 @@ from agentsys.models.pricing import estimate_usage
 from agentsys.models.reply_checks import is_connection_question, make_connection_answer
 from agentsys.models.trace import ACTING_ROLES
 from agentsys.simulated import simulated_role
-from agentsys.simulated.hostile_reader import ReaderKind
 from agentsys.simulated.playbook_index import Playbook, PlaybookIndex
 from agentsys.simulated.scripted_agent import play_plain_agent
+from agentsys.simulated.simulated_role import ReaderKind
 from agentsys.simulated.slips import apply_slips
 
 OTHER_ATTACKS = "other"

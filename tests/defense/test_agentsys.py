@@ -17,7 +17,7 @@ from agentsys.defense.tool_turn import CallTrace, TracedCall
 from agentsys.defense.validator import validate
 from agentsys.errors import ConfigError
 from agentsys.models.chat import ChatReply, ChatRequest, text_of
-from agentsys.models.user_request import UserRequest
+from agentsys.models.untrusted import UserRequest
 
 DATE = {"date": "string"}
 STATUS = {"status": "string"}

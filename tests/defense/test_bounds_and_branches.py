@@ -14,8 +14,7 @@ from agentsys.defense.prompts import VALIDATOR_SECTIONS, WORKER_SECTIONS, read_s
 from agentsys.defense.tool_turn import AbandonedCall, CallTrace, ToolOutput, TracedCall
 from agentsys.models.chat import ChatRequest, ErrorKind, ModelError, text_of
 from agentsys.models.pipeline_elements import parse_list_text
-from agentsys.models.untrusted import Untrusted
-from agentsys.models.user_request import UserRequest
+from agentsys.models.untrusted import Untrusted, UserRequest
 
 DATE = {"date": "string"}
 STATUS = {"status": "string"}
@@ -370,7 +369,7 @@ def lookup(name: str) -> str:
 
 
 def test_the_request_holds_whole_words_whatever_their_case() -> None:
-    from agentsys.models.user_request import UserRequest
+    from agentsys.models.untrusted import UserRequest
 
     request = UserRequest(QUERY + "\nPay  Bob\nSmith 5 euros.")
     assert request.contains("bob smith") and request.contains("5") and request.contains("")

@@ -24,10 +24,9 @@ from agentsys.models.chat import (
     user,
     write_role,
 )
-from agentsys.simulated.hostile_reader import ReaderKind
 from agentsys.simulated.playbook_index import Playbook, PlaybookIndex
 from agentsys.simulated.simulated_model import SimulatedModel
-from agentsys.simulated.simulated_role import SimulatedKnowledge, SimulatedOptions, make_knowledge
+from agentsys.simulated.simulated_role import ReaderKind, SimulatedKnowledge, SimulatedOptions, make_knowledge
 
 CARD_FIELDS = {"_target_", "prose_name", "chat_family", "simulated", "context_tokens", "price", "cache"}
 

@@ -8,8 +8,7 @@ import time
 from typing import Any
 
 from agentsys.attacks.attack_search import Proposal
-from agentsys.attacks.attacker_prompt import ATTACKER_ROLE
-from agentsys.attacks.attacker_reply import format_proposal
+from agentsys.attacks.attacker_prompt import ATTACKER_ROLE, format_proposal
 from agentsys.models.chat import (
     ChatModel,
     ChatReply,

@@ -55,7 +55,7 @@ def list_doubts(case: CaseRow) -> tuple[str, ...]:
 VALID, SUSPECT, BROKEN = GRADES = ("valid", "suspect", "broken")
 """How far a cell can be believed; the last is the worst."""
 NO_TEXT = ("attacker_refused", "attacker_unreadable")
-"""Error kinds of cases whose search had no text to try (agentsys.attacks.attacker_reply.ReplyFault)."""
+"""Error kinds of cases whose search had no text to try (agentsys.attacks.attacker_prompt.ReplyFault)."""
 
 
 class Side(Enum):
