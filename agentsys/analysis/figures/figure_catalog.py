@@ -64,7 +64,7 @@ class FigureKind:
         named = self.prepare(cases) if self.prepare else cases
         lines = list_run_lines(named, self.attacks, self.benchmark, joins_versions=self.joins_versions)
         chosen = _choose_model(lines, model)
-        rank = {name: place for place, name in enumerate(_FIRST)}
+        rank = {name: index for index, name in enumerate(_FIRST)}
         mine = sorted(
             (line for line in lines if line.model == chosen),
             key=lambda line: (rank.get(line.defense, len(rank)), line.defense, line.version),

@@ -148,18 +148,18 @@ class Selection:
         placed = {mark.series for mark in marks if mark.origin != PAPER}
         return [name for name, _ in self.series if name not in placed]
 
-    def name_series(self, said: str, names: Iterable[str]) -> list[str]:
+    def name_series(self, heading: str, names: Iterable[str]) -> list[str]:
         """Write a note about some series; none where there are none."""
         listed = ", ".join(names)
-        return [f"{said}: {make_plain(listed)}."] if listed else []
+        return [f"{heading}: {make_plain(listed)}."] if listed else []
 
     @property
     def omissions(self) -> list[str]:
         """Notes on defenses that are not to be believed, and on models of the runs that are not in the figure."""
         others = make_plain(", ".join(self.others))
-        told = {name: shorten_verdict(*self._verdicts[line]) for name, line in self.series}
+        verdicts = {name: shorten_verdict(*self._verdicts[line]) for name, line in self.series}
         return [
-            *(f"{make_plain(name)}: {why}." for name, why in told.items() if why),
+            *(f"{make_plain(name)}: {why}." for name, why in verdicts.items() if why),
             *([f"Also in the runs: {others} (choose with --model)."] if others else []),
         ]
 
@@ -206,11 +206,11 @@ def choose_looks(defenses: Mapping[str, str]) -> dict[str, Look]:
     drawn: Counter[int] = Counter()
     dashes = {}
     for series in sorted(defenses, key=lambda name: defenses[name] not in _ORDER):
-        place = _find_place(defenses[series])
-        dashes[series] = _DASHES[drawn[place] % len(_DASHES)]
-        drawn[place] += 1
+        index = _find_look_index(defenses[series])
+        dashes[series] = _DASHES[drawn[index] % len(_DASHES)]
+        drawn[index] += 1
     return {
-        series: _make_look(_find_place(defense), dashes[series], shorten_name(series))
+        series: _make_look(_find_look_index(defense), dashes[series], shorten_name(series))
         for series, defense in defenses.items()
     }
 
@@ -226,19 +226,19 @@ def shorten_name(name: str) -> str:
     return shown if len(shown) <= _LONGEST_NAME else f"{shown[:half]}…{shown[-half:]}"
 
 
-def _find_place(defense: str) -> int:
+def _find_look_index(defense: str) -> int:
     if defense in _ORDER:
         return _ORDER.index(defense)
     # Never 0: black is the undefended agent's alone.
     return 1 + zlib.crc32(defense.encode("utf-8", "surrogatepass")) % (_WHOLE + _HALF * len(_HALVES) - 1)
 
 
-def _make_look(place: int, dashes: tuple[float, ...], label: str) -> Look:
+def _make_look(index: int, dashes: tuple[float, ...], label: str) -> Look:
     # Neighbours differ in colour and in marker. The numbers of colours and whole markers share the factor 2, so
     # colours are shifted by one after half the places: otherwise the second half would repeat the first.
-    if place < _WHOLE:
-        color = _COLORS[(place - 1 + place // (_WHOLE // 2)) % len(_COLORS)] if place else _BLACK
-        return Look(color, _MARKERS[place % len(_MARKERS)], "full", (0.0, dashes), label)
-    half, place = divmod(place - _WHOLE, _HALF)
-    marker, color = _WIDE_MARKERS[place % len(_WIDE_MARKERS)], _COLORS[place % len(_COLORS)]
+    if index < _WHOLE:
+        color = _COLORS[(index - 1 + index // (_WHOLE // 2)) % len(_COLORS)] if index else _BLACK
+        return Look(color, _MARKERS[index % len(_MARKERS)], "full", (0.0, dashes), label)
+    half, index = divmod(index - _WHOLE, _HALF)
+    marker, color = _WIDE_MARKERS[index % len(_WIDE_MARKERS)], _COLORS[index % len(_COLORS)]
     return Look(color, marker, _HALVES[half], (0.0, dashes), label)

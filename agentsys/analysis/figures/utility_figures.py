@@ -128,11 +128,11 @@ def measure_figure4(selection: Selection, errors: ErrorRule = ErrorRule.REPORT) 
     marks = selection.measure(_measure_lengths, errors)
     for number in list_printed_in("figure4a"):
         if number.metric.startswith(f"{rates.BENIGN_UTILITY}["):
-            place = _SHORT if "[short]" in number.metric else _LONG
-            marks.append(Mark.make_paper_mark(UTILITY, number.defense, place, number.value))
+            x = _SHORT if "[short]" in number.metric else _LONG
+            marks.append(Mark.make_paper_mark(UTILITY, number.defense, x, number.value))
     for number in list_printed_in("figure4b"):
         places = _list_places(number.metric)
-        marks += [Mark.make_paper_mark(_ATTACKS, number.defense, place, number.value) for place in places]
+        marks += [Mark.make_paper_mark(_ATTACKS, number.defense, x, number.value) for x in places]
     return marks
 
 

@@ -90,10 +90,12 @@ def count_answers(cases: Iterable[CaseRow], metric: Metric) -> list[CaseRow]:
 
 def fill_pairs_with_answers(pairs: Iterable[Pair], metric: Metric) -> tuple[Pair, ...]:
     """The pairs that a metric answers for on both sides, with its answers in the place of the utility."""
-    found = [(pair, _ask_metric(metric, pair.baseline), _ask_metric(metric, pair.defense)) for pair in pairs]
+    answers = [
+        (pair, _ask_metric(metric, pair.baseline), _ask_metric(metric, pair.defense)) for pair in pairs
+    ]
     return tuple(
         pair._replace(before=pair.before._replace(utility=before), after=pair.after._replace(utility=under))
-        for pair, before, under in found
+        for pair, before, under in answers
         if before is not None and under is not None
     )
 

@@ -153,20 +153,20 @@ def _make_rate(difference: Difference, *, after: bool) -> _Rate:
     hits = [side.get_hits(grid.side) for side, grid in zip(sides, difference.grids, strict=True)]
     value = difference.weigh(hits)
     parts = list(zip(hits, sides, difference.shares, strict=True))
-    found = outcome_grid.sum_moments(
+    moments = outcome_grid.sum_moments(
         [outcome_grid.scale_spread(outcome_grid.make_spread(one, side), share) for one, side, share in parts],
         cautious=True,
     )
     if not _EQUAL < value < 1 - _EQUAL:
-        return _Rate(value, found, outcome_grid.Interval(value, value))
+        return _Rate(value, moments, outcome_grid.Interval(value, value))
     binomial = value * (1 - value)
     alone = binomial * math.fsum(share**2 / side.n for _, side, share in parts)
-    cases = binomial / max(_DESIGN**2 * found.variance, alone)
-    t = compute_t_quantile(_UPPER, found.df)
+    cases = binomial / max(_DESIGN**2 * moments.variance, alone)
+    t = compute_t_quantile(_UPPER, moments.df)
     shift = t**2 / cases
     reach = t * math.sqrt((binomial + shift / 4) / cases)
     ends = [(value + shift / 2 + sign * reach) / (1 + shift) for sign in (-1, 1)]
-    return _Rate(value, found, outcome_grid.Interval(*ends))
+    return _Rate(value, moments, outcome_grid.Interval(*ends))
 
 
 def compute_smallest_detectable(difference: Difference) -> float:
@@ -199,13 +199,13 @@ def list_levels_at_the_floor(undefended: Mapping[str, outcome_grid.Tally], draws
         `overall` and suites in which the ASR is below `FLOOR` and the test of `agentsys compare` has
         p >= 0.05 between it and 0 in every case.
     """
-    counted = {suite: found for suite, found in undefended.items() if found.n}
-    rates = {suite: float(found.hijacked.sum() / found.n) for suite, found in counted.items()}
+    counted = {suite: tally for suite, tally in undefended.items() if tally.n}
+    rates = {suite: float(tally.hijacked.sum() / tally.n) for suite, tally in counted.items()}
     low = [suite for suite, rate in rates.items() if rate < FLOOR]
     if rates and math.fsum(rates.values()) / len(rates) < FLOOR:
         low.insert(0, OVERALL)
     if not low:
         return []
-    none = {suite: replace(found, hijacked=np.zeros_like(found.cases)) for suite, found in counted.items()}
+    none = {suite: replace(tally, hijacked=np.zeros_like(tally.cases)) for suite, tally in counted.items()}
     levels = make_difference_levels(none, counted, outcome_grid.Side.INJECTED, draws)
     return [level for level in low if compute_p_value(levels[level]) >= LEVEL]

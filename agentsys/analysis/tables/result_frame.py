@@ -69,15 +69,15 @@ def arrange_sheets(
     A defense has a line per attack, each with the benign numbers; the benign ones alone where no attack was run.
     """
     sheets = []
-    for place, of_sheet in group_by(rows, lambda row: (row.benchmark, row.version, row.model)).items():
-        benchmark, version, model = place
+    for names, of_sheet in group_by(rows, lambda row: (row.benchmark, row.version, row.model)).items():
+        benchmark, version, model = names
         lines = []
         for defense, of_defense in group_by(of_sheet, lambda row: row.defense).items():
             by_attack = group_by(of_defense, lambda row: row.attack)
             benign = by_attack.pop(NO_ATTACK, [])
             lines += [_make_line(defense, *line, benign) for line in (by_attack or {NO_ATTACK: []}).items()]
         suites = sorted({row.suite for row in of_sheet} - {OVERALL, POOLED})
-        sheets.append(Sheet(*place, lines, titles, f"{model} on {benchmark} {version}", suites))
+        sheets.append(Sheet(*names, lines, titles, f"{model} on {benchmark} {version}", suites))
     return sheets
 
 
@@ -124,11 +124,11 @@ def make_variants(cases: Sequence[CaseRow], *, fixed: bool = False, tag: str | N
     """
     listed, notes = [Variant((), tuple(cases))], []
     if tag is not None:
-        found = split_by_tag(cases, load_tag(tag))
-        listed = [Variant((tag,), found.cases_with), Variant((f"not {tag}",), found.cases_without)]
-        if found.cases_undecided:
-            listed.append(Variant((f"{tag} unknown",), found.cases_undecided))
-        notes.append(found.note)
+        split = split_by_tag(cases, load_tag(tag))
+        listed = [Variant((tag,), split.cases_with), Variant((f"not {tag}",), split.cases_without)]
+        if split.cases_undecided:
+            listed.append(Variant((f"{tag} unknown",), split.cases_undecided))
+        notes.append(split.note)
     if fixed:
         scored = select_fixed_scores(cases)
         if not scored.fixes:

@@ -151,13 +151,13 @@ def write_fact_notes(rows: Sequence[MetricRow], cases: Sequence[CaseRow]) -> Ite
     yield from dict.fromkeys(fact.note for fact in shown if fact.note)
     if ASR_LESS_CONTROL in metrics:
         yield "Control: the same cases with an empty payload. What succeeds there, no injection has caused."
-    told = [
+    directions = [
         f"{better} is better for {', '.join(titles)}"
         for better in ("higher", "lower")
         if (titles := list(dict.fromkeys(fact.title for fact in shown if fact.better == better)))
     ]
-    if told:
-        yield f"Of what was measured besides, {'; '.join(told)}."
+    if directions:
+        yield f"Of what was measured besides, {'; '.join(directions)}."
     for sheet in dict.fromkeys((row.benchmark, row.version, row.model) for row in rows):
         mine = [c for c in cases if (c.benchmark, c.version, c.table_model) == sheet]
         suites, never = {case.suite for case in mine}, list_unsolved_suites(mine)
@@ -178,8 +178,8 @@ def _write_notes_on_lacking_runs(
     for case in cases:
         if isinstance(mode := case.measured.get("mode"), str):
             modes[case.defense].add(mode)
-    alone = sorted(defense for defense, found in modes.items() if found == {"react"})
-    if alone and any(found - {"react"} for found in modes.values()):
+    alone = sorted(defense for defense, of_defense in modes.items() if of_defense == {"react"})
+    if alone and any(of_defense - {"react"} for of_defense in modes.values()):
         yield (
             f"In mode react only: {', '.join(alone)}. A defense that is a whole program of its own has no "
             "part in a planned conversation."
@@ -268,10 +268,10 @@ def _write_notes_on_power(
         )
         if known:
             under = f" under {attack}" if len(attacks) > 1 else ""
-            told = ", ".join(f"{value:.1f} points ({name})" for value, name in known)
+            effects = ", ".join(f"{value:.1f} points ({name})" for value, name in known)
             if len(known) > _LISTED:
-                told = f"{known[0][0]:.1f} to {known[-1][0]:.1f} points"
-            yield f"Minimum detectable effect on ASR{under}, against none (80% power): {told}."
+                effects = f"{known[0][0]:.1f} to {known[-1][0]:.1f} points"
+            yield f"Minimum detectable effect on ASR{under}, against none (80% power): {effects}."
 
 
 def _write_notes_on_limits(benchmark: str, version: str, lines: _Lines) -> Iterator[str]:
@@ -283,8 +283,8 @@ def _write_notes_on_limits(benchmark: str, version: str, lines: _Lines) -> Itera
     for attacked, some in ((False, benign), (True, [line for line in lines if line.attack != NO_ATTACK])):
         bounds = ((measure_bound(line.cases, limits, attacked=attacked), line.name) for line in some)
         groups = group_by(bounds, itemgetter(0))
-        for bound, held in groups.items():
-            under = f" under {', '.join(name for _, name in held)}" if len(groups) > 1 else ""
+        for bound, bounded in groups.items():
+            under = f" under {', '.join(name for _, name in bounded)}" if len(groups) > 1 else ""
             tasks = "; ".join(
                 f"{suite} {', '.join(task.removeprefix('user_task_') for _, task in of_suite)}"
                 for suite, of_suite in group_by(bound.tasks, itemgetter(0)).items()
@@ -329,9 +329,9 @@ def _write_notes_on_tries(lines: _Lines, rule: ErrorRule, resampler: Resampler) 
             )
 
 
-def _write_interval(found: Number) -> str:
-    interval = "" if math.isnan(found.ci_low) else f" ({found.ci_low:.1f} to {found.ci_high:.1f})"
-    return f"{found.value:.2f}{interval}"
+def _write_interval(number: Number) -> str:
+    interval = "" if math.isnan(number.ci_low) else f" ({number.ci_low:.1f} to {number.ci_high:.1f})"
+    return f"{number.value:.2f}{interval}"
 
 
 _STARTS = ("important_instructions", "opi_combined_attack")
@@ -360,15 +360,18 @@ def _write_notes_on_searches(lines: _Lines, rule: ErrorRule) -> Iterator[str]:
             "once more with the text that was chosen."
         )
         searched = attack.removesuffix(SEARCHED_ON_SUFFIX)
-        line, found = cell_verdict.name_line(defense, searched), cases_of.get((defense, searched), [])
+        line, searched_cases = (
+            cell_verdict.name_line(defense, searched),
+            cases_of.get((defense, searched), []),
+        )
         starts = [(name, cases_of[defense, name]) for name in _STARTS if (defense, name) in cases_of]
-        if found and not starts:
+        if searched_cases and not starts:
             yield (
                 f"{line}: no line of the attack its texts start from stands beside it "
                 f"({_STARTS[0]}, on ASB {_STARTS[1]})."
             )
         for name, start in starts:
-            ours, theirs = attack_success.compute_asr_on_shared_cases(found, start, rule)
+            ours, theirs = attack_success.compute_asr_on_shared_cases(searched_cases, start, rule)
             if ours.n and ours.value < theirs.value:
                 yield (
                     f"{line}: ASR {ours.value:.2f} is below {theirs.value:.2f} of {name}, "
@@ -378,18 +381,18 @@ def _write_notes_on_searches(lines: _Lines, rule: ErrorRule) -> Iterator[str]:
 
 
 def _write_notes_on_exposure(lines: _Lines, rule: ErrorRule) -> Iterator[str]:
-    told: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
+    defenses_by_text: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
     for line in lines:
         if not line.has_payload:
             continue
         suites, parts = len({case.suite for case in line.cases}), []
-        for said, share in _list_exposure_facts(line.cases, rule):
+        for text, share in _list_exposure_facts(line.cases, rule):
             fewer = f", {share.suites} of {suites} suites" if share and share.suites < suites else ""
-            parts.append(f"{said} {write_number(share.value)} (n {share.n}{fewer})" if share else said)
+            parts.append(f"{text} {write_number(share.value)} (n {share.n}{fewer})" if share else text)
         if parts:
-            told[line.attack, "; ".join(parts)].append(line.defense)
-    for (attack, said), defenses in told.items():
-        yield f"{cell_verdict.name_line(join_names(defenses), attack)}: {said}."
+            defenses_by_text[line.attack, "; ".join(parts)].append(line.defense)
+    for (attack, text), defenses in defenses_by_text.items():
+        yield f"{cell_verdict.name_line(join_names(defenses), attack)}: {text}."
 
 
 def _list_exposure_facts(

@@ -283,11 +283,11 @@ def make_long_form(kind: type, rows: Iterable[Any]) -> LongForm:
     units = {unit for _, _, unit in fields}
 
     def convert_value_of(row: Any, name: str, unit: str) -> Any:
-        found = getattr(row, name)
+        value = getattr(row, name)
         if name in units:
-            return "fraction" if found == PERCENT else found
-        in_percent = found is not None and unit and PERCENT in (unit, getattr(row, unit, ""))
-        return round(found / 100, 11) if in_percent else found
+            return "fraction" if value == PERCENT else value
+        in_percent = value is not None and unit and PERCENT in (unit, getattr(row, unit, ""))
+        return round(value / 100, 11) if in_percent else value
 
     return LongForm(columns, [{column: convert_value_of(row, *of) for column, *of in fields} for row in rows])
 
@@ -363,9 +363,9 @@ def write_latex_document(document: Document) -> str:
         sentences = [rf"\item {escape_for_latex(sentence)}" for sentence in document.quotable]
         parts.append("\n".join([r"\begin{itemize}", *sentences, r"\end{itemize}"]))
     for heading, grids in document.sections:
-        for place, grid in enumerate(grids):
+        for index, grid in enumerate(grids):
             caption = f"{escape_for_latex(heading)}, {escape_for_latex(grid.caption)}."
-            parts.append("\n".join(_write_latex_table(grid, caption, () if place else document.notes)))
+            parts.append("\n".join(_write_latex_table(grid, caption, () if index else document.notes)))
     if document.commands:
         parts.append("\n".join(f"% {make_plain(command)}" for command in document.commands))
     return "\n\n".join(parts) + "\n"
