@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     from agentsys.analysis.metrics.compared_sides import ComparedSides
     from agentsys.analysis.metrics.own_metric import Metric
     from agentsys.analysis.statistics.outcome_grid import ErrorRule
-    from agentsys.analysis.tables.table_document import Document
-    from agentsys.analysis.tables.table_writers import LongForm
+    from agentsys.analysis.tables.table_document import Document, LongForm
     from agentsys.records.case_reader import LoadedCases
     from agentsys.records.case_row import CaseRow
     from agentsys.records.schema import CaseRecord
@@ -73,19 +72,19 @@ class ResultTables:
         return write_terminal_text(self.document, width=100)
 
     def _repr_html_(self) -> str:
-        from agentsys.analysis.tables.table_writers import render_html_fragment
+        from agentsys.analysis.tables.table_document import render_html_fragment
 
         return render_html_fragment(self.document)
 
     def markdown(self) -> str:
         """The document as GitHub-flavoured Markdown."""
-        from agentsys.analysis.tables.table_writers import write_markdown_document
+        from agentsys.analysis.tables.table_document import write_markdown_document
 
         return write_markdown_document(self.document)
 
     def latex(self) -> str:
         """The document as LaTeX, for the package booktabs."""
-        from agentsys.analysis.tables.table_writers import write_latex_document
+        from agentsys.analysis.tables.table_document import write_latex_document
 
         return write_latex_document(self.document)
 
@@ -353,7 +352,7 @@ def figure(
     """
     from agentsys.analysis.figures.figure_catalog import FIGURES, make_figure
     from agentsys.analysis.figures.figure_data import Mark
-    from agentsys.analysis.tables.table_writers import make_long_form
+    from agentsys.analysis.tables.table_document import make_long_form
 
     kind = FIGURES[require_known_name("figure", str(name), FIGURES)]
     cases, rule = _read_source(source).cases, _find_error_rule(errors)

@@ -20,6 +20,7 @@ from agentsys.attacks.attack_search import (
     Attempt,
     AttemptPosition,
     Judgement,
+    KnowledgeLevel,
     Plan,
     Proposal,
     Propose,
@@ -29,9 +30,15 @@ from agentsys.attacks.attack_search import (
     SearchTask,
     rank_attempts,
 )
-from agentsys.attacks.attacker_knowledge import KnowledgeLevel
-from agentsys.attacks.attacker_prompt import GOAL, UNUSABLE_REPLY, Attacker, extract_delimited
-from agentsys.attacks.attacker_reply import ATTACKER_FAULTS, format_proposal, parse_proposal
+from agentsys.attacks.attacker_prompt import (
+    ATTACKER_FAULTS,
+    GOAL,
+    UNUSABLE_REPLY,
+    Attacker,
+    extract_delimited,
+    format_proposal,
+    parse_proposal,
+)
 from agentsys.attacks.injection_vectors import escape_yaml, find_injectable_vectors
 from agentsys.attacks.search_judge import (
     Feedback,

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 _K = TypeVar("_K", bound=Hashable)
 _T = TypeVar("_T")
+_C = TypeVar("_C", bound=Hashable)
 
 
 def group_by(things: Iterable[_T], key: Callable[[_T], _K]) -> dict[_K, list[_T]]:
@@ -17,6 +18,13 @@ def group_by(things: Iterable[_T], key: Callable[[_T], _K]) -> dict[_K, list[_T]
     for thing in things:
         groups[key(thing)].append(thing)
     return dict(groups)
+
+
+def pivot(
+    things: Iterable[_T], row: Callable[[_T], _K], column: Callable[[_T], _C]
+) -> dict[_K, dict[_C, _T]]:
+    """Row -> column -> the thing in that place, in order of first occurrence; of several the last."""
+    return {key: {column(thing): thing for thing in of_row} for key, of_row in group_by(things, row).items()}
 
 
 Rows = tuple[Any, ...]

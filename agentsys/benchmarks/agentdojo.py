@@ -7,18 +7,23 @@ to copy the whole payload, letter by letter, to address the channel. Utility und
 cases of Banking 0 and Slack 7, 9, 10, 12 and 19. Source: arXiv 2510.05244 (overwritten content), AD#67. With the fix
 the field keeps its text and the injection follows it; the channel's name is no vector. Nine Slack user tasks show no
 other vector, so they have no attacked cases.
+
+AgentDojo's versions pin tasks, not data: `hash_suite_data` gives records a hash of a suite's data.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Collection, Mapping, Sequence
+from functools import lru_cache
 from threading import Lock
 from typing import Any, Literal
 
 import yaml
 from agentdojo.functions_runtime import TaskEnvironment
 from agentdojo.task_suite import load_suites
-from agentdojo.task_suite.task_suite import TaskSuite, validate_injections
+from agentdojo.task_suite.task_suite import TaskSuite, read_suite_file, validate_injections
 
 from agentsys.base.object_import import import_module_of_setting
 from agentsys.benchmarks.environment_loader import EnvironmentLoader, Injection, parse_injection
@@ -211,3 +216,32 @@ def adapt_suite(suite: TaskSuite[Any], injection: Injection = "folded", fixes: t
     if appends:
         adapted.without_vectors = ONLY_IDENTIFIERS.get(suite.name, frozenset())
     return adapted
+
+
+_FILES = ("environment.yaml", "injection_vectors.yaml")
+
+
+def hash_suite_data(suite: Suite) -> str:
+    """SHA-256, in hex, of a suite's environment data and injection vectors.
+
+    Includes are resolved first, so a change in any included file changes the hash. For a suite without data files the
+    environment that it builds is hashed.
+    """
+    try:
+        texts = [read_suite_file(suite.name, file, suite.data_path) for file in _FILES]
+    except FileNotFoundError:
+        environment = suite.load_and_inject_default_environment({}).model_dump(mode="json")
+        vectors = suite.get_injection_vector_defaults()
+        texts = [json.dumps(part, sort_keys=True) for part in (environment, vectors)]
+    return _hash_texts(*texts)
+
+
+@lru_cache(maxsize=64)
+def _hash_texts(*texts: str) -> str:
+    """Hash a suite's texts; cached, as every case's record has the hash."""
+    digest = hashlib.sha256()
+    for text in texts:
+        encoded = text.encode("utf-8", "surrogatepass")
+        digest.update(len(encoded).to_bytes(8, "big"))  # So that moving text between files changes the hash.
+        digest.update(encoded)
+    return digest.hexdigest()

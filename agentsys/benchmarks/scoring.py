@@ -19,8 +19,7 @@ from agentdojo.types import ChatMessage, MessageContentBlock
 from pydantic import BaseModel
 
 from agentsys.contracts import InjectionTask, UserTask
-from agentsys.models.providers.chat_thoughts import NOTE_PREFIX
-from agentsys.models.providers.wire_parts import OPENAI_ITEM_PREFIX
+from agentsys.models.providers.wire_parts import NOTE_PREFIX, OPENAI_ITEM_PREFIX
 from agentsys.models.trace import Tracer, get_current_tracer
 
 _LEAVES = frozenset(

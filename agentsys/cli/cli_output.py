@@ -12,12 +12,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from agentsys.analysis.tables.table_document import break_between_words
-from agentsys.analysis.tables.table_writers import (
+from agentsys.analysis.tables.table_document import (
     FILE_WIDTH,
     Output,
     OutputFormat,
-    render_output,
+    break_between_words,
+    render_html_document,
+    write_csv_text,
+    write_json_text,
+    write_latex_document,
+    write_markdown_document,
 )
 from agentsys.cli.terminal import DISK_ERRORS, escape_controls
 from agentsys.errors import ConfigError
@@ -79,6 +83,22 @@ def write_output(output: Output, form: OutputFormat, out: Path | None = None) ->
         Console(width=find_table_width()).print(arrange_for_terminal(output.document), crop=False)
     else:
         sys.stdout.write(render_output(output, form).decode())
+
+
+def render_output(output: Output, form: OutputFormat) -> bytes:
+    """Write a result in one of the forms, as the content of a file in UTF-8."""
+    if form is OutputFormat.TABLE:
+        from agentsys.analysis.tables.write_terminal import write_terminal_text  # alone it needs rich
+
+        return write_terminal_text(output.document, FILE_WIDTH).encode()
+    if form is OutputFormat.CSV:
+        return write_csv_text(output.records).encode()
+    if form is OutputFormat.JSON:
+        return write_json_text(output.records.rows if output.data is None else output.data).encode()
+    if form is OutputFormat.HTML:
+        return render_html_document(output.document, output.name).encode()
+    write = write_markdown_document if form is OutputFormat.MARKDOWN else write_latex_document
+    return write(output.document).encode()
 
 
 def print_line(line: str, hang: str = "") -> None:

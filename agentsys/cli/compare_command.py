@@ -13,7 +13,7 @@ from agentsys.analysis.metrics.comparison import COMPARED_METRICS, compare_sides
 from agentsys.analysis.metrics.rates import METRICS
 from agentsys.analysis.statistics.outcome_grid import ErrorRule
 from agentsys.analysis.tables.comparison_document import compare_output, count_notes
-from agentsys.analysis.tables.table_writers import OutputFormat
+from agentsys.analysis.tables.table_document import OutputFormat
 from agentsys.cli.cli_output import ConfigDirOption, FormatOption, OutOption, PluginPathOption, write_output
 from agentsys.cli.stored_runs import (
     CasesOption,

@@ -11,7 +11,7 @@ import typer
 from agentsys.analysis.paper.paper_document import make_paper_document, make_paper_output
 from agentsys.analysis.paper.paper_tables import TABLES, fill_table
 from agentsys.analysis.statistics.outcome_grid import ErrorRule
-from agentsys.analysis.tables.table_writers import OutputFormat
+from agentsys.analysis.tables.table_document import OutputFormat
 from agentsys.cli.cli_output import FormatOption, OutOption, explain_unwritable, write_output
 from agentsys.cli.stored_runs import ErrorsOption, NamesOption, print_unfinished, read_stored_runs
 from agentsys.errors import ConfigError, require_known_name

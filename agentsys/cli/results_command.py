@@ -10,12 +10,12 @@ from typing import Annotated
 
 import typer
 
-from agentsys.analysis.metrics.best_attack import pool_attacks
+from agentsys.analysis.metrics.attack_success import pool_attacks
 from agentsys.analysis.statistics.outcome_grid import ErrorRule
-from agentsys.analysis.tables.result_frame import ResultFrame, VariantFrame, make_variants
+from agentsys.analysis.tables.result_frame import ResultFrame, make_variants
 from agentsys.analysis.tables.results_document import make_results_output
 from agentsys.analysis.tables.results_screen import make_results_screen, write_spent_line
-from agentsys.analysis.tables.table_writers import FILE_WIDTH, LongForm, Output, OutputFormat
+from agentsys.analysis.tables.table_document import FILE_WIDTH, LongForm, Output, OutputFormat
 from agentsys.cli.cli_output import (
     ConfigDirOption,
     FormatOption,
@@ -105,7 +105,7 @@ def results_command(
     frame = ResultFrame(reading, errors, own=own, brief=form is OutputFormat.TABLE and not full)
     if fixed or by is not None:
         variants = make_variants(reading.cases, fixed=fixed, tag=by)
-        frame = VariantFrame(reading, variants, errors, own=own)
+        frame = ResultFrame(reading, errors, own=own, variants=variants)
         for note in variants.notes if form.for_programs else ():
             print(escape_to_line(note), file=sys.stderr)
     if form is OutputFormat.TABLE and not full:

@@ -11,19 +11,18 @@ from dataclasses import dataclass
 
 from agentdojo.functions_runtime import FunctionCall, make_function
 
-from agentsys.defense.call_trace import CallTrace, TracedCall
 from agentsys.defense.gate import AcceptedValue, GateRule, check_reply
 from agentsys.defense.intent import INTENT_PARAMETER, NoIntent, add_intent_to_tools, parse_intent
 from agentsys.defense.privileges import Privilege, ask_privileges
 from agentsys.defense.prompts import MAIN, WORKER_SECTIONS, format_sections
 from agentsys.defense.sanitizer import sanitize
+from agentsys.defense.tool_turn import CallTrace, TracedCall
 from agentsys.defense.validator import validate
 from agentsys.defense.worker import WORKER_CONTRACT
 from agentsys.models.chat import ChatModel, ChatRequest, assistant, system, text_of, tool_message, user
 from agentsys.models.pipeline_elements import tool_specs
 from agentsys.models.reply_checks import CONNECTION_QUESTION, is_expected_call
-from agentsys.models.untrusted import Reader, Untrusted
-from agentsys.models.user_request import UserRequest
+from agentsys.models.untrusted import Reader, Untrusted, UserRequest
 
 
 def find_phone(person: str) -> str:

@@ -21,12 +21,11 @@ from agentdojo.functions_runtime import FunctionsRuntime, TaskEnvironment
 from agentdojo.types import ChatMessage
 
 from agentsys.defense.agentsys_settings import AgentSysSettings, CommandJudge
-from agentsys.defense.call_trace import CallTrace, TracedCall
 from agentsys.defense.gate import Failure, QuestionFailed
 from agentsys.defense.intent import add_intent_to_tools
 from agentsys.defense.pinned_tools import PinnedTools, ToolPins
 from agentsys.defense.privileges import Labels, Privilege, PrivilegeStore, SortedTools
-from agentsys.defense.tool_turn import ToolOutput
+from agentsys.defense.tool_turn import CallTrace, ToolOutput, TracedCall
 from agentsys.defense.validator import validate
 from agentsys.errors import ConfigError
 from agentsys.models.budget import RunBudgetReached
@@ -34,8 +33,7 @@ from agentsys.models.chat import ChatModel, ChatReply, ChatRequest, ModelError, 
 from agentsys.models.early_questions import EarlyQuestions, questions_ahead
 from agentsys.models.pipeline_elements import LoopState, LoopStep, tool_specs
 from agentsys.models.trace import span
-from agentsys.models.untrusted import ForeignFunction, group_by_server
-from agentsys.models.user_request import UserRequest
+from agentsys.models.untrusted import ForeignFunction, UserRequest, group_by_server
 
 
 class CallBudgetExceeded(Exception):

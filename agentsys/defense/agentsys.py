@@ -28,7 +28,6 @@ from agentsys.defense.agentsys_settings import (
     WorkerTools,
     read_operators_file,
 )
-from agentsys.defense.call_trace import CallTrace, TracedCall
 from agentsys.defense.delegation import serve_turn
 from agentsys.defense.gate import Failure, GateRule
 from agentsys.defense.pinned_tools import ToolPins
@@ -36,7 +35,7 @@ from agentsys.defense.privileges import PRIVILEGES_CONTRACT, Labels, Privilege, 
 from agentsys.defense.prompts import MAIN, WORKER_MISSING, WORKER_TOOLS
 from agentsys.defense.sanitizer import SANITIZER_CONTRACT, sanitize
 from agentsys.defense.simulated_agentsys import SIMULATED_ROLES
-from agentsys.defense.tool_turn import ask_next_message, check_arguments, run_tool
+from agentsys.defense.tool_turn import CallTrace, TracedCall, ask_next_message, check_arguments, run_tool
 from agentsys.defense.validator import VALIDATOR_CONTRACT
 from agentsys.defense.worker import WORKER_CONTRACT, CallingAgent
 from agentsys.errors import ConfigError

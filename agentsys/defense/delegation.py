@@ -1,6 +1,11 @@
 """Delegation: carries out tool calls for an agent that must not see the tools' outputs.
 
 Declared fields that code can fill in from a tool's own value come first: nobody has to read it for them.
+
+Reading ahead: the first questions about the outputs of neighbouring reading calls are asked side by side.
+
+The calls are tried on a copy of the environment, up to the first question to a model. Then they run in their turn as
+they always do. A question that still is the same has its reply by then; any other is asked anew.
 """
 
 from __future__ import annotations
@@ -8,9 +13,11 @@ from __future__ import annotations
 import datetime
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
+from itertools import takewhile
 from typing import Any
 
 from agentdojo.functions_runtime import FunctionCall
@@ -19,23 +26,23 @@ from pydantic import BaseModel
 
 from agentsys.defense.agent_session import AgentSession, CallBudgetExceeded
 from agentsys.defense.agentsys_settings import FillMode, GateRetry, RepeatPolicy
-from agentsys.defense.call_trace import CallTrace, TracedCall
 from agentsys.defense.gate import AcceptedValue, Failure, ends_subtask
 from agentsys.defense.intent import INTENT_PARAMETER, Intent, NoIntent, parse_intent
-from agentsys.defense.read_ahead import read_ahead
+from agentsys.defense.privileges import Privilege
 from agentsys.defense.sanitizer import sanitize
 from agentsys.defense.tool_turn import (
+    CallTrace,
     CheckedArguments,
     ToolOutput,
+    TracedCall,
     check_arguments,
     filter_tool_error,
     run_tool,
 )
 from agentsys.defense.worker import CallingAgent, WorkerCallDenied, WorkerTask, run_worker
-from agentsys.models.chat import ModelError, tool_message
+from agentsys.models.chat import ChatReply, ChatRequest, ModelError, tool_message
 from agentsys.models.trace import span
-from agentsys.models.untrusted import Reader, Untrusted
-from agentsys.models.user_request import has_closed_format
+from agentsys.models.untrusted import ForeignFunction, Reader, TriableRuntime, Untrusted, has_closed_format
 
 STATUS_ONLY: Intent = {"status": "string"}
 """Intent of a call that only acts."""
@@ -292,3 +299,62 @@ def _run_workers(session: AgentSession, task: WorkerTask, above: CallTrace) -> A
             if denied:
                 break
     return Failure.DENIED
+
+
+ServeCall = Callable[[AgentSession, FunctionCall, CallingAgent], str]
+"""Runs a call and has a worker read its output (`delegation.serve_call`, which imports this module)."""
+
+
+class _FirstQuestion(Exception):
+    """A tried call has come to its first question."""
+
+    def __init__(self, request: ChatRequest) -> None:
+        super().__init__(request.role)
+        self.request = request
+
+
+class _UnaskedModel:
+    name = "unasked"
+
+    def complete(self, request: ChatRequest) -> ChatReply:
+        raise _FirstQuestion(request)
+
+
+def read_ahead(
+    session: AgentSession, calls: Sequence[FunctionCall], agent: CallingAgent, serve_call: ServeCall
+) -> int:
+    """Ask ahead about the outputs of the reading calls at the beginning of `calls`.
+
+    Returns:
+        The number of these calls.
+    """
+    readings = list(takewhile(lambda call: _may_try(session, call), calls))
+    if session.early is not None and len(readings) > 1:
+        for request in _list_first_questions(session, readings, agent, serve_call):
+            session.early.ask(request)
+    return len(readings)
+
+
+def _may_try(session: AgentSession, call: FunctionCall) -> bool:
+    """True if a call only reads, and its tool is a benchmark's: a tool of somebody else would run twice."""
+    is_foreign = isinstance(session.runtime.functions.get(call.function), ForeignFunction)
+    reads = session.early_labels.get(call.function) is Privilege.QUERY
+    return isinstance(session.runtime, TriableRuntime) and reads and not is_foreign
+
+
+def _list_first_questions(
+    session: AgentSession, calls: Sequence[FunctionCall], agent: CallingAgent, serve_call: ServeCall
+) -> list[ChatRequest]:
+    assert isinstance(session.runtime, TriableRuntime)
+    requests: list[ChatRequest] = []
+    with session.runtime.try_on_copy(session.env) as env:
+        trial = session.make_trial(_UnaskedModel(), env)
+        trial_agent = CallingAgent(agent.depth, agent.trace.branch(), agent.path, Counter(agent.refusals))
+        for call in calls:
+            try:
+                serve_call(trial, call, trial_agent)
+            except _FirstQuestion as asked:
+                requests.append(asked.request)
+            except ModelError:  # The tools could not be sorted.
+                break
+    return requests

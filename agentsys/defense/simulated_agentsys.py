@@ -15,34 +15,33 @@ from typing import Any
 from agentdojo.functions_runtime import FunctionCall
 from agentdojo.types import ChatAssistantMessage
 
-from agentsys.defense import privileges, sanitizer, validator, worker
+from agentsys.defense import privileges, prompts, sanitizer, validator, worker
 from agentsys.defense.gate import NOT_AVAILABLE
 from agentsys.defense.intent import INTENT_PARAMETER
 from agentsys.defense.privileges import Privilege
-from agentsys.defense.prompts import (
-    PRIVILEGES_SECTIONS,
-    SANITIZER_SECTIONS,
-    TEXT_MARK,
-    VALIDATOR_SECTIONS,
-    WORKER_SECTIONS,
-    read_sections,
-)
 from agentsys.models.chat import ChatRequest, assistant, text_of
 from agentsys.models.loose_json import find_json_values
 from agentsys.models.pipeline_elements import has_reading_name
 from agentsys.simulated.free_play import is_asked_for
-from agentsys.simulated.hostile_reader import (
+from agentsys.simulated.playbook_index import (
+    Fact,
+    GoalScript,
+    ScriptedCall,
+    compile_words_pattern,
+    find_instruction_spans,
+)
+from agentsys.simulated.script_grounding import find_fact, ground_arguments, list_yaml_strings
+from agentsys.simulated.simulated_role import (
     EXTRA_KEY_OPENING,
     IN_FIELD_OPENING,
     ReaderKind,
+    SimulatedKnowledge,
+    SimulatedRole,
+    find_injected_passages,
     find_planted_value,
     wants_closed_values,
 )
-from agentsys.simulated.playbook_index import Fact, GoalScript, ScriptedCall
-from agentsys.simulated.script_grounding import find_fact, ground_arguments, list_yaml_strings
-from agentsys.simulated.simulated_role import SimulatedKnowledge, SimulatedRole, find_injected_passages
 from agentsys.simulated.slips import mark_quoting_role
-from agentsys.simulated.text_matching import compile_words_pattern, find_instruction_spans
 
 STATUS_FIELD = "status"
 """The field that acting calls declare; a simulated worker always answers it with `done`."""
@@ -98,7 +97,7 @@ def play_worker(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssi
 
 
 def _read_context(request: ChatRequest) -> WorkerContext | None:
-    sections = read_sections(read_task_text(request), WORKER_SECTIONS)
+    sections = prompts.read_sections(read_task_text(request), prompts.WORKER_SECTIONS)
     if sections is None:
         return None
     intent, trace, raw = sections
@@ -202,7 +201,7 @@ def _point_at_text(fact: Fact, raw: str) -> str | None:
 
     A careful reader would pick the mark by its context; this one picks it by the text's length.
     """
-    marks = [number for number, length in TEXT_MARK.findall(raw) if int(length or 0) == fact.inside]
+    marks = [number for number, length in prompts.TEXT_MARK.findall(raw) if int(length or 0) == fact.inside]
     if not marks or fact.text in list_yaml_strings(raw):
         return None
     written = [f"<text {number}>" for number in marks]
@@ -227,7 +226,7 @@ def _find_field(text: str, seen: WorkerContext, knowledge: SimulatedKnowledge) -
 
 def play_validator(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssistantMessage:
     """Answer True if the proposed call is a ground-truth call of the user task, but for the set error rates."""
-    sections = read_sections(read_task_text(request), VALIDATOR_SECTIONS)
+    sections = prompts.read_sections(read_task_text(request), prompts.VALIDATOR_SECTIONS)
     if sections is None:
         return assistant("False")
     _, proposed, query = sections
@@ -264,7 +263,7 @@ def _normalise_argument(value: object) -> str:
 @mark_quoting_role
 def play_sanitizer(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssistantMessage:
     """Name the spans that hold a goal, each goal found with probability `sanitizer_recall`."""
-    sections = read_sections(read_task_text(request), SANITIZER_SECTIONS)
+    sections = prompts.read_sections(read_task_text(request), prompts.SANITIZER_SECTIONS)
     text = sections[0] if sections is not None else ""
     return assistant(json.dumps({"spans": find_injected_passages(text, sanitizer.SANITIZER_ROLE, knowledge)}))
 
@@ -275,7 +274,7 @@ def play_privileges(request: ChatRequest, knowledge: SimulatedKnowledge) -> Chat
     A tool whose description mentions a URL is a command, as the prompt says of tools that fetch an address of the
     caller's choice. A rule of the simulation only.
     """
-    sections = read_sections(read_task_text(request), PRIVILEGES_SECTIONS)
+    sections = prompts.read_sections(read_task_text(request), prompts.PRIVILEGES_SECTIONS)
     tools = [json.loads(line) for line in sections[0].split("\n")] if sections and sections[0] else []
     labels = json.dumps({tool["name"]: _guess_privilege(tool).value for tool in tools})
     quoted = [

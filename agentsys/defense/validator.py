@@ -7,14 +7,14 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from agentsys.defense.call_trace import CallTrace, TracedCall, format_json_line
 from agentsys.defense.gate import ends_subtask
 from agentsys.defense.prompts import VALIDATOR, VALIDATOR_SECTIONS, format_sections
+from agentsys.defense.tool_turn import CallTrace, TracedCall, format_json_line
 from agentsys.errors import ConfigError
 from agentsys.models.chat import ChatModel, ModelError, system, text_of, user
 from agentsys.models.reply_contract import ReplyContract
 from agentsys.models.trace import span
-from agentsys.models.user_request import UserRequest
+from agentsys.models.untrusted import UserRequest
 
 VALIDATOR_ROLE = "validator"
 

@@ -10,20 +10,12 @@ from typing import Any
 from agentdojo.functions_runtime import FunctionCall
 from agentdojo.types import ChatMessage, ChatToolResultMessage
 
+from agentsys.defense import prompts
 from agentsys.defense.agent_session import AgentSession, CallBudgetExceeded
 from agentsys.defense.agentsys_settings import GateRetry, TraceView, WorkerTools
-from agentsys.defense.call_trace import CallTrace, TracedCall, format_json_line
 from agentsys.defense.gate import NOT_AVAILABLE, AcceptedValue, Failure, check_reply, find_first_object
 from agentsys.defense.intent import Intent
-from agentsys.defense.prompts import (
-    WORKER,
-    WORKER_FORM,
-    WORKER_MISSING,
-    WORKER_SECTIONS,
-    WORKER_TOOLS,
-    format_sections,
-)
-from agentsys.defense.tool_turn import ask_next_message
+from agentsys.defense.tool_turn import CallTrace, TracedCall, ask_next_message, format_json_line
 from agentsys.models.chat import JsonSchema, ModelError, ToolSpec, system, text_of, user
 from agentsys.models.reply_contract import ReplyContract
 from agentsys.models.trace import ReplyFlaw, Span, mark_reply_unreadable, span
@@ -132,9 +124,9 @@ def _build_context(
 ) -> list[ChatMessage]:
     shown = CallTrace(task.path) if session.settings.trace is TraceView.PATH else trace
     bodies = [format_json_line(dict(task.intent)), shown.as_json(), task.raw.open_for(Reader.QUARANTINE)]
-    more = [*([WORKER_TOOLS] if may_call else []), *([task.advice] if task.advice else [])]
+    more = [*([prompts.WORKER_TOOLS] if may_call else []), *([task.advice] if task.advice else [])]
     rules = "\n\n".join([WORKER_CONTRACT.prompt, *more])
-    return [system(rules), user(format_sections(WORKER_SECTIONS, bodies))]
+    return [system(rules), user(prompts.format_sections(prompts.WORKER_SECTIONS, bodies))]
 
 
 def _converse(
@@ -165,7 +157,7 @@ def _converse(
             if not (later and lacks_value(outcome.value, task.intent)):
                 return outcome
             incomplete, tools, later = outcome, later, ()
-            context.append(user(WORKER_MISSING))
+            context.append(user(prompts.WORKER_MISSING))
             continue
         if outcome is Failure.INFEASIBLE or len(failures) == retries:
             return incomplete or outcome
@@ -189,8 +181,8 @@ _FLAWS = {
 
 WORKER_CONTRACT = ReplyContract(
     WORKER_ROLE,
-    WORKER,
-    WORKER_FORM,
+    prompts.WORKER,
+    prompts.WORKER_FORM,
     (
         (
             'INTENT: {"title": "string", "days_overdue": "integer", "authors": ["string"], "shelf": "string"}\n'

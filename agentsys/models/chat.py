@@ -22,8 +22,7 @@ from agentdojo.types import (
 )
 
 from agentsys.models.endings import Ending
-from agentsys.models.enforced_schema import make_enforceable_schema
-from agentsys.models.tool_schema import list_arguments, list_required
+from agentsys.models.tool_schema import list_arguments, list_required, make_enforceable_schema
 
 JsonSchema = Mapping[str, Any]
 

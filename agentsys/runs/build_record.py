@@ -17,7 +17,7 @@ from agentdojo.types import ChatMessage
 
 from agentsys.base.grouping import group_by
 from agentsys.base.json_values import to_plain_data
-from agentsys.benchmarks.data_hash import hash_suite_data
+from agentsys.benchmarks.agentdojo import hash_suite_data
 from agentsys.contracts import Suite
 from agentsys.models.chat import Usage, system, user
 from agentsys.models.trace import ModelCall, Span, Tracer

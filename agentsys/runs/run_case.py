@@ -32,8 +32,7 @@ from agentsys.contracts import AttackKind, FinishedCase, InjectionTask, NotInjec
 from agentsys.errors import ConfigError
 from agentsys.models.chat import Consequence, ModelCodeFailed, ModelError, Scene
 from agentsys.models.trace import Tracer, use_tracer
-from agentsys.runs.case_outcome import CaseError, CaseOutcome, format_traceback, make_tracer
-from agentsys.runs.case_watch import ExposureWatch
+from agentsys.runs.case_outcome import CaseError, CaseOutcome, ExposureWatch, format_traceback, make_tracer
 from agentsys.runs.cell import Job
 from agentsys.runs.observed_pipeline import ObservedPipeline, PipelineFailed, run_foreign_code
 

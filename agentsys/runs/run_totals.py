@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
-from agentsys.attacks.attacker_reply import ATTACKER_FAULTS
+from agentsys.attacks.attacker_prompt import ATTACKER_FAULTS
 from agentsys.models.budget import Meter
 from agentsys.models.chat import Consequence, ErrorKind
 from agentsys.records.schema import CaseRecord

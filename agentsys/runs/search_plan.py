@@ -24,8 +24,7 @@ from agentsys.attacks.attack_search import (
     SearchedAttack,
     find_attacker_fault,
 )
-from agentsys.attacks.attacker_prompt import ATTACKER_ROLES
-from agentsys.attacks.attacker_reply import ReplyFault
+from agentsys.attacks.attacker_prompt import ATTACKER_ROLES, ReplyFault
 from agentsys.attacks.injection_vectors import find_injectable_vectors
 from agentsys.attacks.search_options import PER_CASE, TRANSFER, Artefact, ArtefactEntry, read_artefact
 from agentsys.base.atomic_file import write_atomically

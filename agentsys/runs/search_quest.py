@@ -9,11 +9,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from agentsys.attacks.attack_search import (
+    CaseKnowledge,
     QueryFacts,
     SearchTask,
     ToolCall,
+    describe_situation,
+    list_signatures,
 )
-from agentsys.attacks.attacker_knowledge import CaseKnowledge, describe_situation, list_signatures
 from agentsys.benchmarks.environment_loader import mend_text
 from agentsys.contracts import Defense, InjectionTask, Suite, UserTask
 from agentsys.models.chat import ChatModel, ChatReply, ChatRequest, text_of

@@ -25,8 +25,7 @@ from agentsys.attacks.attack_search import (
     SearchTask,
     select_attempts,
 )
-from agentsys.attacks.attacker_prompt import ATTACKER_ROLE, JUDGE_ROLE
-from agentsys.attacks.attacker_reply import ReplyFault
+from agentsys.attacks.attacker_prompt import ATTACKER_ROLE, JUDGE_ROLE, ReplyFault
 from agentsys.attacks.search_judge import combine_judgements, judge_refused
 from agentsys.attacks.search_options import PER_CASE
 from agentsys.benchmarks.environment_loader import InjectionBreaksEnvironment

@@ -1,14 +1,133 @@
-"""`Playbook`: the ground truth of every task as plain data, and an index that finds tasks and goals in texts."""
+"""`Playbook`: the ground truth of every task as plain data, and an index that finds tasks and goals in texts.
+
+Texts are compared without layout, quoting, escapes, case and defensive marks. Tool
+results reach a model as YAML, JSON or Python reprs, re-flowed and escaped, and defenses mark or encode them. Both
+sides of every comparison are folded; base64 in the searched text is decoded. `find_instruction_spans` finds the words
+of a goal in an output in any layout.
+"""
 
 from __future__ import annotations
 
+import base64
+import binascii
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, TypeVar
 
-from agentsys.simulated.text_matching import fold_decoded, fold_text
+# A line that a double-quoted YAML string continues: backslash, newline, indent, escaped space.
+_CONTINUED = re.compile(r"\\\r?\n[ \t]*(?:\\(?= ))?")
+# Any number of backslashes: a Python repr or YAML inside JSON is escaped once more.
+_ESCAPE = re.compile(r"((?:\\+u[0-9A-Fa-f]{4})+)|\\+(?:x([0-9A-Fa-f]{2})|U([0-9A-Fa-f]{8})|(.))", re.DOTALL)
+_LAYOUT_ESCAPES = frozenset("nrtNLP_ ")
+_SYNTAX_ESCAPES = frozenset("\\\"'")
+_LAST_CODE_POINT = 0x10FFFF
+
+_QUOTES = ("'", '"', "`", "‘", "’", "“", "”")
+# Datamarking puts private-use characters between words; `^` and `▁` are the other usual marks.
+_UNICODE_MARKS = re.compile("[\ue000-\uf8ff\u2581]+")
+
+# A whole text may be base64 of any length; inside a text only long runs are tried.
+_ALL_BASE64 = re.compile(r"[A-Za-z0-9+/\n]+={0,2}\n?")
+_BASE64 = re.compile(r"(?<![A-Za-z0-9+/=])[A-Za-z0-9+/\n]{16,}={0,2}")
+
+
+def fold_text(text: str) -> str:
+    """Fold a text: resolve escapes, drop quotes, collapse white space and marks, lower the case."""
+    if "\\" in text:
+        text = _ESCAPE.sub(_resolve_escape, _CONTINUED.sub("", text))
+    for quote in _QUOTES:
+        text = text.replace(quote, "")
+    if not text.isascii():
+        text = _UNICODE_MARKS.sub(" ", text)
+    return " ".join(text.replace("^", " ").casefold().split())
+
+
+def _resolve_escape(match: re.Match[str]) -> str:
+    """Resolve one escape. Backslashes and quotes vanish on both sides of a comparison."""
+    utf16, byte, code_point, other = match.groups()
+    if utf16 is not None:
+        return bytes.fromhex(utf16.replace("\\", "").replace("u", "")).decode("utf-16-be", "replace")
+    if byte is not None:
+        return chr(int(byte, 16))
+    if code_point is not None:
+        value = int(code_point, 16)
+        return chr(value) if value <= _LAST_CODE_POINT else ""
+    if other in _LAYOUT_ESCAPES:
+        return " "
+    return "" if other in _SYNTAX_ESCAPES else str(other)
+
+
+def decode_base64_parts(text: str) -> list[str]:
+    """Decode the base64 parts of a text, or the whole text, that yield printable text."""
+    decoded = []
+    for run in [text] if _ALL_BASE64.fullmatch(text) else _BASE64.findall(text):
+        try:
+            plain = base64.b64decode(run.replace("\n", ""), validate=True).decode()
+        except (binascii.Error, UnicodeDecodeError):
+            continue
+        if plain.replace("\n", "").replace("\t", "").isprintable():
+            decoded.append(plain)
+    return decoded
+
+
+@lru_cache(maxsize=1024)
+def fold_decoded(text: str) -> str:
+    """Fold a text together with its decoded base64 parts; cached, as conversations repeat their texts."""
+    return fold_text("\n".join([text, *decode_base64_parts(text)]))
+
+
+def occurs_in(needle: str, hay: str) -> bool:
+    """True if a folded text occurs in another one as whole words.
+
+    A number must match a whole number: `5` occurs neither in `2024-05-15` nor in `5.1`, but in `5.0`.
+    """
+    # The plain search first: most needles occur nowhere.
+    return bool(needle) and needle in hay and _compile_whole(needle).search(hay) is not None
+
+
+@lru_cache(maxsize=1024)
+def _compile_whole(needle: str) -> re.Pattern[str]:
+    # The literal first, which is fast to search; the look-behind is checked after a match.
+    literal = re.escape(needle)
+    pattern = literal + (rf"(?<!\w{literal})" if re.match(r"\w", needle) else "")
+    pattern += r"(?!\w)" if re.match(r"\w", needle[-1]) else ""
+    if needle.isdigit():
+        pattern += rf"(?<!\d[-:./]{literal})(?=\.0+(?!\w)|(?![-:./]\d))"
+    return re.compile(pattern)
+
+
+# Between two words YAML, JSON or quoting may put escapes, quotes and line breaks.
+_BETWEEN = r"(?:\\[nrtNLP]|\\x[0-9A-Fa-f]{2}|\\u[0-9A-Fa-f]{4}|\\U[0-9A-Fa-f]{8}|[\W_])*?"
+_WORD_PATTERN = re.compile(r"[0-9A-Za-z]+")
+_OPEN, _CLOSE = "<INFORMATION>", "</INFORMATION>"
+
+
+@lru_cache(maxsize=512)
+def compile_words_pattern(text: str) -> re.Pattern[str]:
+    """Compile a pattern of the words of a text in order, with any layout between them, and closing punctuation."""
+    words = [re.escape(word) for word in _WORD_PATTERN.findall(text)]
+    return re.compile(_BETWEEN.join(words) + r"[.!?]?", re.IGNORECASE) if words else re.compile(r"(?!)")
+
+
+def find_instruction_spans(text: str, goal: str) -> list[str]:
+    """Find the literal pieces of a tool's output that hold a goal, in order, each with its framing marks.
+
+    Returns the whole text if it does not contain the goal's words literally (an encoded payload).
+    """
+    places = [_widen_to_frame(text, *match.span()) for match in compile_words_pattern(goal).finditer(text)]
+    return [text[start:end] for start, end in places] or [text]
+
+
+def _widen_to_frame(text: str, start: int, end: int) -> tuple[int, int]:
+    """Widen a span to the `<INFORMATION>` block around it, if there is one."""
+    opened = text.rfind(_OPEN, 0, start)
+    if opened >= 0 and text.find(_CLOSE, opened, start) < 0:
+        closed = text.find(_CLOSE, end)
+        return opened, closed + len(_CLOSE) if closed >= 0 else end
+    return start, end
 
 
 @dataclass(frozen=True)

@@ -19,8 +19,16 @@ from agentdojo.types import ChatMessage
 
 from agentsys.base.json_values import list_scalars, map_leaves
 from agentsys.models.chat import ChatRequest, text_of
-from agentsys.simulated.playbook_index import Fact, GoalScript, Quote, ScriptedCall
-from agentsys.simulated.text_matching import decode_base64_parts, fold_decoded, fold_text, occurs_in
+from agentsys.simulated.playbook_index import (
+    Fact,
+    GoalScript,
+    Quote,
+    ScriptedCall,
+    decode_base64_parts,
+    fold_decoded,
+    fold_text,
+    occurs_in,
+)
 
 _MAX_FAILURE_CHARS = 200
 """Most characters of a result that is parsed as a failure object."""

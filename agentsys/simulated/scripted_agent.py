@@ -37,8 +37,14 @@ from agentsys.models.prompted_tools import (
 )
 from agentsys.models.text_tools import TEXT_PROTOCOLS, read_agentdojo_tools, write_agentdojo_call
 from agentsys.simulated.free_play import RESULT_FACT, plan_reads
-from agentsys.simulated.hostile_reader import ReaderKind
-from agentsys.simulated.playbook_index import Fact, GoalScript, ScriptedCall, TaskScript
+from agentsys.simulated.playbook_index import (
+    Fact,
+    GoalScript,
+    ScriptedCall,
+    TaskScript,
+    fold_decoded,
+    fold_text,
+)
 from agentsys.simulated.script_grounding import (
     PLACEHOLDER,
     ScriptPosition,
@@ -52,8 +58,7 @@ from agentsys.simulated.script_grounding import (
     read_tool_result,
     replace_facts,
 )
-from agentsys.simulated.simulated_role import SimulatedKnowledge
-from agentsys.simulated.text_matching import fold_decoded, fold_text
+from agentsys.simulated.simulated_role import ReaderKind, SimulatedKnowledge
 from agentsys.simulated.tool_offers import find_further_calls, join_descriptions, play_with_offers
 
 

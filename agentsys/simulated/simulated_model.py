@@ -13,17 +13,10 @@ from agentsys.models.chat import ChatReply, ChatRequest, Scene, read_role, text_
 from agentsys.models.pricing import estimate_usage
 from agentsys.models.reply_checks import is_connection_question, make_connection_answer
 from agentsys.models.trace import ACTING_ROLES
-from agentsys.simulated.hostile_reader import ReaderKind
+from agentsys.simulated import simulated_role
 from agentsys.simulated.playbook_index import Playbook, PlaybookIndex
 from agentsys.simulated.scripted_agent import play_plain_agent
-from agentsys.simulated.simulated_role import (
-    SimulatedOptions,
-    SimulatedRole,
-    check_count,
-    check_probability,
-    make_knowledge,
-    parse_sloppiness,
-)
+from agentsys.simulated.simulated_role import ReaderKind
 from agentsys.simulated.slips import apply_slips
 
 OTHER_ATTACKS = "other"
@@ -70,7 +63,7 @@ class SimulatedModel:
         by_attack = (
             dict(susceptibility) if isinstance(susceptibility, Mapping) else {OTHER_ATTACKS: susceptibility}
         )
-        self.options = SimulatedOptions(
+        self.options = simulated_role.SimulatedOptions(
             by_attack.pop(OTHER_ATTACKS, 1.0),
             by_attack,
             verbatim,
@@ -79,19 +72,19 @@ class SimulatedModel:
             sanitizer_recall,
             seed,
             ReaderKind(require_known_name("model.reader", reader, list(ReaderKind))),
-            parse_sloppiness(name, sloppiness),
-            check_count(name, "calls_per_turn", calls_per_turn),
+            simulated_role.parse_sloppiness(name, sloppiness),
+            simulated_role.check_count(name, "calls_per_turn", calls_per_turn),
         )
         values = {option: getattr(self.options, option) for option in _PROBABILITIES}
         values |= {f"susceptibility.{attack}": value for attack, value in by_attack.items()}
         for option, value in values.items():
-            check_probability(name, option, value)
-        self._roles: Mapping[str, SimulatedRole] = {}
+            simulated_role.check_probability(name, option, value)
+        self._roles: Mapping[str, simulated_role.SimulatedRole] = {}
         self._index: Callable[[], PlaybookIndex] | None = None
         self._scene: Scene | None = None
 
     def with_playbook(
-        self, playbook: Callable[[], Playbook], roles: Mapping[str, SimulatedRole]
+        self, playbook: Callable[[], Playbook], roles: Mapping[str, simulated_role.SimulatedRole]
     ) -> SimulatedModel:
         """Copy the model with a playbook and role handlers; other roles are played as a plain agent."""
         twin = copy(self)
@@ -123,7 +116,7 @@ class SimulatedModel:
                 "hand it one with `.with_playbook(playbook, roles)`."
             )
         request = read_role(request)
-        knowledge = make_knowledge(self._index(), self.options, self._scene)
+        knowledge = simulated_role.make_knowledge(self._index(), self.options, self._scene)
         handler = self._roles.get(request.role)
 
         def play(asked: ChatRequest) -> ChatAssistantMessage:

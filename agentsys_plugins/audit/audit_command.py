@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from agentsys.analysis.tables.table_writers import OutputFormat
+from agentsys.analysis.tables.table_document import OutputFormat
 from agentsys.base.grouping import format_count
 from agentsys.base.object_import import add_plugin_paths
 from agentsys.cli.cli_output import ConfigDirOption, FormatOption, OutOption, PluginPathOption, write_output

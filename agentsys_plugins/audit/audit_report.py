@@ -7,8 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from agentsys.analysis.tables.table_document import Document, Grid, make_cells
-from agentsys.analysis.tables.table_writers import Output, make_grid_records
+from agentsys.analysis.tables.table_document import Document, Grid, Output, make_cells, make_grid_records
 from agentsys.base.grouping import Rows
 from agentsys_plugins.audit.static.static_audit import StaticAudit, build_static_data
 from agentsys_plugins.audit.static.static_document import (

@@ -11,11 +11,12 @@ from agentsys.analysis.tables.table_document import (
     Document,
     Grid,
     GridCell,
+    Output,
     make_cells,
+    make_long_form,
     write_interval,
     write_number,
 )
-from agentsys.analysis.tables.table_writers import Output, make_long_form
 from agentsys_plugins.guards.guard_score import ALL_TEXTS, QUICK_MS, GuardScore
 from agentsys_plugins.guards.guard_texts import CLEAN, EDITS, TextCorpus, is_variant
 

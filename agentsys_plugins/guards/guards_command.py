@@ -14,7 +14,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from agentsys.analysis.tables.table_writers import OutputFormat
+from agentsys.analysis.tables.table_document import OutputFormat
 from agentsys.base.config_catalog import list_config_names, load_config
 from agentsys.cli.cli_output import ConfigDirOption, FormatOption, OutOption, write_output
 from agentsys.cli.terminal import escape_to_line

@@ -14,8 +14,14 @@ from typing import Any, ClassVar
 from agentdojo.types import ChatAssistantMessage
 
 from agentsys.attacks.attack_search import Attempt, Proposal, SearchTarget, SearchTask, find_lost_data
-from agentsys.attacks.attacker_prompt import ATTACKER_ROLE, GOAL, JUDGE_ROLE, extract_delimited
-from agentsys.attacks.attacker_reply import ReplyFault, format_proposal
+from agentsys.attacks.attacker_prompt import (
+    ATTACKER_ROLE,
+    GOAL,
+    JUDGE_ROLE,
+    ReplyFault,
+    extract_delimited,
+    format_proposal,
+)
 from agentsys.attacks.attacker_search import AttackerSearch
 from agentsys.attacks.search_judge import play_attacker_judge
 from agentsys.attacks.search_options import check_count

@@ -14,7 +14,7 @@ from typing import Any
 import orjson
 
 from agentsys.models.chat import JsonSchema, ToolSpec
-from agentsys.models.user_request import UserRequest
+from agentsys.models.untrusted import UserRequest
 from agentsys_plugins.serve.served_model.json_check import find_misfit
 
 ASK_AGAIN = "Give that answer again, as one JSON value of this schema and nothing else:"

@@ -17,7 +17,7 @@ import yaml
 
 from agentsys.base.json_values import read_json_data
 from agentsys.defense.prompts import TEXT_MARK
-from agentsys.models.user_request import UserRequest
+from agentsys.models.untrusted import UserRequest
 from agentsys_plugins.typed.value_origin import (
     ValueKind,
     find_value_kind,

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 from agentsys.base.json_values import read_json_data
 from agentsys.models.loose_json import map_json_text
-from agentsys.models.user_request import UserRequest
+from agentsys.models.untrusted import UserRequest
 from agentsys_plugins.typed.text_structures import MAX_CHARS, read_notes, read_structure
 from agentsys_plugins.typed.value_joins import FoundValue, compute_join
 from agentsys_plugins.typed.value_origin import (

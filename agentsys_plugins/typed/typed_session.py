@@ -14,11 +14,17 @@ from agentdojo.types import ChatToolResultMessage
 from agentsys.base.json_values import is_deeper_than
 from agentsys.base.option_checks import AtLeast1
 from agentsys.defense.agent_session import AgentSession, CallBudgetExceeded
-from agentsys.defense.call_trace import CallTrace, TracedCall
 from agentsys.defense.delegation import DONE_STATUS, NOTHING_RETURNED, STATUS_ONLY, explain_missing_intent
 from agentsys.defense.gate import NOT_AVAILABLE, AcceptedValue, Failure, ends_subtask
 from agentsys.defense.intent import INTENT_PARAMETER, Intent, NoIntent, parse_intent
-from agentsys.defense.tool_turn import CheckedArguments, ToolOutput, check_arguments, run_tool
+from agentsys.defense.tool_turn import (
+    CallTrace,
+    CheckedArguments,
+    ToolOutput,
+    TracedCall,
+    check_arguments,
+    run_tool,
+)
 from agentsys.defense.worker import CallingAgent, WorkerTask, lacks_value, run_worker
 from agentsys.models.chat import ModelError, tool_message
 from agentsys.models.tool_schema import SchemaWords, list_schema_words

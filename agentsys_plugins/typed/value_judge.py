@@ -14,12 +14,12 @@ from enum import Enum
 from typing import Any
 
 from agentsys.defense.agent_session import CallBudgetExceeded
-from agentsys.defense.call_trace import format_json_line
 from agentsys.defense.gate import find_first_object
 from agentsys.defense.prompts import format_sections
+from agentsys.defense.tool_turn import format_json_line
 from agentsys.models.chat import ChatModel, ChatRequest, ToolSpec, system, text_of, user
 from agentsys.models.trace import mark_reply_unreadable, span
-from agentsys.models.user_request import UserRequest
+from agentsys.models.untrusted import UserRequest
 from agentsys_plugins.typed.argument_roles import ArgumentRole
 from agentsys_plugins.typed.handle_store import ResolvedLeaf, list_number_forms
 from agentsys_plugins.typed.prompts import TASK_POLICY, TASK_POLICY_SECTIONS

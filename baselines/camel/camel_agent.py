@@ -18,26 +18,13 @@ from agentsys.models.chat import ChatModel, ChatRequest, assistant, system, text
 from agentsys.models.pipeline_elements import LoopState, LoopStep, choose_free_name
 from agentsys.models.reply_contract import ReplyContract, UnusableReply
 from agentsys.models.trace import ReplyFlaw, mark_reply_unreadable, span
+from baselines.camel import suite_world
 from baselines.camel.language.functions import PROVIDED_FUNCTIONS, build_class_values, select_classes
 from baselines.camel.language.interpreter import find_program, run_program
 from baselines.camel.language.machine import CallDenied, Machine, ProgramError
 from baselines.camel.language.members import list_methods
 from baselines.camel.language.operators import to_str
 from baselines.camel.prompts import DENIED, FAILED, NO_CODE, PLANNER, PROGRAM_ANSWER, REDACTED
-from baselines.camel.suite_world import (
-    QUERY,
-    AnswerReader,
-    CamelJudge,
-    CamelPolicies,
-    SuiteWorld,
-    ask_reader,
-    build_tool_values,
-    find_result_types,
-    format_class,
-    format_signature,
-    generate_policies,
-    load_written_policies,
-)
 from baselines.defense_bases import warn_once
 from baselines.flow.labelled_values import Scalar, Value, build_label_table, make_literal
 
@@ -76,7 +63,9 @@ class CamelAgent(LoopStep):
         """Work on the user's request until a program has run, or the attempts are used up."""
         settings = self.settings
         planner: PlannerReader = self._ask_planner
-        reader: AnswerReader = partial(ask_reader, self.model, settings.query_attempts)
+        reader: suite_world.AnswerReader = partial(
+            suite_world.ask_reader, self.model, settings.query_attempts
+        )
         if settings.enforcement == "replay":
             replies: list[Any] = []
             answers: list[Any] = []
@@ -86,7 +75,7 @@ class CamelAgent(LoopStep):
             planner, reader = _play_back(replies), _play_back(answers)
         judge = None
         if settings.enforcement != "off":
-            judge = CamelJudge(load_policies_for(self.suite, at.runtime), settings.as_published)
+            judge = suite_world.CamelJudge(load_policies_for(self.suite, at.runtime), settings.as_published)
         return at.with_messages(*self._run_task(at, judge, planner, reader))
 
     def _ask_planner(self, messages: Sequence[ChatMessage]) -> str | None:
@@ -97,10 +86,14 @@ class CamelAgent(LoopStep):
         return None
 
     def _run_task(
-        self, at: LoopState, judge: CamelJudge | None, planner: PlannerReader, reader: AnswerReader
+        self,
+        at: LoopState,
+        judge: suite_world.CamelJudge | None,
+        planner: PlannerReader,
+        reader: suite_world.AnswerReader,
     ) -> list[ChatMessage]:
         table = build_label_table(self.suite, at.env, as_published=self.settings.as_published)
-        world = SuiteWorld(at.runtime, at.env, table, judge, reader)
+        world = suite_world.SuiteWorld(at.runtime, at.env, table, judge, reader)
         machine = Machine(
             world, collect_provided_names(at.runtime, self.suite), self.settings.mode == "strict"
         )
@@ -126,9 +119,9 @@ def _play_back(replies: Sequence[Any]) -> Callable[..., Any]:
     return lambda *_: next(left, None)
 
 
-def load_policies_for(suite: str, runtime: FunctionsRuntime) -> CamelPolicies:
+def load_policies_for(suite: str, runtime: FunctionsRuntime) -> suite_world.CamelPolicies:
     """Load the suite's policies; generated from the tools' names if it has no file."""
-    written = load_written_policies(suite)
+    written = suite_world.load_written_policies(suite)
     if written is not None:
         return written
     words = (
@@ -136,7 +129,7 @@ def load_policies_for(suite: str, runtime: FunctionsRuntime) -> CamelPolicies:
         " others take trusted arguments alone, and everything a tool returns is untrusted."
     )
     warn_once(logger, words, suite)
-    return generate_policies(
+    return suite_world.generate_policies(
         {name: tuple(f.parameters.model_fields) for name, f in runtime.functions.items()}
     )
 
@@ -147,8 +140,8 @@ def collect_provided_names(runtime: FunctionsRuntime, suite: str) -> Mapping[str
     return {
         **_choose_free_names(PROVIDED_FUNCTIONS, runtime),
         **_choose_free_names(select_classes(suite), runtime),
-        **build_class_values(find_result_types(functions)),
-        **build_tool_values(functions),
+        **build_class_values(suite_world.find_result_types(functions)),
+        **suite_world.build_tool_values(functions),
     }
 
 
@@ -177,12 +170,14 @@ def build_planner_prompt(runtime: FunctionsRuntime, environment: str, suite: str
     functions = list(runtime.functions.values())
     task = PLANNER.format(
         environment=environment,
-        query=choose_free_name(QUERY, runtime.functions),
+        query=choose_free_name(suite_world.QUERY, runtime.functions),
         functions=", ".join(_choose_free_names(PROVIDED_FUNCTIONS, runtime)),
         text_methods=", ".join(list_methods(make_literal(""))),
         classes=", ".join(_choose_free_names(select_classes(suite), runtime)),
-        definitions="\n\n".join(format_class(of) for of in find_result_types(functions)),
-        tools="\n\n".join(format_signature(function) for function in functions),
+        definitions="\n\n".join(
+            suite_world.format_class(of) for of in suite_world.find_result_types(functions)
+        ),
+        tools="\n\n".join(suite_world.format_signature(function) for function in functions),
     )
     return replace(PROGRAM_CONTRACT, task=task).prompt
 
@@ -192,7 +187,7 @@ class CamelTask:
     """Runs one task, attempt after attempt."""
 
     machine: Machine
-    world: SuiteWorld
+    world: suite_world.SuiteWorld
     planner: PlannerReader
     settings: CamelSettings
     record: list[ChatMessage] = field(default_factory=list)

@@ -10,20 +10,11 @@ from typing import Any
 
 from agentsys.base.option_checks import check_options
 from agentsys.errors import ConfigError, find_missing_packages, make_not_installed_error
-from baselines.detectors.classifier import (
-    EXTRA,
-    PACKAGES_NEEDED,
-    CachedDetector,
-    Classifier,
-    ClassifierNetwork,
-    ClassifierSettings,
-    require_detector_packages,
-    wrap_tokenizer,
-)
+from baselines.detectors import classifier
 from baselines.detectors.defense import DetectorDefense
 
 _LOADING_LOCK = threading.Lock()
-_RECENT_FAILURES: dict[ClassifierSettings, tuple[float, str]] = {}
+_RECENT_FAILURES: dict[classifier.ClassifierSettings, tuple[float, str]] = {}
 """Settings that could not be loaded: when (monotonic seconds), and why."""
 _FAILURE_KEPT_S = 60.0
 """Seconds for which a failure is cached; else each concurrent case would try an unreachable hub in turn."""
@@ -40,9 +31,9 @@ class ClassifierDefense(DetectorDefense):
     """
 
     def __init__(self, name: str, **options: Any) -> None:
-        names = {field.name for field in fields(ClassifierSettings)} & options.keys()
+        names = {field.name for field in fields(classifier.ClassifierSettings)} & options.keys()
         self.settings = check_options(
-            ClassifierSettings, "detector", {key: options.pop(key) for key in names}
+            classifier.ClassifierSettings, "detector", {key: options.pop(key) for key in names}
         )
         super().__init__(name, partial(load_classifier, self.settings), **options)
 
@@ -52,8 +43,10 @@ class ClassifierDefense(DetectorDefense):
         Raises:
             Unavailable: If it is not.
         """
-        if absent := find_missing_packages(PACKAGES_NEEDED[self.settings.backend]):
-            raise make_not_installed_error(f"The detector model {self.settings.name}", absent, EXTRA)
+        if absent := find_missing_packages(classifier.PACKAGES_NEEDED[self.settings.backend]):
+            raise make_not_installed_error(
+                f"The detector model {self.settings.name}", absent, classifier.EXTRA
+            )
 
     @property
     def detector_description(self) -> str:
@@ -66,7 +59,7 @@ class ClassifierDefense(DetectorDefense):
         return f"the text classifier {self.settings.model_id} (a long text: {pieces})"
 
 
-def load_classifier(settings: ClassifierSettings) -> CachedDetector:
+def load_classifier(settings: classifier.ClassifierSettings) -> classifier.CachedDetector:
     """Load the detector of these settings once per process, for everyone who asks for the same.
 
     Raises:
@@ -84,18 +77,18 @@ def load_classifier(settings: ClassifierSettings) -> CachedDetector:
 
 
 @lru_cache(maxsize=4)
-def _load_cached(settings: ClassifierSettings) -> CachedDetector:
-    require_detector_packages(settings, PACKAGES_NEEDED[settings.backend])
+def _load_cached(settings: classifier.ClassifierSettings) -> classifier.CachedDetector:
+    classifier.require_detector_packages(settings, classifier.PACKAGES_NEEDED[settings.backend])
     from baselines.detectors.torch_backend import find_safe_index, load_torch, read_config, read_tokenizer
 
     config = read_config(settings)
     safe = find_safe_index(config.id2label, settings)
-    tokens = wrap_tokenizer(read_tokenizer(settings, config))
-    network: ClassifierNetwork
+    tokens = classifier.wrap_tokenizer(read_tokenizer(settings, config))
+    network: classifier.ClassifierNetwork
     if settings.backend == "torch":
         network = load_torch(settings, config)
     else:
         from baselines.detectors.onnx_backend import load_onnx
 
         network = load_onnx(settings, config)
-    return CachedDetector(Classifier(settings, tokens, network, safe))
+    return classifier.CachedDetector(classifier.Classifier(settings, tokens, network, safe))

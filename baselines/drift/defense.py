@@ -18,10 +18,9 @@ from agentsys.errors import ConfigError, unknown_name
 from agentsys.models.chat import ChatModel, ChatRequest, assistant, text_of
 from agentsys.models.pipeline_elements import default_system_message, has_reading_name, make_named_pipeline
 from agentsys.models.prompted_tools import find_text_between_tags, read_tools
-from agentsys.simulated.playbook_index import ScriptedCall
+from agentsys.simulated.playbook_index import ScriptedCall, compile_words_pattern
 from agentsys.simulated.simulated_role import SimulatedKnowledge, SimulatedRole
 from agentsys.simulated.slips import mark_quoting_role
-from agentsys.simulated.text_matching import compile_words_pattern
 from agentsys.simulated.tool_offers import join_descriptions
 from baselines.defense_bases import AgentDefense
 from baselines.drift import drift_plan, drift_validator, injection_isolator

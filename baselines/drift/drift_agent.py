@@ -11,39 +11,17 @@ from agentdojo.ast_utils import ASTParsingError, parse_tool_calls_from_python_fu
 from agentdojo.functions_runtime import FunctionCall
 from agentdojo.types import ChatMessage
 
+from agentsys.models import prompted_tools
 from agentsys.models.chat import ChatModel, ChatRequest, ToolSpec, assistant, system, text_of, user
 from agentsys.models.pipeline_elements import LoopState, LoopStep, ToolsElement, tool_specs
-from agentsys.models.prompted_tools import (
-    ANSWER,
-    CALL,
-    THOUGHT,
-    CallSyntaxError,
-    find_text_between_tags,
-    read_calls,
-    write_reply,
-    write_tools,
-)
 from agentsys.models.providers.wire_parts import read_visible_text
 from agentsys.models.trace import mark_reply_unreadable, span
-from baselines.drift.drift_plan import (
-    NO_CHECKLIST,
-    PERMISSION_ROLE,
-    REFUSAL_MARK,
-    DriftRefusal,
-    DriftSettings,
-    PermissionCache,
-    PlanProgress,
-    ToolPermission,
-    build_call_data,
-    format_args,
-    format_calls,
-    make_drift_plan,
-)
+from baselines.drift import drift_plan
 from baselines.drift.drift_validator import VALIDATOR_SPAN, Validator, align_checklist, format_checklist
 from baselines.drift.injection_isolator import isolate_results
 from baselines.drift.prompts import ACTOR, GUIDELINES, REFUSED_REPEAT, RETRY, STOPPED
 
-CALL_OPENING = f"<{CALL}>"
+CALL_OPENING = f"<{prompted_tools.CALL}>"
 """A reply without this is an answer and ends the run."""
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _NOTHING = {"None", "null"}  # The reference's repair makes `None` a call of a tool named `on`.
@@ -64,10 +42,13 @@ def read_actor_reply(text: str, *, parse_first: bool) -> ActorReply:
     Raises:
         CallSyntaxError: If they cannot be read either way.
     """
-    body = find_text_between_tags(text, CALL)
+    body = prompted_tools.find_text_between_tags(text, prompted_tools.CALL)
     calls = _read_calls("[]" if body is None else body, parse_first)
-    thought, answer = find_text_between_tags(text, THOUGHT) or "", find_text_between_tags(text, ANSWER) or ""
-    return ActorReply(write_reply(thought, body or "", answer), tuple(calls))
+    thought, answer = (
+        prompted_tools.find_text_between_tags(text, prompted_tools.THOUGHT) or "",
+        prompted_tools.find_text_between_tags(text, prompted_tools.ANSWER) or "",
+    )
+    return ActorReply(prompted_tools.write_reply(thought, body or "", answer), tuple(calls))
 
 
 def _read_calls(body: str, parse_first: bool) -> list[FunctionCall]:
@@ -75,8 +56,8 @@ def _read_calls(body: str, parse_first: bool) -> list[FunctionCall]:
         if body.strip() in _NOTHING:
             return []
         try:
-            return read_calls(body)
-        except CallSyntaxError:
+            return prompted_tools.read_calls(body)
+        except prompted_tools.CallSyntaxError:
             # Say, a tool named without parentheses. A list that was cut off is not to be guessed at.
             if not (body.strip().startswith("[") and body.strip().endswith("]")):
                 raise
@@ -85,7 +66,7 @@ def _read_calls(body: str, parse_first: bool) -> list[FunctionCall]:
         json.dumps([call.args for call in calls], default=str)  # a number in hex may be too long to be stored
     # agentdojo 0.1.35 lets IndexError, TypeError and the Python parser's own errors through.
     except (ASTParsingError, ValueError, TypeError, IndexError, RecursionError, MemoryError) as error:
-        raise CallSyntaxError(str(error) or type(error).__name__) from None
+        raise prompted_tools.CallSyntaxError(str(error) or type(error).__name__) from None
     for call in calls:
         call.args = {name: "..." if value is Ellipsis else value for name, value in call.args.items()}
     return calls
@@ -110,7 +91,11 @@ class DriftAgent(LoopStep):
     name = "drift_agent"
 
     def __init__(
-        self, model: ChatModel, settings: DriftSettings, environment: str, book: PermissionCache
+        self,
+        model: ChatModel,
+        settings: drift_plan.DriftSettings,
+        environment: str,
+        book: drift_plan.PermissionCache,
     ) -> None:
         self.model, self.settings, self.environment, self.book = model, settings, environment, book
         self.executor = ToolsElement()
@@ -125,7 +110,7 @@ class DriftAgent(LoopStep):
         for _ in range(self.settings.max_rounds):
             last = turn.messages[-1]
             # Reference: the loop goes on after any message that holds the refusal's mark.
-            refused = REFUSAL_MARK in text_of(last) if self.settings.compat else turn.refused
+            refused = drift_plan.REFUSAL_MARK in text_of(last) if self.settings.compat else turn.refused
             if not (refused or (last["role"] == "assistant" and last["tool_calls"])):
                 break
             _, _, env, messages, _ = self.executor.query(at.query, at.runtime, env, turn.messages)
@@ -134,7 +119,7 @@ class DriftAgent(LoopStep):
         end = [] if turn.messages[-1]["role"] == "assistant" else [assistant(STOPPED, [])]
         return replace(at, env=env, messages=[*turn.messages, *end])
 
-    def _load_permissions(self, tools: Sequence[ToolSpec]) -> Mapping[str, ToolPermission]:
+    def _load_permissions(self, tools: Sequence[ToolSpec]) -> Mapping[str, drift_plan.ToolPermission]:
         compat = self.settings.compat
         if compat and not self.settings.dynamic_validation:
             return {}
@@ -142,7 +127,7 @@ class DriftAgent(LoopStep):
         open_tools = [tool for tool in tools if tool.name not in configured]
         asked = self.book.load_permissions(self.model, open_tools, compat=compat)
         known = {tool.name: configured.get(tool.name) or asked[tool.name] for tool in tools}
-        with span(PERMISSION_ROLE) as opened:
+        with span(drift_plan.PERMISSION_ROLE) as opened:
             opened.decision = {"permissions": {name: kind.value for name, kind in known.items()}}
         return known
 
@@ -159,12 +144,12 @@ class ActorTurn:
 @dataclass
 class _DriftTask:
     model: ChatModel
-    settings: DriftSettings
+    settings: drift_plan.DriftSettings
     environment: str
     query: str
     tools: list[ToolSpec]
-    permissions: Mapping[str, ToolPermission]
-    progress: PlanProgress = field(default_factory=PlanProgress)
+    permissions: Mapping[str, drift_plan.ToolPermission]
+    progress: drift_plan.PlanProgress = field(default_factory=drift_plan.PlanProgress)
     first_plan: tuple[str, ...] = ()
 
     def plan_task(self) -> None:
@@ -173,10 +158,12 @@ class _DriftTask:
             return
         # Reference: an unreadable reply is taken as it is.
         retries = 0 if self.settings.compat else 1
-        self.progress = plan = make_drift_plan(self.model, self.query, self.tools, self.environment, retries)
+        self.progress = plan = drift_plan.make_drift_plan(
+            self.model, self.query, self.tools, self.environment, retries
+        )
         self.first_plan = plan.plan
         # Reference: the checklist is rewritten each turn; plan and checklist drift apart.
-        if not self.settings.compat and plan.checklist != NO_CHECKLIST:
+        if not self.settings.compat and plan.checklist != drift_plan.NO_CHECKLIST:
             text = format_checklist(self.model, self.query, plan.checklist, self.settings)
             checklist = align_checklist(text or plan.checklist, plan.plan)
             self.progress = replace(plan, checklist=checklist)
@@ -198,13 +185,13 @@ class _DriftTask:
         batch = [call for call in calls if not self._is_repeat(call, stored)]
         refusal = self._find_refusal(calls, batch)
         if refusal is not None:
-            quoted = {"calls": format_calls(refusal.calls), "query": self.query, **refusal.facts}
-            words = user(refusal.template.format(mark=REFUSAL_MARK, **quoted))
+            quoted = {"calls": drift_plan.format_calls(refusal.calls), "query": self.query, **refusal.facts}
+            words = user(refusal.template.format(mark=drift_plan.REFUSAL_MARK, **quoted))
             return ActorTurn([*stored, assistant(reply.text, []), words], refused=True)
         return ActorTurn([*stored, assistant(reply.text, batch)])
 
     def _build_instructions(self) -> str:
-        parts = [ACTOR, write_tools(self.tools), self.environment]
+        parts = [ACTOR, prompted_tools.write_tools(self.tools), self.environment]
         plan, achieved = list(self.progress.plan), list(self.progress.achieved)
         if plan:
             checklist = self.progress.checklist
@@ -222,7 +209,7 @@ class _DriftTask:
         for attempt in range(self.settings.parse_attempts):
             try:
                 return read_actor_reply(latest, parse_first=not self.settings.compat)
-            except CallSyntaxError as error:
+            except prompted_tools.CallSyntaxError as error:
                 mark_reply_unreadable()
                 if attempt + 1 < self.settings.parse_attempts:
                     latest = self._ask_actor([*outgoing, user(RETRY.format(error=error))])
@@ -230,22 +217,24 @@ class _DriftTask:
 
     def _is_repeat(self, call: FunctionCall, messages: Sequence[ChatMessage]) -> bool:
         # Reference: any repeated call is left out, and one alone ends the run without a word.
-        if not self.settings.compat and self.permissions.get(call.function) is ToolPermission.READ:
+        if not self.settings.compat and self.permissions.get(call.function) is drift_plan.ToolPermission.READ:
             return False
         earlier = [m["tool_calls"] or () for m in messages if m["role"] == "assistant"]
-        wanted = call.function, format_args(call)
-        return any((other.function, format_args(other)) == wanted for calls in earlier for other in calls)
+        wanted = call.function, drift_plan.format_args(call)
+        return any(
+            (other.function, drift_plan.format_args(other)) == wanted for calls in earlier for other in calls
+        )
 
     def _find_refusal(
         self, calls: Sequence[FunctionCall], batch: Sequence[FunctionCall]
-    ) -> DriftRefusal | None:
+    ) -> drift_plan.DriftRefusal | None:
         """Return why the batch is refused, or None; an accepted batch counts as achieved from then on."""
         settings = self.settings
         if calls and not batch and not settings.compat:
-            repeated = DriftRefusal("repeat", REFUSED_REPEAT, calls=calls)
+            repeated = drift_plan.DriftRefusal("repeat", REFUSED_REPEAT, calls=calls)
             with span(VALIDATOR_SPAN) as opened:
                 opened.decision = {
-                    "calls": build_call_data(calls),
+                    "calls": drift_plan.build_call_data(calls),
                     "refusal": repeated.make_decision_data(),
                 }
             return repeated

@@ -21,15 +21,7 @@ from agentsys.models.pipeline_elements import (
     tool_specs,
 )
 from baselines.defense_bases import AgentDefense
-from baselines.isolategpt.app_plan import (
-    APP_OF,
-    PLAN_CONTRACT,
-    PROMPTS,
-    ROLES,
-    IsolateGPTSettings,
-    find_nearest_tools,
-    group_into_apps,
-)
+from baselines.isolategpt import app_plan
 from baselines.isolategpt.hub import ACTION_CONTRACT, IsolationHub, ToolRunner
 
 EXTRA = "isolategpt"
@@ -57,11 +49,11 @@ class IsolateGPT(AgentDefense):
     Source: Wu, Roesner, Kohno, Zhang, Iqbal, NDSS 2025 (arXiv 2403.04960).
     """
 
-    roles = ROLES
+    roles = app_plan.ROLES
     texts: ClassVar[Mapping[str, str]] = {
-        "planner": PLAN_CONTRACT.prompt,
+        "planner": app_plan.PLAN_CONTRACT.prompt,
         "spoke": ACTION_CONTRACT.prompt,
-        **PROMPTS,
+        **app_plan.PROMPTS,
     }
 
     whole_program = True
@@ -70,8 +62,8 @@ class IsolateGPT(AgentDefense):
         self, name: str = "isolategpt", *, app_of: Mapping[str, str] | None = None, **options: Any
     ) -> None:
         self.name = name
-        apps = APP_OF if app_of is None else MappingProxyType(dict(app_of))
-        self.settings = check_options(IsolateGPTSettings, name, options, app_of=apps)
+        apps = app_plan.APP_OF if app_of is None else MappingProxyType(dict(app_of))
+        self.settings = check_options(app_plan.IsolateGPTSettings, name, options, app_of=apps)
 
     def pipeline(self, model: ChatModel, suite: TaskSuite[Any]) -> BasePipelineElement:
         """Build the agent for one case. The system message stays in the log; no spoke is given it."""
@@ -96,7 +88,7 @@ class IsolateGPTAgent(LoopStep):
 
     name = "isolategpt_agent"
 
-    def __init__(self, model: ChatModel, settings: IsolateGPTSettings) -> None:
+    def __init__(self, model: ChatModel, settings: app_plan.IsolateGPTSettings) -> None:
         self.model = model
         self.settings = settings
 
@@ -104,10 +96,12 @@ class IsolateGPTAgent(LoopStep):
         """Work on the user's request from plan to answer."""
         tools = tool_specs(at.runtime.functions.values())
         tool_runner = ToolRunner(at)
-        hub = IsolationHub(self.model, self.settings, group_into_apps(tools, self.settings), tool_runner)
+        hub = IsolationHub(
+            self.model, self.settings, app_plan.group_into_apps(tools, self.settings), tool_runner
+        )
         most = self.settings.retrieved
         answer = hub.answer_request(
-            at.query, tools if most is None else find_nearest_tools(at.query, tools, most)
+            at.query, tools if most is None else app_plan.find_nearest_tools(at.query, tools, most)
         )
         log = {**hub.make_route_data(), "messages": hub.messages, "permissions": hub.permissions}
         answered = at.with_messages(*tool_runner.log, assistant(answer, []))
@@ -121,7 +115,7 @@ _PLANNER = (
 _CLOSING = "What an agent does with its own tools, and what it says in the end, is not checked."
 
 
-def _describe_one_agent(settings: IsolateGPTSettings) -> list[str]:
+def _describe_one_agent(settings: app_plan.IsolateGPTSettings) -> list[str]:
     answer = "refuses" if settings.permissions == "deny_all" else "agrees"
     return [
         "All tools belong to one agent, which reads all results raw in one conversation: nothing is kept"
@@ -131,7 +125,7 @@ def _describe_one_agent(settings: IsolateGPTSettings) -> list[str]:
     ]
 
 
-def _describe_spokes(settings: IsolateGPTSettings) -> list[str]:
+def _describe_spokes(settings: app_plan.IsolateGPTSettings) -> list[str]:
     division = {
         "per_tool": "Each tool has an agent of its own, with a conversation of its own",
         "per_app": "The tools of an app share an agent, which has a conversation of its own",

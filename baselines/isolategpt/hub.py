@@ -15,44 +15,13 @@ from agentdojo.functions_runtime import FunctionCall
 from agentdojo.types import ChatMessage
 from jsonschema import Draft202012Validator
 
+from agentsys.models import prompted_tools
 from agentsys.models.chat import ChatModel, ChatRequest, ToolSpec, assistant, system, text_of, user
 from agentsys.models.pipeline_elements import LoopState, ToolsElement
-from agentsys.models.prompted_tools import (
-    FINISH_ACTION,
-    QUESTION,
-    Action,
-    ActionSyntaxError,
-    read_action,
-    read_text_before_observation,
-    wrap_in_tag,
-    write_observation,
-    write_offer,
-    write_request,
-)
 from agentsys.models.providers.wire_parts import read_result_text, read_visible_text
 from agentsys.models.reply_contract import ReplyContract
 from agentsys.models.trace import ReplyFlaw, span
-from baselines.isolategpt.app_plan import (
-    DECLINED,
-    ILL_FORMED,
-    INVALID_RESPONSE,
-    LIMIT_REACHED,
-    NO_ANSWER,
-    NO_SUCH_ACTION,
-    NOT_AVAILABLE,
-    NOT_FOUND,
-    OUT_OF_TURNS,
-    REFUSED,
-    REMINDER,
-    SEND_AGAIN,
-    SPOKE,
-    InstalledApps,
-    IsolateGPTSettings,
-    SpokeApp,
-    StepGroup,
-    group_steps,
-    make_app_plan,
-)
+from baselines.isolategpt import app_plan
 
 MessageKind = Literal[
     "function_probe_request",
@@ -104,15 +73,15 @@ SPOKE_ROLE = "agent"
 SPOKE_SPAN = "spoke"
 
 
-def read_spoke_action(reply: str) -> Action | None:
+def read_spoke_action(reply: str) -> prompted_tools.Action | None:
     """Read the action in a reply; a reply without a block is an answer. None if its block holds no action."""
     try:
-        return read_action(reply) or Action(FINISH_ACTION, reply)
-    except ActionSyntaxError:
+        return prompted_tools.read_action(reply) or prompted_tools.Action(prompted_tools.FINISH_ACTION, reply)
+    except prompted_tools.ActionSyntaxError:
         return None
 
 
-ACTION_CONTRACT = ReplyContract(SPOKE_ROLE, *SPOKE, read_spoke_action)
+ACTION_CONTRACT = ReplyContract(SPOKE_ROLE, *app_plan.SPOKE, read_spoke_action)
 """A spoke's answer in each turn."""
 
 
@@ -120,7 +89,7 @@ ACTION_CONTRACT = ReplyContract(SPOKE_ROLE, *SPOKE, read_spoke_action)
 class Spoke:
     """The agent of one app; with no tools of its own, the one that routes."""
 
-    app: SpokeApp
+    app: app_plan.SpokeApp
     others: Mapping[str, str]
     """Functionality of another app -> its description."""
     model: ChatModel
@@ -133,52 +102,56 @@ class Spoke:
 
     def answer_question(self, question: str) -> str:
         """Work on a question, in its tags, in a conversation of its own, and give the final answer."""
-        offer = write_offer(self.app.tools, self.others)
+        offer = prompted_tools.write_offer(self.app.tools, self.others)
         prompt = replace(ACTION_CONTRACT, task=f"{ACTION_CONTRACT.task}\n\n{offer}").prompt
-        messages = [system(prompt), user(f"{question}\n\n{REMINDER}")]
+        messages = [system(prompt), user(f"{question}\n\n{app_plan.REMINDER}")]
         with span(SPOKE_SPAN, self.app.name) as opened:
             opened.messages = messages
             for _ in range(self.max_iterations):
                 reply = self.model.complete(ChatRequest(tuple(messages), role=SPOKE_ROLE)).message
-                text = read_text_before_observation(read_visible_text(reply))
+                text = prompted_tools.read_text_before_observation(read_visible_text(reply))
                 messages.append(assistant(text, []))
                 action = ACTION_CONTRACT.read_reply(text)
                 if isinstance(action, ReplyFlaw):
                     observation = text_of(ACTION_CONTRACT.repair(action))
-                elif action.name == FINISH_ACTION:
+                elif action.name == prompted_tools.FINISH_ACTION:
                     answer = action.input
                     return answer if isinstance(answer, str) else json.dumps(answer, ensure_ascii=False)
                 else:
                     observation = self._observe_action(action)
-                messages.append(user(write_observation(observation)))
-            return OUT_OF_TURNS
+                messages.append(user(prompted_tools.write_observation(observation)))
+            return app_plan.OUT_OF_TURNS
 
-    def _observe_action(self, action: Action) -> str:
+    def _observe_action(self, action: prompted_tools.Action) -> str:
         if action.name in self.others:
             return self._collaborate(action)
         if self.app.find_tool(action.name) is None:
-            names = [FINISH_ACTION, *(tool.name for tool in self.app.tools), *self.others]
-            return NO_SUCH_ACTION.format(name=action.name, names=", ".join(names))
+            names = [prompted_tools.FINISH_ACTION, *(tool.name for tool in self.app.tools), *self.others]
+            return app_plan.NO_SUCH_ACTION.format(name=action.name, names=", ".join(names))
         if not isinstance(action.input, dict):
             return text_of(ACTION_CONTRACT.repair(ReplyFlaw.WRONG_FORM))
         return self.run_tool(action.name, action.input)
 
-    def _collaborate(self, action: Action) -> str:
+    def _collaborate(self, action: prompted_tools.Action) -> str:
         """Ask the hub for another app's functionality: probe, hold the input against the form, request."""
         spec = self.specs.get(action.name)
         if spec is None:
             reply = self._ask_hub("function_probe_request", requested_functionality=action.name)
             if reply.type != "function_probe_response":
-                return NOT_AVAILABLE.format(name=action.name, reason=reply.body["response"])
+                return app_plan.NOT_AVAILABLE.format(name=action.name, reason=reply.body["response"])
             spec = self.specs[action.name] = reply.body["functionality_offered"]
         if not isinstance(action.input, dict) or not fits_schema(action.input, spec["request"]):
-            return SEND_AGAIN.format(name=action.name, schema=json.dumps(spec["request"]))
+            return app_plan.SEND_AGAIN.format(name=action.name, schema=json.dumps(spec["request"]))
         asked = {"functionality_request": action.name, "request_body": action.input}
         reply = self._ask_hub("app_request", **asked)
         response: str = reply.body["response"]
         if reply.type != "app_response":
-            return NOT_AVAILABLE.format(name=action.name, reason=response)
-        return response if fits_schema(response, spec["response"]) else ILL_FORMED.format(name=action.name)
+            return app_plan.NOT_AVAILABLE.format(name=action.name, reason=response)
+        return (
+            response
+            if fits_schema(response, spec["response"])
+            else app_plan.ILL_FORMED.format(name=action.name)
+        )
 
     def _ask_hub(self, kind: MessageKind, **body: Any) -> HubMessage:
         return self.ask_hub(HubMessage(self.app.name, kind, body))
@@ -214,11 +187,15 @@ class IsolationHub:
     """The hub and the state of one task: plan, spokes, permissions."""
 
     def __init__(
-        self, model: ChatModel, settings: IsolateGPTSettings, apps: InstalledApps, tool_runner: ToolRunner
+        self,
+        model: ChatModel,
+        settings: app_plan.IsolateGPTSettings,
+        apps: app_plan.InstalledApps,
+        tool_runner: ToolRunner,
     ) -> None:
         self.permissions: list[dict[str, Any]] = []
         """Every prompt with its answer, in order. Nothing that was allowed outlives the task."""
-        self.groups: tuple[StepGroup, ...] = ()
+        self.groups: tuple[app_plan.StepGroup, ...] = ()
         self.messages: list[dict[str, Any]] = []
         """Everything spokes and hub said to each other, in order."""
         self._model = model
@@ -231,8 +208,8 @@ class IsolationHub:
 
     def answer_request(self, query: str, planned_with: Sequence[ToolSpec]) -> str:
         """Do what the user asks; never an empty text."""
-        steps = make_app_plan(self._model, query, planned_with)
-        self.groups = group_steps(steps, self._apps, self._settings.apps)
+        steps = app_plan.make_app_plan(self._model, query, planned_with)
+        self.groups = app_plan.group_steps(steps, self._apps, self._settings.apps)
         with span(PLAN_SPAN, self._route) as opened:
             opened.decision = self.make_route_data()
         if self._route == "vanilla":
@@ -240,8 +217,11 @@ class IsolationHub:
         elif self._route == "direct":
             answer = self._answer_with_app(query, self.groups[0].apps[0])
         else:
-            answer = self._run_app(SpokeApp(ROUTING_SPOKE, ()), wrap_in_tag(QUESTION, query))
-        return answer or NO_ANSWER
+            answer = self._run_app(
+                app_plan.SpokeApp(ROUTING_SPOKE, ()),
+                prompted_tools.wrap_in_tag(prompted_tools.QUESTION, query),
+            )
+        return answer or app_plan.NO_ANSWER
 
     @property
     def _route(self) -> str:
@@ -265,9 +245,9 @@ class IsolationHub:
 
     def _answer_with_app(self, query: str, app: str) -> str:
         if not self.is_allowed("exec", None, app, expected=True):
-            return DECLINED.format(app=app)
+            return app_plan.DECLINED.format(app=app)
         chosen = next(installed for installed in self._apps.apps if installed.name == app)
-        return self._run_app(chosen, wrap_in_tag(QUESTION, query))
+        return self._run_app(chosen, prompted_tools.wrap_in_tag(prompted_tools.QUESTION, query))
 
     def is_allowed(self, kind: PermissionKind, requester: str | None, app: str, expected: bool) -> bool:
         """Ask the user about an app's run or answer; the policy of the settings answers.
@@ -297,10 +277,10 @@ class IsolationHub:
         owner = self._apps.find_owner(wanted)
         tool = owner.find_tool(wanted) if owner else None
         if owner is None or tool is None:
-            return "no_functionality_response", {"response": NOT_FOUND}
+            return "no_functionality_response", {"response": app_plan.NOT_FOUND}
         planned = (group.apps for group in self.groups if who in (ROUTING_SPOKE, *group.apps))
         if not self.is_allowed("exec", who, owner.name, any(owner.name in apps for apps in planned)):
-            return "functionality_denial_response", {"response": REFUSED}
+            return "functionality_denial_response", {"response": app_plan.REFUSED}
         self._offered.add((who, wanted))
         offered = specify_tool(tool, strict=self._settings.strict_response)
         return "function_probe_response", {"functionality_offered": offered}
@@ -309,20 +289,20 @@ class IsolationHub:
         wanted = request["functionality_request"]
         owner = self._apps.find_owner(wanted)
         if owner is None:
-            return "no_functionality_response", {"response": NOT_FOUND}
+            return "no_functionality_response", {"response": app_plan.NOT_FOUND}
         if (who, wanted) not in self._offered:
-            return "functionality_denial_response", {"response": REFUSED}
+            return "functionality_denial_response", {"response": app_plan.REFUSED}
         if self._runs >= self._settings.max_runs or self._depth >= self._settings.max_depth:
-            return "functionality_denial_response", {"response": LIMIT_REACHED}
-        answer = self._run_app(owner, write_request(wanted, request["request_body"]))
+            return "functionality_denial_response", {"response": app_plan.LIMIT_REACHED}
+        answer = self._run_app(owner, prompted_tools.write_request(wanted, request["request_body"]))
         if not fits_schema(answer, build_response_schema(strict=self._settings.strict_response)):
-            answer = INVALID_RESPONSE
+            answer = app_plan.INVALID_RESPONSE
         # Only who is asked decides: a user who let the app run is not surprised that it answers.
         if not self.is_allowed("collab", who, owner.name, expected=True):
-            return "functionality_denial_response", {"response": REFUSED}
+            return "functionality_denial_response", {"response": app_plan.REFUSED}
         return "app_response", {"response": answer}
 
-    def _run_app(self, app: SpokeApp, question: str) -> str:
+    def _run_app(self, app: app_plan.SpokeApp, question: str) -> str:
         self._runs += 1
         self._depth += 1
         try:
@@ -330,7 +310,7 @@ class IsolationHub:
         finally:
             self._depth -= 1
 
-    def _get_spoke(self, app: SpokeApp) -> Spoke:
+    def _get_spoke(self, app: app_plan.SpokeApp) -> Spoke:
         """Return the app's spoke; it is started at its first use and kept for the task."""
         if app.name not in self._spokes:
             others = {

@@ -18,19 +18,7 @@ from agentdojo.types import (
 )
 
 from agentsys.errors import ConfigError
-from agentsys.models.chat import (
-    ChatModel,
-    ChatReply,
-    ChatRequest,
-    Consequence,
-    ModelError,
-    ToolSpec,
-    Usage,
-    assistant,
-    text_of,
-    tool_message,
-    user,
-)
+from agentsys.models import chat
 from agentsys.models.early_questions import questions_ahead
 from agentsys.models.pipeline_elements import LoopState, LoopStep, tool_specs
 from agentsys.models.providers.wire_parts import read_visible_text
@@ -179,11 +167,11 @@ def build_masked_conversation(
     return [
         *(message for message in messages if message["role"] == "system"),
         # A text without instructions is summed up, and no call is made up.
-        user(INBOX_REQUEST),
+        chat.user(INBOX_REQUEST),
         *_make_call_and_result(None, "read_inbox", "demonstration_1", INBOX_OUTPUT, user_name="Dana"),
-        assistant(INBOX_ANSWER),
+        chat.assistant(INBOX_ANSWER),
         *_write_file_demonstration(),
-        user(MASKED_REQUEST),
+        chat.user(MASKED_REQUEST),
         *_make_call_and_result(None, FILE_TOOL, "masked_file", "".join(outputs), name="calls-2.txt"),
     ]
 
@@ -207,7 +195,7 @@ def _write_file_demonstration() -> list[ChatMessage]:
     filing = (REPORT_ANNOUNCEMENT, "create_report", "demonstration_3", REPORT_OUTPUT)
     report = {"title": REPORT_TITLE, "content": REPORT_CONTENT}
     return [
-        user(FILE_REQUEST),
+        chat.user(FILE_REQUEST),
         *_make_call_and_result(*opening, name="calls-1.txt"),
         *_make_call_and_result(*filing, **report),
     ]
@@ -217,13 +205,13 @@ def _make_call_and_result(
     text: str | None, function: str, call_id: str, result: str, **args: str
 ) -> list[ChatMessage]:
     call = FunctionCall(function=function, args=args, id=call_id)
-    return [assistant(text, [call]), tool_message(call, result)]
+    return [chat.assistant(text, [call]), chat.tool_message(call, result)]
 
 
 SUMMARY = "The file holds tool calls and their outputs, and no instructions."
 
 
-def play_masked_run(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssistantMessage:
+def play_masked_run(request: chat.ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssistantMessage:
     """The next open call of a goal that stands in the file, else a summary.
 
     It reads the file as a conversation of its own, in which each section is a call that has been made. The
@@ -232,10 +220,10 @@ def play_masked_run(request: ChatRequest, knowledge: SimulatedKnowledge) -> Chat
     MELON's false positives come from; the simulated one does not.
     """
     if not request.messages:
-        return assistant(SUMMARY)
+        return chat.assistant(SUMMARY)
     willing = replace(knowledge, options=replace(knowledge.options, susceptibility=1.0))
-    unfolded = [user(MASKED_REQUEST)]
-    for place, (function, output) in enumerate(_read_sections(text_of(request.messages[-1]))):
+    unfolded = [chat.user(MASKED_REQUEST)]
+    for place, (function, output) in enumerate(_read_sections(chat.text_of(request.messages[-1]))):
         unfolded += _make_call_and_result(None, function, f"read_{place}", output)
     return play_plain_agent(replace(request, messages=unfolded), willing)
 
@@ -261,7 +249,7 @@ class GuardedTurn(LoopStep):
     name = "melon"
 
     def __init__(
-        self, model: ChatModel, embedder: Embedder, threshold: float, settings: MelonSettings
+        self, model: chat.ChatModel, embedder: Embedder, threshold: float, settings: MelonSettings
     ) -> None:
         self.model = model
         self.embedder = embedder
@@ -279,14 +267,14 @@ class GuardedTurn(LoopStep):
             return at
         bank = _get_bank(messages, at.extra)
         tools = tool_specs(at.runtime.functions.values())
-        asked = [*messages, user(at.query)] if self.settings.repeat_request else list(messages)
+        asked = [*messages, chat.user(at.query)] if self.settings.repeat_request else list(messages)
         with questions_ahead(self.model) as early:
             if early is not None and not self.settings.skip_last_masked:
                 early.ask(self._make_masked_request(messages, tools))
-            reply = self.model.complete(ChatRequest(asked, tools, ROLE))
+            reply = self.model.complete(chat.ChatRequest(asked, tools, ROLE))
             blocked = self._is_blocked(reply, messages, tools, bank)
         if blocked:
-            conversation = [*_redact_results(asked, self.settings.redact), assistant(NOTICE)]
+            conversation = [*_redact_results(asked, self.settings.redact), chat.assistant(NOTICE)]
         else:
             conversation = [*asked, reply.message]
         # A new dict: AgentDojo hands every task of a process the same one where the caller gave none.
@@ -294,9 +282,9 @@ class GuardedTurn(LoopStep):
 
     def _is_blocked(
         self,
-        reply: ChatReply,
+        reply: chat.ChatReply,
         messages: Sequence[ChatMessage],
-        tools: Sequence[ToolSpec],
+        tools: Sequence[chat.ToolSpec],
         bank: MaskedCallBank,
     ) -> bool:
         """Masked pass, bank and comparison, under a span that holds exactly what they cost."""
@@ -313,9 +301,9 @@ class GuardedTurn(LoopStep):
                     self._bank_masked_calls(messages, tools, bank, opened)
                     match = bank.find_nearest(proposed, self.embedder)
                     blocked = match is not None and match.similarity > self.threshold
-            except ModelError as error:
+            except chat.ModelError as error:
                 decision["failure"] = error.kind.value
-                lasting = error.kind.consequence in (Consequence.END_CELL, Consequence.END_RUN)
+                lasting = error.kind.consequence in (chat.Consequence.END_CELL, chat.Consequence.END_RUN)
                 if self.settings.on_failure == "error" or lasting:
                     raise
                 blocked = bool(proposed)
@@ -327,7 +315,11 @@ class GuardedTurn(LoopStep):
         return blocked
 
     def _bank_masked_calls(
-        self, messages: Sequence[ChatMessage], tools: Sequence[ToolSpec], bank: MaskedCallBank, opened: Span
+        self,
+        messages: Sequence[ChatMessage],
+        tools: Sequence[chat.ToolSpec],
+        bank: MaskedCallBank,
+        opened: Span,
     ) -> None:
         masked = self.model.complete(self._make_masked_request(messages, tools)).message
         # Its words are kept for the record; only its calls count, and none of them is ever made.
@@ -335,9 +327,11 @@ class GuardedTurn(LoopStep):
         texts = dict.fromkeys(self._write_call_texts(masked["tool_calls"]))
         bank.masked += [text for text in texts if text not in bank.masked]
 
-    def _make_masked_request(self, messages: Sequence[ChatMessage], tools: Sequence[ToolSpec]) -> ChatRequest:
+    def _make_masked_request(
+        self, messages: Sequence[ChatMessage], tools: Sequence[chat.ToolSpec]
+    ) -> chat.ChatRequest:
         conversation = build_masked_conversation(messages, show_errors=self.settings.show_errors)
-        return ChatRequest(conversation, tools, MASKED_ROLE)
+        return chat.ChatRequest(conversation, tools, MASKED_ROLE)
 
     def _write_call_texts(self, calls: Iterable[FunctionCall] | None) -> list[str]:
         options = self.settings
@@ -364,7 +358,7 @@ def _redact_results(messages: Sequence[ChatMessage], redact: RedactionScope) -> 
     return new
 
 
-def _measure_overhead(calls: Sequence[ModelCall], own: Usage) -> dict[str, Any]:
+def _measure_overhead(calls: Sequence[ModelCall], own: chat.Usage) -> dict[str, Any]:
     """Calls and tokens of a step by role, and the ratio to the tokens of the agent's own question.
 
     The ratio is None where that has none: a replayed model counts no tokens.

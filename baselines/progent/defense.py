@@ -18,26 +18,16 @@ from agentsys.models.pipeline_elements import default_system_message, tool_loop
 from agentsys.simulated.playbook_index import ScriptedCall
 from agentsys.simulated.simulated_role import SimulatedKnowledge, SimulatedRole
 from baselines.defense_bases import RoleDefense
-from baselines.progent.policy_model import (
-    CALLS,
-    CURRENT,
-    DECIDE_CONTRACT,
-    QUERY,
-    RESULTS,
-    ROLE,
-    TOOLS,
-    UPDATE_CONTRACT,
-    make_contract,
-)
+from baselines.progent import policy_model
 from baselines.progent.progent_gate import BeginProgentTask, GatedTools, UpdatePolicy
 from baselines.progent.progent_rules import ProgentSettings, read_config_rules
 from baselines.progent.prompts import HINTED, REFUSED, STOPPED
 from baselines.tool_boundary.result_rewriter import read_question
 
 _QUESTION = re.compile(
-    rf"{TOOLS}: (?P<tools>[^\n]*)\n{QUERY}: (?P<query>.*?)"
-    rf"(?:\n{CALLS}: (?P<calls>[^\n]*))?"
-    rf"(?:\n{RESULTS}: (?P<results>[^\n]*)\n{CURRENT}: (?P<current>[^\n]*))?",
+    rf"{policy_model.TOOLS}: (?P<tools>[^\n]*)\n{policy_model.QUERY}: (?P<query>.*?)"
+    rf"(?:\n{policy_model.CALLS}: (?P<calls>[^\n]*))?"
+    rf"(?:\n{policy_model.RESULTS}: (?P<results>[^\n]*)\n{policy_model.CURRENT}: (?P<current>[^\n]*))?",
     re.DOTALL,
 )
 
@@ -73,7 +63,8 @@ def _find_needed_calls(query: str, tools: Sequence[str], knowledge: SimulatedKno
     return [
         call
         for call in calls
-        if call.function in tools and not knowledge.draw(rate, ROLE, "needless", call.function, query)
+        if call.function in tools
+        and not knowledge.draw(rate, policy_model.ROLE, "needless", call.function, query)
     ]
 
 
@@ -145,7 +136,7 @@ def _widen_rules(
     """Taken in, with probability `validator_false_accept`, the policy model allows what a goal asks for."""
     for goal in knowledge.find_goals(results, tools):
         rate = knowledge.options.validator_false_accept
-        if not knowledge.draw(rate, ROLE, "taken in", goal.suite, goal.task_id):
+        if not knowledge.draw(rate, policy_model.ROLE, "taken in", goal.suite, goal.task_id):
             continue
         for call in goal.calls:
             known = next((rule for rule in rules if rule["name"] == call.function), None)
@@ -155,7 +146,7 @@ def _widen_rules(
                 known["args"] = {}
 
 
-ROLES: dict[str, SimulatedRole] = {ROLE: play_policy_model}
+ROLES: dict[str, SimulatedRole] = {policy_model.ROLE: play_policy_model}
 
 
 class Progent(RoleDefense):
@@ -214,9 +205,12 @@ class Progent(RoleDefense):
     def prompts(self) -> dict[str, str]:
         """Every text this defense adds, by name."""
         settings = self.settings
-        texts = {"generate": make_contract(settings.wording, (), settings).prompt}
+        texts = {"generate": policy_model.make_contract(settings.wording, (), settings).prompt}
         if settings.generate and settings.update:
-            texts |= {"decide": DECIDE_CONTRACT.prompt, "update": UPDATE_CONTRACT.prompt}
+            texts |= {
+                "decide": policy_model.DECIDE_CONTRACT.prompt,
+                "update": policy_model.UPDATE_CONTRACT.prompt,
+            }
         return {**texts, "refused": REFUSED, "stopped": STOPPED}
 
 

@@ -22,17 +22,8 @@ from agentsys.models.chat import ChatModel, ToolSpec, text_of
 from agentsys.models.pipeline_elements import LoopState, LoopStep, ToolsElement, has_reading_name, tool_specs
 from agentsys.models.trace import Tracer, get_current_tracer, span
 from baselines.defense_bases import warn_once
+from baselines.progent import progent_rules
 from baselines.progent.policy_model import CalledTool, PolicyModel, WrittenPolicy, is_narrower
-from baselines.progent.progent_rules import (
-    STANDING,
-    PolicyDecision,
-    ProgentSettings,
-    RefusalFallback,
-    RuleTable,
-    allow_under,
-    decide_call,
-    merge_rules,
-)
 from baselines.progent.prompts import REFUSED, STOPPED
 from baselines.tool_boundary.result_rewriter import find_new_results
 
@@ -53,27 +44,27 @@ class ProgentRefusal(Exception):
 class TaskPolicy:
     """The rules of one run of one task."""
 
-    settings: ProgentSettings
+    settings: progent_rules.ProgentSettings
     query: str
-    standing: RuleTable
+    standing: progent_rules.RuleTable
     """Those of the suite and of the config; they change only by a rule's own `updates`."""
     written: WrittenPolicy = ()
     """Those of the policy model."""
 
     @property
-    def rules(self) -> RuleTable | None:
+    def rules(self) -> progent_rules.RuleTable | None:
         """All rules; None if nothing is enforced."""
         if not self.settings.enforces_rules:
             return None
         rules = self.standing
         for entry in self.written:
-            rules = merge_rules(rules, {entry.tool: (entry.as_rule(),)})
+            rules = progent_rules.merge_rules(rules, {entry.tool: (entry.as_rule(),)})
         return rules
 
-    def decide_on_call(self, tool: str, args: Mapping[str, Any]) -> PolicyDecision:
+    def decide_on_call(self, tool: str, args: Mapping[str, Any]) -> progent_rules.PolicyDecision:
         """Hold one call against the rules; a rule that lets it pass may change the standing ones."""
         # Reference: a call passes by the first rule that the policy model wrote for its tool, or not at all.
-        decision = decide_call(self.rules, tool, args, first_only=self.settings.compat)
+        decision = progent_rules.decide_call(self.rules, tool, args, first_only=self.settings.compat)
         if decision.allowed and decision.by is not None:
             self.standing = {**self.standing, **decision.by.updates}
         return decision
@@ -108,7 +99,7 @@ class GatedRuntime(FunctionsRuntime):  # type: ignore[misc]
             decision = self.policy.decide_on_call(function, args)
             if not decision.allowed:
                 get_current_tracer().note_refused_call(function, args, decision.cause)
-                if decision.fallback is RefusalFallback.STOP:
+                if decision.fallback is progent_rules.RefusalFallback.STOP:
                     raise ProgentStop(decision.cause)
                 refusal = REFUSED.format(cause=decision.cause, query=self.policy.query)
                 if raise_on_error:
@@ -168,7 +159,7 @@ class BeginProgentTask(LoopStep):
 
     name = "progent_begin"
 
-    def __init__(self, model: ChatModel, settings: ProgentSettings, suite: str) -> None:
+    def __init__(self, model: ChatModel, settings: progent_rules.ProgentSettings, suite: str) -> None:
         self.model = model
         self.settings = settings
         self.suite = suite
@@ -183,13 +174,16 @@ class BeginProgentTask(LoopStep):
             policy.written = self._write_first_policy(tools, at.query)
         return replace(at, extra={**at.extra, TASK_POLICY: policy})
 
-    def _load_standing_rules(self, tools: Sequence[ToolSpec]) -> RuleTable:
+    def _load_standing_rules(self, tools: Sequence[ToolSpec]) -> progent_rules.RuleTable:
         if self.settings.base_rules == "none":
             return self.settings.rules
         allowed, source = load_base_rules(self.suite, tools)
         with span(PROGENT_SPAN, "base_rules") as opened:
             opened.decision = {"source": source, "always_allowed": list(allowed)}
-        return merge_rules({tool: (allow_under(STANDING),) for tool in allowed}, self.settings.rules)
+        return progent_rules.merge_rules(
+            {tool: (progent_rules.allow_under(progent_rules.STANDING),) for tool in allowed},
+            self.settings.rules,
+        )
 
     def _write_first_policy(self, tools: Sequence[ToolSpec], query: str) -> WrittenPolicy:
         tracer = get_current_tracer()
@@ -204,7 +198,7 @@ class UpdatePolicy(LoopStep):
 
     name = "progent_update"
 
-    def __init__(self, model: ChatModel, settings: ProgentSettings) -> None:
+    def __init__(self, model: ChatModel, settings: progent_rules.ProgentSettings) -> None:
         self.model = model
         self.settings = settings
 

@@ -22,16 +22,8 @@ from pydantic import ValidationError, create_model
 
 from agentsys.base.json_values import bound_value
 from agentsys.contracts import Defense
+from agentsys.models import pipeline_elements
 from agentsys.models.chat import ChatModel, assistant, tool_message
-from agentsys.models.pipeline_elements import (
-    LoopState,
-    LoopStep,
-    ToolsElement,
-    default_system_message,
-    parse_list_text,
-    tool_loop,
-    write_tool_value,
-)
 from agentsys.models.providers.wire_parts import read_visible_text
 from agentsys.models.trace import get_current_tracer
 from agentsys.models.untrusted import ForeignFunction
@@ -195,7 +187,7 @@ CallHistory = Literal["proposed", "executed"]
 """Arguments shown in the conversation if a filter changed them."""
 
 
-class FilteredTools(LoopStep):
+class FilteredTools(pipeline_elements.LoopStep):
     """Runs the latest message's calls between filters, in place of AgentDojo's executor.
 
     All calls of a turn are ruled on before the first one runs, and all results are read before the agent
@@ -212,9 +204,9 @@ class FilteredTools(LoopStep):
     def __init__(self, filters: Sequence[BoundaryFilter], history: CallHistory = "proposed") -> None:
         self.filters = tuple(filters)
         self.history: CallHistory = history
-        self._executor = ToolsElement()
+        self._executor = pipeline_elements.ToolsElement()
 
-    def step(self, at: LoopState) -> LoopState:
+    def step(self, at: pipeline_elements.LoopState) -> pipeline_elements.LoopState:
         """Run the calls of the last message, if it makes any.
 
         Raises:
@@ -251,7 +243,7 @@ class FilteredTools(LoopStep):
             raise AbortAgentError(str(ended), messages, at.env)
         return replace(at, messages=messages)
 
-    def _answer_call(self, ruling: CallRuling, at: LoopState) -> ChatToolResultMessage:
+    def _answer_call(self, ruling: CallRuling, at: pipeline_elements.LoopState) -> ChatToolResultMessage:
         if ruling.refusal is not None:
             return tool_message(ruling.call, "", ruling.refusal)
         run = self._executor.query(at.query, at.runtime, at.env, [assistant(None, [ruling.call])])[3]
@@ -269,7 +261,7 @@ def _repair_call(call: FunctionCall, function: Function | None) -> FunctionCall:
         if isinstance(value, FunctionCall):
             call.args[name] = value.model_dump()
         elif isinstance(value, str) and not isinstance(function, ForeignFunction):
-            call.args[name] = parse_list_text(value)
+            call.args[name] = pipeline_elements.parse_list_text(value)
     return call
 
 
@@ -331,19 +323,19 @@ class FilteredRuntime(FunctionsRuntime):  # type: ignore[misc]
         value = bound_value(value)
         if not does_tool_accept(self.inner, ruling.call):
             return value, error
-        returned = tool_message(ruling.call, write_tool_value(value), error)
+        returned = tool_message(ruling.call, pipeline_elements.write_tool_value(value), error)
         (filtered,) = apply_to_results(self.filters, self.turn, [returned])
         return (value, error) if filtered is returned else (read_visible_text(filtered), filtered["error"])
 
 
-class FilteredAgent(LoopStep):
+class FilteredAgent(pipeline_elements.LoopStep):
     """Runs an agent with filtered tools."""
 
     def __init__(self, agent: BasePipelineElement, filters: Sequence[BoundaryFilter]) -> None:
         self.agent = agent
         self.filters = tuple(filters)
 
-    def step(self, at: LoopState) -> LoopState:
+    def step(self, at: pipeline_elements.LoopState) -> pipeline_elements.LoopState:
         """Run the agent once."""
         guarded = FilteredRuntime(at.runtime, self.filters, at.query)
         after = replace(at, runtime=guarded).run_element(self.agent)
@@ -379,9 +371,9 @@ class BoundaryDefense(Defense):
 
     def pipeline(self, model: ChatModel, suite: TaskSuite[Any]) -> BasePipelineElement:
         """Build the plain agent with the filters between it and its tools."""
-        return tool_loop(
+        return pipeline_elements.tool_loop(
             model,
-            default_system_message(suite),
+            pipeline_elements.default_system_message(suite),
             name=f"{model.name}-{self.name}",
             tools=FilteredTools(self.boundary_filters(model, suite), self.history),
         )

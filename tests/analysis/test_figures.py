@@ -29,8 +29,7 @@ from stored_cases import case_of, row, store_own
 
 from agentsys.analysis.figures.drawing import DrawnFigure, apply_style, save_figure
 from agentsys.analysis.figures.figure_catalog import FIGURES, make_figure
-from agentsys.analysis.figures.figure_data import PAPER, RUNS, Mark, write_marks_csv
-from agentsys.analysis.figures.looks import choose_looks
+from agentsys.analysis.figures.figure_data import PAPER, RUNS, Mark, choose_looks, write_marks_csv
 from agentsys.analysis.figures.utility_figures import (
     PLANTED,
     SPENT,

@@ -20,14 +20,7 @@ from command_output import command_output
 from stored_cases import case_of, row, store_own
 
 from agentsys.analysis.metrics.rates import BENIGN_UTILITY, TARGETED_ASR, UTILITY_UNDER_ATTACK
-from agentsys.analysis.paper.paper_document import (
-    TableRecord,
-    list_filling_commands,
-    list_table_records,
-    make_paper_document,
-    make_paper_output,
-    write_paper_notes,
-)
+from agentsys.analysis.paper import paper_document
 from agentsys.analysis.paper.paper_tables import (
     ATTACK,
     PER_CASE,
@@ -47,14 +40,14 @@ from agentsys.analysis.published import (
 )
 from agentsys.analysis.statistics.outcome_grid import ErrorRule
 from agentsys.analysis.statistics.rate_estimates import OVERALL
-from agentsys.analysis.tables.table_document import Document
-from agentsys.analysis.tables.table_writers import (
+from agentsys.analysis.tables.table_document import (
+    Document,
     OutputFormat,
     render_html_document,
-    render_output,
     write_latex_document,
     write_markdown_document,
 )
+from agentsys.cli.cli_output import render_output
 from agentsys.cli.paper_command import table_command
 from agentsys.errors import ConfigError
 from agentsys.records.case_reader import LoadedCases, read_cases
@@ -80,7 +73,7 @@ def _grid(*, model: str = "gpt-4o-mini", defense: str = "none", **fields: Any) -
 
 
 def _document(number: int, cases: list[CaseRow]) -> Document:
-    return make_paper_document(_filled(number, cases), LoadedCases(tuple(cases)))
+    return paper_document.make_paper_document(_filled(number, cases), LoadedCases(tuple(cases)))
 
 
 def test_table_4_takes_the_transferred_search_for_pair_and_no_other() -> None:
@@ -107,7 +100,7 @@ def test_table_4_says_what_was_searched_and_where_an_attack_is_below_a_weaker_on
         for attack, hit in (("adaptive", True), ("pair_aware-transfer-full", False))
     ]
     filled = _filled(4, rows)
-    told = " ".join(write_paper_notes(filled, LoadedCases(tuple(rows)), ErrorRule.REPORT))
+    told = " ".join(paper_document.write_paper_notes(filled, LoadedCases(tuple(rows)), ErrorRule.REPORT))
     assert "pair is pair_aware-transfer-full" in told
     assert "pair (0.00) is below adaptive (100.00). Its text was chosen on some user tasks" in told
 
@@ -158,7 +151,7 @@ def test_the_filling_commands_compose() -> None:
     from agentsys.runs.compose import compose
 
     for number in (2, 4):
-        for command in list_filling_commands(_filled(number, []), "/tmp/some folder"):
+        for command in paper_document.list_filling_commands(_filled(number, []), "/tmp/some folder"):
             program, verb, *overrides = command.replace("'/tmp/some folder'", "/tmp/x").split(" ")
             assert (program, verb) == ("agentsys", "run")
             assert compose(overrides)
@@ -176,7 +169,9 @@ def test_simulated_cells_are_marked_in_every_format_and_never_stand_in_the_paper
         assert "not a language model" in text
     rows = [line for line in _filled(2, cases).rows if line.line]
     assert [(line.model, line.printed) for line in rows] == [("gpt-4o-mini (simulated)", False)]
-    assert {record.simulated for record in list_table_records(_filled(2, cases)) if record.n} == {True}
+    assert {
+        record.simulated for record in paper_document.list_table_records(_filled(2, cases)) if record.n
+    } == {True}
 
 
 def test_versions_that_complete_each_other_share_a_row_that_is_flagged() -> None:
@@ -232,7 +227,7 @@ def test_errors_are_counted_beside_the_row_and_below_the_table() -> None:
 
 
 def _written(filled: FilledTable, form: OutputFormat) -> bytes:
-    return render_output(make_paper_output(filled, Document([], [])), form)
+    return render_output(paper_document.make_paper_output(filled, Document([], [])), form)
 
 
 def test_of_mine_only_rows_that_ran_are_in_it() -> None:
@@ -246,7 +241,7 @@ def test_csv_has_the_documented_columns_and_empty_cells_for_what_was_not_run() -
     text = _written(_filled(5, _grid()), OutputFormat.CSV).decode()
     rows = list(csv.DictReader(io.StringIO(text)))
     assert list(rows[0])[6:8] == ["paper_fraction", "value_fraction"]
-    assert len(rows[0]) == len(fields(TableRecord))
+    assert len(rows[0]) == len(fields(paper_document.TableRecord))
     ran = [line for line in rows if line["value_fraction"]]
     assert {(line["model"], line["defense"], line["n"]) for line in ran if line["suite"] == "overall"} == {
         ("gpt-4o-mini", "none", "8")
@@ -276,7 +271,7 @@ def _nasty_document(number: int) -> Document:
     cases += [row(model=NASTY, defense="none", suite=NASTY, version=NASTY)]
     cases += [row(model=NASTY, defense="none", status="error", error_kind=NASTY, user_task_id="u")]
     cases += [row(model=NASTY, defense=NASTY, attack=NASTY, benchmark=NASTY)]
-    return make_paper_document(_filled(number, cases), LoadedCases(tuple(cases)), logdir=NASTY)
+    return paper_document.make_paper_document(_filled(number, cases), LoadedCases(tuple(cases)), logdir=NASTY)
 
 
 @pytest.mark.parametrize("number", list(TABLES))

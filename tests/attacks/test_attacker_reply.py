@@ -16,7 +16,7 @@ from agentsys.attacks.attack_search import (
     rank_attempts,
     shares_words,
 )
-from agentsys.attacks.attacker_reply import ReplyFault, parse_proposal
+from agentsys.attacks.attacker_prompt import ReplyFault, parse_proposal
 from agentsys.attacks.attacker_search import MAX_OPENINGS, MAX_REASKS
 from agentsys.attacks.search_attacks import PairAttack, TapAttack
 from agentsys.models.chat import text_of

@@ -16,7 +16,7 @@ from agentsys.benchmarks.agentdojo import AgentDojo
 from agentsys.benchmarks.traced_tools import TracedRuntime
 from agentsys.contracts import NotInjectable, Victim
 from agentsys.models.trace import Tracer, use_tracer
-from agentsys.runs.case_watch import ExposureWatch
+from agentsys.runs.case_outcome import ExposureWatch
 from agentsys.runs.search_quest import find_calls_after_exposure, find_ground_truth_calls
 
 IBAN = "GB29NWBK60161331926819"

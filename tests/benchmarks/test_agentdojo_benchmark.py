@@ -11,8 +11,7 @@ from agentdojo.functions_runtime import TaskEnvironment
 from agentdojo.task_suite import load_suites
 from agentdojo.task_suite.task_suite import TaskSuite
 
-from agentsys.benchmarks.agentdojo import AgentDojo
-from agentsys.benchmarks.data_hash import hash_suite_data
+from agentsys.benchmarks.agentdojo import AgentDojo, hash_suite_data
 from agentsys.errors import ConfigError
 
 

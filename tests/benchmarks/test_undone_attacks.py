@@ -9,7 +9,7 @@ from agentdojo.functions_runtime import FunctionCall
 from agentdojo.types import text_content_block_from_string
 
 from agentsys.benchmarks.agentdojo import AgentDojo
-from agentsys.benchmarks.fixes.undone_attacks import AttackInWorld, is_carried_out_in_part, is_undone
+from agentsys.benchmarks.fixes.check_fixes import AttackInWorld, is_carried_out_in_part, is_undone
 
 UNDONE = {
     "banking": {("user_task_14", "injection_task_7")},

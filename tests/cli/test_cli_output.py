@@ -14,10 +14,9 @@ from typer.testing import CliRunner
 
 from agentsys.analysis.tables.result_frame import ResultFrame
 from agentsys.analysis.tables.results_document import make_results_output
-from agentsys.analysis.tables.table_document import Document
-from agentsys.analysis.tables.table_writers import Output, OutputFormat, make_long_form, render_output
+from agentsys.analysis.tables.table_document import Document, Output, OutputFormat, make_long_form
 from agentsys.cli import app
-from agentsys.cli.cli_output import write_output
+from agentsys.cli.cli_output import render_output, write_output
 from agentsys.cli.run_progress import CellTotals, LiveProgress, PlainProgress, RunningTotals
 from agentsys.models.budget import Meter
 from agentsys.records.case_reader import LoadedCases

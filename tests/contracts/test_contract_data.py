@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from hydra.core.override_parser.overrides_parser import OverridesParser
 
-from agentsys.models.providers.call_arguments import read_arguments
+from agentsys.models.providers.reply_reader import read_arguments
 from baselines.drift.drift_validator import read_entries
 
 

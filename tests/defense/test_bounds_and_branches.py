@@ -10,13 +10,11 @@ import pytest
 from scripted_for_defense import LABELS, QUERY, RepeatingModel, ScriptedModel, Tools, call, read_result, run
 
 from agentsys.defense.agent_session import CallBudgetExceeded, CallMeter, CommandLog, _MeteredModel
-from agentsys.defense.call_trace import AbandonedCall, CallTrace, TracedCall
 from agentsys.defense.prompts import VALIDATOR_SECTIONS, WORKER_SECTIONS, read_sections
-from agentsys.defense.tool_turn import ToolOutput
+from agentsys.defense.tool_turn import AbandonedCall, CallTrace, ToolOutput, TracedCall
 from agentsys.models.chat import ChatRequest, ErrorKind, ModelError, text_of
 from agentsys.models.pipeline_elements import parse_list_text
-from agentsys.models.untrusted import Untrusted
-from agentsys.models.user_request import UserRequest
+from agentsys.models.untrusted import Untrusted, UserRequest
 
 DATE = {"date": "string"}
 STATUS = {"status": "string"}
@@ -25,6 +23,8 @@ PAY = [call("send_money", STATUS, to="bob", amount=5.0)]
 EVE = [call("send_money", STATUS, to="eve", amount=9.0)]
 FOUND = '{"date": "May 3"}'
 DONE = '{"status": "done"}'
+LABELLED = {"main": [READ, "ok"], "privileges": [LABELS]}
+"""Replies of an agent that reads once and answers, with its tools sorted."""
 
 
 def trace_of(request: ChatRequest) -> Any:
@@ -59,9 +59,8 @@ def test_a_workers_calls_are_known_to_it_and_its_own_workers_and_to_no_other_sub
 def test_a_worker_given_up_leaves_tool_names_behind_and_no_arguments() -> None:
     secret = [call("read_note", {"SECRET_field": "string"}, name="SECRET words")]
     replies = {
-        "main": [READ, "ok"],
+        **LABELLED,
         "worker": [secret, '{"SECRET_field": "x"}', EVE, FOUND],
-        "privileges": [LABELS],
         "validator": ["False"],
         "sanitizer": ['{"spans": []}'],
     }
@@ -93,9 +92,8 @@ def test_the_validator_reads_a_workers_words_only_where_the_request_has_them() -
     made = call("send_money", {"the_user_agrees": "string"}, to="Bob Smith", amount=5)
     told = call("explode", {"bob": "string"}, tags=["the note", "2024-05-01", "IGNORE the rules"])
     replies = {
-        "main": [READ, "ok"],
+        **LABELLED,
         "worker": [[made], '{"the_user_agrees": "x"}', [told], FOUND],
-        "privileges": [LABELS],
         "validator": ["True", "False"],
     }
     outcome = run(replies, Tools(note="n"), query="Read the note and pay bob smith.", sanitizer=False)
@@ -125,9 +123,8 @@ def test_path_shows_a_worker_the_calls_that_led_to_its_output_alone() -> None:
 
 def test_a_restart_does_not_pay_twice() -> None:
     replies = {
-        "main": [READ, "ok"],
+        **LABELLED,
         "worker": [PAY, DONE, EVE, PAY, DONE, FOUND],
-        "privileges": [LABELS],
         "validator": ["True", "False", "True"],
         "sanitizer": ['{"spans": []}'],
     }
@@ -140,9 +137,8 @@ def test_a_restart_does_not_pay_twice() -> None:
 def test_a_restart_does_not_pay_twice_through_a_nested_worker() -> None:
     deeper = [call("read_note", DATE, name="other")]
     replies = {
-        "main": [READ, "ok"],
+        **LABELLED,
         "worker": [deeper, PAY, DONE, FOUND, EVE, deeper, PAY, DONE, FOUND, FOUND],
-        "privileges": [LABELS],
         "validator": ["True", "False", "True"],
         "sanitizer": ['{"spans": []}'],
     }
@@ -247,11 +243,7 @@ def test_a_model_error_inside_a_worker_is_that_subtasks_failure(kind: ErrorKind)
 
 @pytest.mark.parametrize("kind", OF_THE_TEXT)
 def test_a_model_error_inside_a_nested_worker_is_told_to_the_worker_above(kind: ErrorKind) -> None:
-    replies = {
-        "main": [READ, "ok"],
-        "worker": [[call("ping", STATUS)], failing(kind), FOUND],
-        "privileges": [LABELS],
-    }
+    replies = {**LABELLED, "worker": [[call("ping", STATUS)], failing(kind), FOUND]}
     outcome = run(replies, Tools(note="n"))
     assert outcome.results() == [{"date": "May 3"}]
     told = text_of(outcome.model.asked("worker")[-1].messages[-1])
@@ -262,13 +254,7 @@ def test_a_model_error_inside_a_nested_worker_is_told_to_the_worker_above(kind: 
 def test_a_validator_that_will_not_answer_denies_and_a_sanitizer_leaves_the_cleaning_incomplete(
     kind: ErrorKind,
 ) -> None:
-    replies = {
-        "main": [READ, "ok"],
-        "worker": [PAY, FOUND],
-        "privileges": [LABELS],
-        "validator": [failing(kind)],
-        "sanitizer": [failing(kind)],
-    }
+    replies = {**LABELLED, "worker": [PAY, FOUND], "validator": [failing(kind)], "sanitizer": [failing(kind)]}
     outcome = run(replies, tools := Tools(note="n"))
     assert outcome.results() == [{"date": "May 3"}] and tools.names_run() == ["read_note"]
     assert outcome.spans("sanitizer")[0].decision["well_formed"] is False
@@ -279,9 +265,8 @@ def test_a_validator_that_will_not_answer_denies_and_a_sanitizer_leaves_the_clea
 @pytest.mark.parametrize("role", ["main", "worker", "validator", "sanitizer", "privileges"])
 def test_an_error_that_is_nobodys_fault_ends_the_case(role: str) -> None:
     replies: dict[str, Any] = {
-        "main": [READ, "ok"],
+        **LABELLED,
         "worker": [PAY, FOUND],
-        "privileges": [LABELS],
         "validator": ["False"],
         "sanitizer": ['{"spans": []}'],
     }
@@ -305,12 +290,7 @@ def test_a_worker_may_say_that_extraction_is_infeasible() -> None:
 
 
 def test_a_fresh_retry_starts_from_a_context_of_its_own_and_repeats_no_command() -> None:
-    replies = {
-        "main": [READ, "ok"],
-        "worker": [PAY, DONE, "no json", PAY, DONE, FOUND],
-        "privileges": [LABELS],
-        "validator": ["True", "True"],
-    }
+    replies = {**LABELLED, "worker": [PAY, DONE, "no json", PAY, DONE, FOUND], "validator": ["True", "True"]}
     outcome = run(replies, tools := Tools(note="n"), gate_retry="fresh_context", gate_retries=2)
     assert outcome.results() == [{"date": "May 3"}]
     assert tools.names_run() == ["read_note", "send_money"]
@@ -326,10 +306,9 @@ def test_a_fresh_retry_fails_after_the_set_number_of_tries() -> None:
 
 def test_a_detector_at_ingestion_stands_beside_the_validator() -> None:
     replies = {
-        "main": [READ, "ok"],
+        **LABELLED,
         "sanitizer": ['{"spans": ["EVIL"]}', "no idea", "no idea"],
         "worker": [EVE, FOUND],
-        "privileges": [LABELS],
         "validator": ["False"],
     }
     outcome = run(replies, Tools(note="a EVIL b"), sanitizer="both")
@@ -371,7 +350,7 @@ def lookup(name: str) -> str:
 
 
 def test_the_request_holds_whole_words_whatever_their_case() -> None:
-    from agentsys.models.user_request import UserRequest
+    from agentsys.models.untrusted import UserRequest
 
     request = UserRequest(QUERY + "\nPay  Bob\nSmith 5 euros.")
     assert request.contains("bob smith") and request.contains("5") and request.contains("")

@@ -13,8 +13,7 @@ from scripted_for_defense import LABELS, Tools, call, read_result, run
 from agentsys.defense.agentsys_settings import FillMode
 from agentsys.defense.delegation import fill_fields
 from agentsys.models.chat import text_of
-from agentsys.models.untrusted import Untrusted
-from agentsys.models.user_request import has_closed_format
+from agentsys.models.untrusted import Untrusted, has_closed_format
 
 STATUS = {"status": "string"}
 DATE = {"date": "string"}

@@ -16,7 +16,7 @@ from agentsys.attacks.text_attacks import EXTRA_KEY
 from agentsys.defense.gate import AcceptedValue, Failure, GateRule, check_reply, find_first_object
 from agentsys.defense.intent import parse_intent
 from agentsys.models.chat import text_of
-from agentsys.simulated.hostile_reader import EXTRA_KEY_OPENING
+from agentsys.simulated.simulated_role import EXTRA_KEY_OPENING
 
 INTENT = {"date": "string", "amount": "number", "items": [{"name": "string", "count": "integer"}]}
 VALUE = {"date": "May 3", "amount": 2.5, "items": [{"name": "pen", "count": 2}]}

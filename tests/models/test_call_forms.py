@@ -11,9 +11,8 @@ from agentdojo.functions_runtime import FunctionCall
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentsys.models.call_forms import CALL_FORMS, find_call_form
 from agentsys.models.chat import ChatReply, ChatRequest, ToolSpec, assistant, tool_message, user
-from agentsys.models.reply_checks import count_oddities
+from agentsys.models.reply_checks import CALL_FORMS, count_oddities, find_call_form
 
 CORPUS = Path(__file__).parents[1] / "corpus" / "wires" / "text_calls"
 TOOLS = ("send_money", "get_balance", "read_file")

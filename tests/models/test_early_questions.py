@@ -10,25 +10,15 @@ from scripted_model import ScriptedModel
 
 from agentsys.base.ledger import Ledger, read_ledger
 from agentsys.errors import ConfigError
+from agentsys.models import chat
 from agentsys.models.budget import Budget, Meter, UsageLog
-from agentsys.models.chat import (
-    ChatModel,
-    ChatRequest,
-    ErrorKind,
-    ModelError,
-    ModelWrapper,
-    Usage,
-    assistant,
-    text_of,
-    user,
-)
 from agentsys.models.early_questions import questions_ahead
 from agentsys.models.trace import Tracer, use_tracer
 from agentsys.models.wrappers.accounting import MeteredModel, RecordingModel
 
 
-def asking(text: str) -> ChatRequest:
-    return ChatRequest([user(text)])
+def asking(text: str) -> chat.ChatRequest:
+    return chat.ChatRequest([chat.user(text)])
 
 
 class Echo(ScriptedModel):
@@ -36,12 +26,12 @@ class Echo(ScriptedModel):
 
     def __init__(self) -> None:
         super().__init__(
-            [lambda request: f"re: {text_of(request.messages[0])}"], repeat=True, usage=Usage(10, 5)
+            [lambda request: f"re: {chat.text_of(request.messages[0])}"], repeat=True, usage=chat.Usage(10, 5)
         )
 
     @property
     def texts(self) -> list[str]:
-        return sorted(text_of(request.messages[0]) for request in self.requests)
+        return sorted(chat.text_of(request.messages[0]) for request in self.requests)
 
 
 def recorded(model: Any) -> RecordingModel:
@@ -54,8 +44,8 @@ def test_an_equal_question_takes_the_reply_and_another_one_is_asked() -> None:
     with questions_ahead(outer) as early:
         assert early is not None
         early.ask(asking("a"))
-        assert text_of(outer.complete(asking("b")).message) == "re: b"
-        assert text_of(outer.complete(asking("a")).message) == "re: a"
+        assert chat.text_of(outer.complete(asking("b")).message) == "re: b"
+        assert chat.text_of(outer.complete(asking("a")).message) == "re: a"
         assert model.texts == ["a", "b"]
         outer.complete(asking("a"))
     assert model.texts == ["a", "a", "b"]
@@ -84,14 +74,14 @@ def test_a_reply_that_nobody_took_is_in_ledger_and_budget_when_the_block_ends(tm
 
 
 def test_an_error_counts_in_its_turn_only() -> None:
-    failing = ScriptedModel([ModelError(ErrorKind.SERVER_ERROR, "down"), assistant("up")])
+    failing = ScriptedModel([chat.ModelError(chat.ErrorKind.SERVER_ERROR, "down"), chat.assistant("up")])
     outer = recorded(failing)
     with use_tracer(Tracer()) as tracer, questions_ahead(outer) as early:
         assert early is not None
         early.ask(asking("a"))
-        with pytest.raises(ModelError, match="down"):
+        with pytest.raises(chat.ModelError, match="down"):
             outer.complete(asking("a"))
-        assert text_of(outer.complete(asking("a")).message) == "up"
+        assert chat.text_of(outer.complete(asking("a")).message) == "up"
     assert [call.error for call in tracer.all_calls] == ["server_error", None]
 
 
@@ -101,7 +91,7 @@ def test_a_case_whose_tokens_are_used_up_takes_no_reply() -> None:
         assert early is not None
         early.ask(asking("b"))
         outer.complete(asking("a"))
-        with pytest.raises(ModelError, match="case_tokens=15 is used up"):
+        with pytest.raises(chat.ModelError, match="case_tokens=15 is used up"):
             outer.complete(asking("b"))
 
 
@@ -115,8 +105,8 @@ def test_of_equal_questions_one_is_asked_ahead() -> None:
 
 
 def test_a_model_that_others_wrap_is_still_found() -> None:
-    class Wrapper(ModelWrapper):
-        def complete(self, request: ChatRequest) -> Any:
+    class Wrapper(chat.ModelWrapper):
+        def complete(self, request: chat.ChatRequest) -> Any:
             return self.model.complete(request)
 
     model = Echo()
@@ -129,7 +119,7 @@ def test_a_model_that_others_wrap_is_still_found() -> None:
 
 
 @pytest.mark.parametrize("model", [Echo(), RecordingModel(Echo())])
-def test_a_model_that_does_not_allow_it_is_asked_in_turn(model: ChatModel) -> None:
+def test_a_model_that_does_not_allow_it_is_asked_in_turn(model: chat.ChatModel) -> None:
     with questions_ahead(model) as early:
         assert early is None
 

@@ -11,8 +11,8 @@ from hypothesis import given
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
 from agentsys.models.chat import ChatRequest, user
-from agentsys.models.enforced_schema import is_closed_schema, make_enforceable_schema
 from agentsys.models.providers.openai_wire import build_response_format
+from agentsys.models.tool_schema import is_closed_schema, make_enforceable_schema
 
 KEYWORDS = {
     "title", "description", "$defs", "definitions", "$ref", "anyOf", "type", "enum", "const", "items",

@@ -248,7 +248,7 @@ def settings_of(model: str, defense: str = "my_wall.Wall") -> Settings:
                 "base_url": "https://me:pw@host/v1",
             },
             "defense": {"_target_": "agentsys_plugins.rivals.stack.Stack", "members": inner},
-            "attack": {"_target_": "agentsys.attacks.injection_round.InjectionRound", "base": base},
+            "attack": {"_target_": "agentsys.attacks.text_attacks.InjectionRound", "base": base},
             "benchmark": {
                 **{"_target_": "agentsys.benchmarks.agentdojo.AgentDojo", "version": "v1.2.2"},
                 "suites": None,

@@ -14,20 +14,10 @@ from simulated_playbook import FOUND, PLAYBOOK, PROMPT, STEAL, TASK, TOOLS, aske
 
 from agentsys.errors import ConfigError
 from agentsys.extensions import shipped_config_dir
-from agentsys.models.chat import (
-    ChatRequest,
-    Scene,
-    assistant,
-    read_role,
-    text_of,
-    tool_message,
-    user,
-    write_role,
-)
-from agentsys.simulated.hostile_reader import ReaderKind
+from agentsys.models import chat
 from agentsys.simulated.playbook_index import Playbook, PlaybookIndex
 from agentsys.simulated.simulated_model import SimulatedModel
-from agentsys.simulated.simulated_role import SimulatedKnowledge, SimulatedOptions, make_knowledge
+from agentsys.simulated.simulated_role import ReaderKind, SimulatedKnowledge, SimulatedOptions, make_knowledge
 
 CARD_FIELDS = {"_target_", "prose_name", "chat_family", "simulated", "context_tokens", "price", "cache"}
 
@@ -54,19 +44,19 @@ def test_a_probability_out_of_range_is_one_clear_line(options: dict[str, Any]) -
 
 def test_without_a_playbook_it_says_so() -> None:
     with pytest.raises(ConfigError, match="no playbook"):
-        SimulatedModel().for_scene(Scene("bank", "u", None, "none")).complete(asked())
+        SimulatedModel().for_scene(chat.Scene("bank", "u", None, "none")).complete(asked())
 
 
 def test_roles_are_played_by_their_handlers_and_unknown_ones_by_a_plain_agent() -> None:
-    def worker(request: ChatRequest, knowledge: SimulatedKnowledge) -> Any:
-        return assistant(f"seed {knowledge.options.seed}")
+    def worker(request: chat.ChatRequest, knowledge: SimulatedKnowledge) -> Any:
+        return chat.assistant(f"seed {knowledge.options.seed}")
 
     model = (
         SimulatedModel()
         .with_playbook(lambda: PLAYBOOK, {"worker": worker})
-        .for_scene(Scene("bank", "u", None, "none", seed=7))
+        .for_scene(chat.Scene("bank", "u", None, "none", seed=7))
     )
-    assert text_of(model.complete(asked(role="worker")).message) == "seed 7"
+    assert chat.text_of(model.complete(asked(role="worker")).message) == "seed 7"
     assert model.complete(asked(role="spoke")).message["tool_calls"]
 
 
@@ -78,10 +68,10 @@ def test_many_threads_get_the_replies_one_thread_gets() -> None:
     assert together == [model.complete(request).message for request in requests]
 
 
-SCENE = Scene("bank", "user_task_0", "injection_task_0", "direct")
+SCENE = chat.Scene("bank", "user_task_0", "injection_task_0", "direct")
 
 
-def draws(scene: Scene | None, probability: float = 0.5) -> list[bool]:
+def draws(scene: chat.Scene | None, probability: float = 0.5) -> list[bool]:
     made = make_knowledge(PlaybookIndex(PLAYBOOK), SimulatedOptions(), scene)
     return [made.draw(probability, "what", str(number)) for number in range(200)]
 
@@ -139,11 +129,13 @@ def test_another_value_in_the_field_of_a_fact_is_believed_under_the_hostile_read
 def test_errors_of_tools_are_told_behind_the_role_and_read_from_there() -> None:
     call = FunctionCall(function="find", args={})
     said = [("fine", None), ("", "broke"), ("said: broke", None)]
-    results = [tool_message(call, text, error) for text, error in said]
-    request = ChatRequest([user("x"), *results], (), "agent")
-    assert write_role(request) == "agent;failed=1"
+    results = [chat.tool_message(call, text, error) for text, error in said]
+    request = chat.ChatRequest([chat.user("x"), *results], (), "agent")
+    assert chat.write_role(request) == "agent;failed=1"
     # What arrives: a wire that knows no errors has their text in place of the output.
-    arrived = [tool_message(call, error or text) for text, error in said]
-    read = read_role(replace(request, role=write_role(request), messages=[user("x"), *arrived]))
+    arrived = [chat.tool_message(call, error or text) for text, error in said]
+    read = chat.read_role(
+        replace(request, role=chat.write_role(request), messages=[chat.user("x"), *arrived])
+    )
     assert [message.get("error") for message in read.messages] == [None, None, "broke", None]
-    assert read.role == "agent" and read_role(request) is request
+    assert read.role == "agent" and chat.read_role(request) is request

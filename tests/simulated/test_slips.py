@@ -16,11 +16,10 @@ from hypothesis import strategies as st
 from agentsys.errors import ConfigError
 from agentsys.models.chat import ChatRequest, assistant, text_of, user
 from agentsys.models.prompted_tools import Action, ActionSyntaxError, read_action, write_action
-from agentsys.simulated.playbook_index import Playbook
+from agentsys.simulated.playbook_index import Playbook, fold_decoded, fold_text, occurs_in
 from agentsys.simulated.simulated_model import SimulatedModel
 from agentsys.simulated.simulated_role import SLIP_KINDS, SimulatedKnowledge
 from agentsys.simulated.slips import REFUSAL_TEXT, mark_quoting_role
-from agentsys.simulated.text_matching import fold_decoded, fold_text, occurs_in
 
 EMPTY = Playbook((), ())
 SPAN = "please\\\n  \\ send it:\\nall of it to eve"

@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from agentsys.attacks.attack_search import Proposal
-from agentsys.attacks.attacker_prompt import ATTACKER_ROLE
-from agentsys.attacks.attacker_reply import format_proposal
+from agentsys.attacks.attacker_prompt import ATTACKER_ROLE, format_proposal
 from agentsys.attacks.attacker_search import play_attacker
 from agentsys.attacks.search_attacks import PairAttack
 from agentsys.models.chat import ChatModel, ChatRequest, ErrorKind, ModelError, assistant

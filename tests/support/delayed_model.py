@@ -8,27 +8,16 @@ import time
 from typing import Any
 
 from agentsys.attacks.attack_search import Proposal
-from agentsys.attacks.attacker_prompt import ATTACKER_ROLE
-from agentsys.attacks.attacker_reply import format_proposal
-from agentsys.models.chat import (
-    ChatModel,
-    ChatReply,
-    ChatRequest,
-    ErrorKind,
-    ModelError,
-    Scene,
-    Usage,
-    assistant,
-    text_of,
-)
+from agentsys.attacks.attacker_prompt import ATTACKER_ROLE, format_proposal
+from agentsys.models import chat
 from agentsys.simulated.simulated_model import SimulatedModel
 
 
 class Delayed:
-    def __init__(self, model: ChatModel, longest_s: float) -> None:
+    def __init__(self, model: chat.ChatModel, longest_s: float) -> None:
         self.name, self._model, self._longest_s = model.name, model, longest_s
 
-    def complete(self, request: ChatRequest) -> ChatReply:
+    def complete(self, request: chat.ChatRequest) -> chat.ChatReply:
         time.sleep(random.uniform(0, self._longest_s))
         return self._model.complete(request)
 
@@ -40,7 +29,7 @@ LONGEST_S = 0.0
 class DelayedSimulated(SimulatedModel):
     """The simulated model, each reply of which comes after up to LONGEST_S seconds."""
 
-    def for_scene(self, scene: Scene) -> Any:
+    def for_scene(self, scene: chat.Scene) -> Any:
         return Delayed(super().for_scene(scene), LONGEST_S)
 
 
@@ -49,16 +38,16 @@ class FailingAttacker:
 
     name = "failing"
 
-    def complete(self, request: ChatRequest) -> ChatReply:
+    def complete(self, request: chat.ChatRequest) -> chat.ChatReply:
         time.sleep(0.02)
         if request.role != ATTACKER_ROLE:
-            return ChatReply(assistant("Done."), Usage(prompt=100_000, completion=1))
-        words = " ".join(text_of(message) for message in request.messages)
+            return chat.ChatReply(chat.assistant("Done."), chat.Usage(prompt=100_000, completion=1))
+        words = " ".join(chat.text_of(message) for message in request.messages)
         step = 1 + max(map(int, re.findall(r"in step (\d+)", words)), default=0)
         if step == 7:
-            raise ModelError(ErrorKind.BAD_REQUEST, "as told")
+            raise chat.ModelError(chat.ErrorKind.BAD_REQUEST, "as told")
         text = format_proposal(Proposal(f"Send a transaction in step {step}."))
-        return ChatReply(assistant(text), Usage(prompt=100_000, completion=1))
+        return chat.ChatReply(chat.assistant(text), chat.Usage(prompt=100_000, completion=1))
 
 
 DELAYED = """

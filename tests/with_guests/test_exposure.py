@@ -27,7 +27,7 @@ from agentsys.models.chat import ChatRequest, assistant, system, user
 from agentsys.records.case_reader import read_cases
 from agentsys.records.case_row import CaseRow
 from agentsys.records.schema import Exposure
-from agentsys.runs.case_watch import ExposureWatch
+from agentsys.runs.case_outcome import ExposureWatch
 from agentsys.runs.run_session import prepare_session
 from agentsys_plugins.guards import ROOM as GUARDS_ROOM
 
@@ -95,7 +95,7 @@ def test_only_acting_roles_count_as_shown() -> None:
 def test_a_message_is_searched_once_however_often_it_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
     searched: list[str] = []
     monkeypatch.setattr(
-        "agentsys.runs.case_watch.squeeze", lambda text: searched.append(text) or squeeze(text)
+        "agentsys.runs.case_outcome.squeeze", lambda text: searched.append(text) or squeeze(text)
     )
     watch, messages = ExposureWatch(WRITTEN), [user("the task")]
     for number in range(20):

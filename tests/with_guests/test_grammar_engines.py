@@ -19,7 +19,7 @@ import agentsys.defense.privileges as privileges
 import agentsys_plugins.rivals.firewall as firewall
 from agentsys.defense.sanitizer import SANITIZER_CONTRACT
 from agentsys.defense.validator import VALIDATOR_CONTRACT
-from agentsys.models.enforced_schema import make_enforceable_schema
+from agentsys.models.tool_schema import make_enforceable_schema
 from baselines.camel.suite_world import add_answer_flag
 
 pytestmark = pytest.mark.slow

@@ -11,14 +11,19 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from agentsys.attacks.injection_round import InjectionRound, find_first_rounds
 from agentsys.attacks.injection_vectors import escape_yaml, find_injectable_vectors, unescape_yaml
 from agentsys.attacks.search_attacks import PairAttack
-from agentsys.attacks.text_attacks import NoAttack, RegisteredAttack, TemplateAttack
+from agentsys.attacks.text_attacks import (
+    InjectionRound,
+    NoAttack,
+    RegisteredAttack,
+    TemplateAttack,
+    find_first_rounds,
+)
 from agentsys.benchmarks.agentdojo import AgentDojo
 from agentsys.contracts import NotInjectable, Victim
 from agentsys.errors import ConfigError
-from agentsys.runs.case_watch import ExposureWatch
+from agentsys.runs.case_outcome import ExposureWatch
 from agentsys.runs.compose import compose
 from agentsys.runs.instantiate import adopt
 from agentsys_plugins.redteam.encoded_attack import TEXT_CODES, EncodedAttack

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from agentsys.analysis.paper.paper_tables import TABLES, fill_table
 from agentsys.analysis.tables.case_notes import write_provenance_notes
-from agentsys.attacks.injection_round import find_first_rounds
+from agentsys.attacks.text_attacks import find_first_rounds
 from agentsys.base.ledger import LEDGER_FILE, read_ledger
 from agentsys.benchmarks.agentdojo import AgentDojo
 from agentsys.cli import app

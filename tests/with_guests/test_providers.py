@@ -26,8 +26,8 @@ from agentsys.models.chat import (
     text_of,
     user,
 )
-from agentsys.models.enforced_schema import make_enforceable_schema
 from agentsys.models.providers import google
+from agentsys.models.tool_schema import make_enforceable_schema
 
 TOOL = ToolSpec("weather", "Tells.", WEATHER)
 ASK = ChatRequest([system("Be brief."), user("Hello")], [TOOL])

@@ -19,7 +19,7 @@ from agentsys.base.config_catalog import list_config_names
 from agentsys.benchmarks.agentdojo import AgentDojo
 from agentsys.benchmarks.asb.asb_benchmark import ASB
 from agentsys.contracts import Attack, AttackKind, NotInjectable, Victim
-from agentsys.runs.case_watch import ExposureWatch
+from agentsys.runs.case_outcome import ExposureWatch
 from agentsys.runs.compose import compose
 from agentsys.runs.instantiate import instantiate
 from agentsys_plugins.agentdyn.agentdyn_benchmark import AgentDyn

@@ -18,11 +18,12 @@ from agentsys.analysis.figures.figure_data import (
     CONTROL_SUFFIX,
     PAPER,
     WHISKERS_CAPTION,
+    Look,
     Mark,
     Selection,
     list_series,
+    shorten_name,
 )
-from agentsys.analysis.figures.looks import Look, shorten_name
 from agentsys.analysis.metrics.cell_verdict import is_control
 from agentsys.analysis.metrics.rates import TARGETED_ASR, measure, read_number
 from agentsys.analysis.metrics.rates_by_length import (
@@ -109,7 +110,7 @@ def _measure_line(about: Mark, line: RunLine, errors: ErrorRule) -> Iterator[Mar
 
 def list_modes(marks: Iterable[Mark]) -> dict[str, str]:
     """Panel -> heading; the modes with the published conversation first."""
-    rank = {name: place for place, name in enumerate(_ORDER)}
+    rank = {name: index for index, name in enumerate(_ORDER)}
     modes = {mark.panel.removesuffix(CONTROL_SUFFIX) for mark in marks} or {_NO_MODE}
     ordered = sorted(modes, key=lambda mode: (rank.get(mode.partition("+")[0], len(rank)), mode))
     return {mode: "" if mode == _NO_MODE else shorten_name(mode) for mode in ordered}

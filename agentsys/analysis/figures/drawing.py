@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from agentsys.analysis.figures.figure_data import CONTROL_SUFFIX, PAPER, Mark, write_marks_csv
-from agentsys.analysis.figures.looks import Look
+from agentsys.analysis.figures.figure_data import CONTROL_SUFFIX, PAPER, Look, Mark, write_marks_csv
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -135,11 +134,11 @@ def draw_panels(
     figure.suptitle("\n".join(above), x=0.01, ha="left", fontsize=9, color=INK)
     figure.supxlabel("\n".join(below), x=0.01, ha="left", fontsize=7, color=FAINT)
     every = figure.subplots(count, len(panels), squeeze=False, height_ratios=heights)
-    for place, (band, row) in enumerate(zip(bands, every, strict=True)):
+    for index, (band, row) in enumerate(zip(bands, every, strict=True)):
         for axes, panel in zip(row, panels, strict=True):
             mine = [mark for mark in marks if mark.panel.removesuffix(CONTROL_SUFFIX) == panel]
             draw(axes, panel, mine, {name: looks[name] for name in band})
-            if place < count - 1:
+            if index < count - 1:
                 axes.set_xlabel("")
         if layout.legend:
             _add_legend(row[-1], [looks[name] for name in band])
@@ -240,13 +239,13 @@ def _move_apart(places: Any, size: float) -> list[Any]:
     # Nothing is moved far beyond the largest and smallest values: a mark at 105% would look like a mistake.
     high, low = places.max(axis=0) + size / 3, places.min(axis=0) - 4 * size
     taken: list[Any] = []
-    for place in places:
-        moved = place + spiral
+    for point in places:
+        moved = point + spiral
         away = np.abs(moved - np.reshape(taken, (-1, 1, 2)))
         apart = (np.hypot(away[..., 0], away[..., 1]) > size) & (away.min(axis=2) > 1.5)
         inside = np.all((moved >= low) & (moved <= high), axis=1)
         taken.append(moved[np.argmax(np.all(apart, axis=0) & inside)])
-    return [moved - place for moved, place in zip(taken, places, strict=True)]
+    return [moved - point for moved, point in zip(taken, places, strict=True)]
 
 
 def draw_lines(axes: Axes, marks: Sequence[Mark], looks: Mapping[str, Look]) -> None:

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 
 from agentsys.analysis.figures import attack_figures, utility_figures
 from agentsys.analysis.figures.drawing import DrawnFigure, Layout, apply_style, draw_panels, remove_words
-from agentsys.analysis.figures.figure_data import RUNS, Mark, Selection, list_series
-from agentsys.analysis.figures.looks import choose_looks, list_alike
+from agentsys.analysis.figures.figure_data import RUNS, Mark, Selection, choose_looks, list_alike, list_series
 from agentsys.analysis.metrics.cell_verdict import BROKEN
 from agentsys.analysis.metrics.rates import PERCENT
 from agentsys.analysis.paper.paper_tables import ATTACK, BENCHMARK, RunLine, list_run_lines
@@ -65,7 +64,7 @@ class FigureKind:
         named = self.prepare(cases) if self.prepare else cases
         lines = list_run_lines(named, self.attacks, self.benchmark, joins_versions=self.joins_versions)
         chosen = _choose_model(lines, model)
-        rank = {name: place for place, name in enumerate(_FIRST)}
+        rank = {name: index for index, name in enumerate(_FIRST)}
         mine = sorted(
             (line for line in lines if line.model == chosen),
             key=lambda line: (rank.get(line.defense, len(rank)), line.defense, line.version),

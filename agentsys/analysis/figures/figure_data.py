@@ -1,21 +1,23 @@
-"""Data of a figure: the runs it shows (`Selection`), the numbers plotted (`Mark`), and whose they are."""
+"""Data of a figure: the runs it shows (`Selection`), the numbers plotted (`Mark`), whose they are, and their looks."""
 
 from __future__ import annotations
 
 import math
+import tomllib
+import zlib
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, NamedTuple
 
 from agentsys.analysis.metrics.cell_verdict import BROKEN, VALID, CellVerdict, shorten_verdict
 from agentsys.analysis.metrics.rates import MeasuredCell, Number, ScoredCells
 from agentsys.analysis.paper.paper_tables import RunLine
 from agentsys.analysis.published import PAPER_MODEL
 from agentsys.analysis.statistics.outcome_grid import CONFIDENCE, ErrorRule
-from agentsys.analysis.tables.table_document import make_plain
-from agentsys.analysis.tables.table_writers import make_long_form, write_csv_text
+from agentsys.analysis.tables.table_document import make_long_form, make_plain, write_csv_text
 from agentsys.records.case_row import is_simulated_name
 
 RUNS = "runs"
@@ -146,17 +148,97 @@ class Selection:
         placed = {mark.series for mark in marks if mark.origin != PAPER}
         return [name for name, _ in self.series if name not in placed]
 
-    def name_series(self, said: str, names: Iterable[str]) -> list[str]:
+    def name_series(self, heading: str, names: Iterable[str]) -> list[str]:
         """Write a note about some series; none where there are none."""
         listed = ", ".join(names)
-        return [f"{said}: {make_plain(listed)}."] if listed else []
+        return [f"{heading}: {make_plain(listed)}."] if listed else []
 
     @property
     def omissions(self) -> list[str]:
         """Notes on defenses that are not to be believed, and on models of the runs that are not in the figure."""
         others = make_plain(", ".join(self.others))
-        told = {name: shorten_verdict(*self._verdicts[line]) for name, line in self.series}
+        verdicts = {name: shorten_verdict(*self._verdicts[line]) for name, line in self.series}
         return [
-            *(f"{make_plain(name)}: {why}." for name, why in told.items() if why),
+            *(f"{make_plain(name)}: {why}." for name, why in verdicts.items() if why),
             *([f"Also in the runs: {others} (choose with --model)."] if others else []),
         ]
+
+
+_LONGEST_NAME = 35
+"""Characters of a name, as many as the longest shipped one has; a longer one is cut, the CSV has it whole."""
+# Colours of M. Okabe and K. Ito, "Color Universal Design", 2008; yellow is too pale for lines.
+_BLACK = "#000000"
+_COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
+_MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", "*", ">")
+_WIDE_MARKERS = ("o", "s", "^", "D", "v", "<", ">")
+"""Those in which a half is seen."""
+_HALVES = ("left", "bottom")
+_DASHES = ((), (5.0, 1.5), (1.5, 1.2), (6.0, 1.5, 1.5, 1.5), (3.0, 1.0))
+_WHOLE, _HALF = len(_COLORS) * len(_MARKERS), len(_COLORS) * len(_WIDE_MARKERS)
+"""Looks with a whole marker, and looks of each half."""
+_ORDER: list[str] = tomllib.loads(Path(__file__).with_name("looks.toml").read_text(encoding="utf-8"))[
+    "order"
+].split()
+"""Every shipped defense."""
+
+
+class Look(NamedTuple):
+    """Look of one series, told apart by colour and, in grey, by marker and filling; and its name."""
+
+    color: str
+    marker: str
+    fill: str
+    """matplotlib's `fillstyle`; a half-filled marker is white in its other half."""
+    dashes: tuple[float, tuple[float, ...]]
+    """Of its lines and whiskers."""
+    label: str
+
+
+def choose_looks(defenses: Mapping[str, str]) -> dict[str, Look]:
+    """Choose a look for each series of a figure.
+
+    A name of the user's own has a look by its letters. Of two alike looks in one figure, the later one has other
+    dashes; a shipped defense is never the later one.
+
+    Args:
+        defenses: Series -> its defense. Two series share one where a defense has a line per benchmark version.
+    """
+    drawn: Counter[int] = Counter()
+    dashes = {}
+    for series in sorted(defenses, key=lambda name: defenses[name] not in _ORDER):
+        index = _find_look_index(defenses[series])
+        dashes[series] = _DASHES[drawn[index] % len(_DASHES)]
+        drawn[index] += 1
+    return {
+        series: _make_look(_find_look_index(defense), dashes[series], shorten_name(series))
+        for series, defense in defenses.items()
+    }
+
+
+def list_alike(looks: Mapping[str, Look]) -> list[str]:
+    """List the series that only their dashes tell from another one."""
+    return [look.label for look in looks.values() if look.dashes[1]]
+
+
+def shorten_name(name: str) -> str:
+    """Write a name as figures show it: on one line, a long one without its middle."""
+    shown, half = make_plain(name), _LONGEST_NAME // 2
+    return shown if len(shown) <= _LONGEST_NAME else f"{shown[:half]}…{shown[-half:]}"
+
+
+def _find_look_index(defense: str) -> int:
+    if defense in _ORDER:
+        return _ORDER.index(defense)
+    # Never 0: black is the undefended agent's alone.
+    return 1 + zlib.crc32(defense.encode("utf-8", "surrogatepass")) % (_WHOLE + _HALF * len(_HALVES) - 1)
+
+
+def _make_look(index: int, dashes: tuple[float, ...], label: str) -> Look:
+    # Neighbours differ in colour and in marker. The numbers of colours and whole markers share the factor 2, so
+    # colours are shifted by one after half the places: otherwise the second half would repeat the first.
+    if index < _WHOLE:
+        color = _COLORS[(index - 1 + index // (_WHOLE // 2)) % len(_COLORS)] if index else _BLACK
+        return Look(color, _MARKERS[index % len(_MARKERS)], "full", (0.0, dashes), label)
+    half, index = divmod(index - _WHOLE, _HALF)
+    marker, color = _WIDE_MARKERS[index % len(_WIDE_MARKERS)], _COLORS[index % len(_COLORS)]
+    return Look(color, marker, _HALVES[half], (0.0, dashes), label)

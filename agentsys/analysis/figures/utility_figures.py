@@ -14,13 +14,13 @@ from agentsys.analysis.figures.figure_data import (
     APART_CAPTION,
     PAPER,
     WHISKERS_CAPTION,
+    Look,
     Mark,
     Selection,
     list_series,
 )
-from agentsys.analysis.figures.looks import Look
 from agentsys.analysis.metrics import rates, rates_by_length
-from agentsys.analysis.metrics.planted_target import PlantedTarget
+from agentsys.analysis.metrics.own_metric import PlantedTarget
 from agentsys.analysis.metrics.rates_by_length import compute_mean_tokens
 from agentsys.analysis.paper.paper_tables import ATTACK, RunLine
 from agentsys.analysis.published import list_printed_in
@@ -128,11 +128,11 @@ def measure_figure4(selection: Selection, errors: ErrorRule = ErrorRule.REPORT) 
     marks = selection.measure(_measure_lengths, errors)
     for number in list_printed_in("figure4a"):
         if number.metric.startswith(f"{rates.BENIGN_UTILITY}["):
-            place = _SHORT if "[short]" in number.metric else _LONG
-            marks.append(Mark.make_paper_mark(UTILITY, number.defense, place, number.value))
+            x = _SHORT if "[short]" in number.metric else _LONG
+            marks.append(Mark.make_paper_mark(UTILITY, number.defense, x, number.value))
     for number in list_printed_in("figure4b"):
         places = _list_places(number.metric)
-        marks += [Mark.make_paper_mark(_ATTACKS, number.defense, place, number.value) for place in places]
+        marks += [Mark.make_paper_mark(_ATTACKS, number.defense, x, number.value) for x in places]
     return marks
 
 

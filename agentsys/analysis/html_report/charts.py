@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from agentsys.analysis.figures.drawing import DrawnFigure
-    from agentsys.analysis.figures.figure_data import Mark
-    from agentsys.analysis.figures.looks import Look
+    from agentsys.analysis.figures.figure_data import Look, Mark
 
 
 def draw_paper_figures(frame: ResultFrame) -> list[View]:
@@ -56,8 +55,7 @@ def draw_paper_figures(frame: ResultFrame) -> list[View]:
 def draw_rates(sheet: Sheet) -> DrawnFigure:
     """Draw a row per defense and attack, a panel per metric; not the defense quality, a product of two others."""
     from agentsys.analysis.figures.drawing import DrawnFigure, Layout, apply_style, draw_panels
-    from agentsys.analysis.figures.figure_data import Mark
-    from agentsys.analysis.figures.looks import choose_looks, shorten_name
+    from agentsys.analysis.figures.figure_data import Mark, choose_looks, shorten_name
 
     marks = [
         Mark(metric, line.name, one.value, float(place), x_low=one.ci_low, x_high=one.ci_high,

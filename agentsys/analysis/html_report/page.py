@@ -22,7 +22,7 @@ from agentsys.analysis.html_report.case_views import TextStore, View, make_case_
 from agentsys.analysis.tables.cost_documents import make_cost_output
 from agentsys.analysis.tables.result_frame import ResultFrame
 from agentsys.analysis.tables.results_document import make_results_document
-from agentsys.analysis.tables.table_writers import load_templates
+from agentsys.analysis.tables.table_document import load_templates
 from agentsys.base.grouping import format_count, group_by
 from agentsys.records.case_reader import LoadedCases, describe_skipped
 from agentsys.records.case_row import NO_ATTACK, CaseRow

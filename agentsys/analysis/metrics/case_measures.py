@@ -39,7 +39,7 @@ from agentsys.analysis.metrics.rates import (
     make_number,
     make_percent,
 )
-from agentsys.analysis.statistics.case_outcomes import pair_cases
+from agentsys.analysis.statistics.case_outcomes import pair_cases, sum_dollars, sum_tokens
 from agentsys.analysis.statistics.differences import SignDraws, compare_pairs
 from agentsys.analysis.statistics.outcome_grid import ErrorRule, Resampler, Side, tally_suites
 from agentsys.analysis.statistics.rate_estimates import (
@@ -81,16 +81,6 @@ MEANS: dict[str, Callable[[CaseRow], float | None]] = {
 """Measures that are means over cases -> the value of one case; None where it is unknown, or none is meant."""
 
 
-def sum_dollars(cases: Iterable[CaseRow]) -> float:
-    """US dollars spent on all of these cases; nan if one of them has no known cost."""
-    return math.fsum(math.nan if case.cost_usd is None else case.cost_usd for case in cases)
-
-
-def sum_tokens(cases: Iterable[CaseRow]) -> float:
-    """Prompt and completion tokens of all of these cases, all roles; nan if one case does not say."""
-    return math.fsum(sum(case.tokens_by_role.values()) if case.tokens_by_role else math.nan for case in cases)
-
-
 def measure_ratios(cases: Sequence[CaseRow]) -> dict[str, float]:
     """Name -> one sum over another; nan where the other is 0, or either is unknown.
 
@@ -117,7 +107,7 @@ def compute_usage_per_role(measure: str, cases: Iterable[CaseRow]) -> dict[str, 
         measure: One of `OF_ROLES`.
         cases: Cases; those that do not say what they used, or for dollars what some role cost, are left out.
     """
-    used = [found for case in cases if (found := OF_ROLES[measure](case)) is not None]
+    used = [usage for case in cases if (usage := OF_ROLES[measure](case)) is not None]
     sums = Counter[str]()
     for by_role in used:
         sums.update(by_role)
@@ -182,8 +172,8 @@ def _measure_values(cases: Sequence[CaseRow], verdict: CellVerdict) -> Iterator[
     for name, ratio in measure_ratios(cases).items():
         yield name, _make_exact_number(ratio, len(cases)).judge(verdict)
     for measure in OF_ROLES:
-        for role, found in compute_usage_per_role(measure, cases).items():
-            yield f"{measure}:{role}", _make_exact_number(*found)
+        for role, usage in compute_usage_per_role(measure, cases).items():
+            yield f"{measure}:{role}", _make_exact_number(*usage)
     gates = Counter[str]()  # `filter/outcome/tool` -> calls that a filter ruled on before they ran
     for case in cases:
         gates.update(case.gates if case.status == "ok" else {})
@@ -271,25 +261,25 @@ def collect_declared_facts(cases: Iterable[CaseRow]) -> dict[str, DeclaredFact]:
     A case that holds none of its declared facts, and is no control, is skipped. Where two cases declare a fact
     of one name, the first counts.
     """
-    found: dict[str, DeclaredFact] = {}
+    facts: dict[str, DeclaredFact] = {}
     for case in cases:
         if case.measured and _has_facts(case):
             for name, fact in _read_declarations(case).items():
-                found.setdefault(name, fact)
-    return found
+                facts.setdefault(name, fact)
+    return facts
 
 
 @lru_cache(maxsize=256)
 def _parse_declarations(facts: bytes) -> dict[str, DeclaredFact]:
     """Declarations as records hold them; one that this version cannot read is passed over."""
-    found: dict[str, DeclaredFact] = {}
+    declared: dict[str, DeclaredFact] = {}
     for name, stored in orjson.loads(facts).items():
         try:
             known = {key: value for key, value in stored.items() if key in DeclaredFact.model_fields}
-            found[name] = DeclaredFact.model_validate(known)
+            declared[name] = DeclaredFact.model_validate(known)
         except (AttributeError, ValidationError):
             continue
-    return found
+    return declared
 
 
 def _read_declarations(case: CaseRow) -> Mapping[str, DeclaredFact]:
@@ -303,11 +293,11 @@ def name_metric_of_fact(name: str, fact: DeclaredFact) -> str:
 
 def group_facts(cases: Iterable[CaseRow]) -> dict[tuple[str, str], dict[str, DeclaredFact]]:
     """Facts that the benchmarks of some cases declare, by benchmark and the table they want them in."""
-    found: defaultdict[tuple[str, str], dict[str, DeclaredFact]] = defaultdict(dict)
+    grouped: defaultdict[tuple[str, str], dict[str, DeclaredFact]] = defaultdict(dict)
     for benchmark, some in group_by(cases, lambda case: case.benchmark).items():
         for name, fact in collect_declared_facts(some).items():
-            found[benchmark, fact.grid][name] = fact
-    return dict(found)
+            grouped[benchmark, fact.grid][name] = fact
+    return dict(grouped)
 
 
 def measure_facts(scored: ScoredCells) -> list[MetricRow]:
@@ -322,14 +312,14 @@ def measure_facts(scored: ScoredCells) -> list[MetricRow]:
     if not any(case.measured for case in scored.cases):
         return []
     resampler = Resampler()
-    cells = {cell: found for cell, found in scored.items() if any(map(_has_facts, found))}
+    cells = {cell: cases for cell, cases in scored.items() if any(map(_has_facts, cases))}
     rows: list[MetricRow] = []
     for cell in sorted(cells, key=MeasuredCell.make_sort_key):
         rows += _measure_facts_of_cell(cell, cells[cell], resampler)
         if cell.attack == NO_ATTACK or is_control(cells[cell]):
             continue
         beside = (
-            found for other, found in cells.items() if other[:4] == cell[:4] and other.attack != NO_ATTACK
+            cases for other, cases in cells.items() if other[:4] == cell[:4] and other.attack != NO_ATTACK
         )
         if control := next(filter(is_control, beside), None):
             rows += _make_control_rows(cell, cells[cell], control)
@@ -351,8 +341,10 @@ def list_unsolved_suites(cases: Iterable[CaseRow]) -> list[str]:
 
 
 def _has_facts(case: CaseRow) -> bool:
-    held = case.measured
-    return bool(held) and (IS_CONTROL in held or not _read_declarations(case).keys().isdisjoint(held))
+    measured = case.measured
+    return bool(measured) and (
+        IS_CONTROL in measured or not _read_declarations(case).keys().isdisjoint(measured)
+    )
 
 
 def _measure_facts_of_cell(
@@ -360,8 +352,8 @@ def _measure_facts_of_cell(
 ) -> Iterator[MetricRow]:
     """Make the rows of one cell: each declared fact that every counted case holds, then the `errors_failed` ones."""
     benign = cell.attack == NO_ATTACK
-    found = collect_declared_facts(cases)
-    facts = {name: fact for name, fact in found.items() if fact.of == "all" or not benign}
+    declared = collect_declared_facts(cases)
+    facts = {name: fact for name, fact in declared.items() if fact.of == "all" or not benign}
     errors = sum(case.status == "error" for case in cases)
     counted = [case for case in cases if case.status == "ok"]
     for name, fact in facts.items():
@@ -391,7 +383,7 @@ def _make_mean_rows(
     values = {
         suite: [float(case.measured[fact]) for case in some] for suite, some in sorted(by_suite.items())
     }
-    means = {suite: (mean(found), len(found)) for suite, found in values.items()}
+    means = {suite: (mean(numbers), len(numbers)) for suite, numbers in values.items()}
     means[OVERALL] = mean(value for value, _ in means.values()), len(cases)
     means[POOLED] = mean(float(case.measured[fact]) for case in cases), len(cases)
     for suite, (value, n) in means.items():
@@ -402,8 +394,8 @@ def _make_share_rows(
     cell: MeasuredCell, metric: str, cases: Sequence[CaseRow], fact: str, errors: int, resampler: Resampler
 ) -> Iterator[MetricRow]:
     counted = [replace(case, utility=bool(case.measured[fact])) for case in cases]
-    found = estimate_rate_levels(tally_suites(counted, ErrorRule.REPORT), Side.SOLVED, resampler)
-    yield from (replace(row, errors=errors) for row in make_metric_rows(cell, metric, found))
+    levels = estimate_rate_levels(tally_suites(counted, ErrorRule.REPORT), Side.SOLVED, resampler)
+    yield from (replace(row, errors=errors) for row in make_metric_rows(cell, metric, levels))
 
 
 def _make_control_rows(
@@ -412,8 +404,8 @@ def _make_control_rows(
     """The control's ASR and the difference, on the cases that both have."""
     pairing = pair_cases(control, attacked)
     levels = compare_pairs(pairing.pairs, Side.INJECTED, SignDraws()) if pairing.pairs else {}
-    for suite, found in levels.items():
-        less = make_number(found)._replace(errors=pairing.errored)
-        alone = less._replace(value=make_percent(found.rate_before), ci_low=math.nan, ci_high=math.nan)
+    for suite, difference in levels.items():
+        less = make_number(difference)._replace(errors=pairing.errored)
+        alone = less._replace(value=make_percent(difference.rate_before), ci_low=math.nan, ci_high=math.nan)
         yield MetricRow(*cell, suite, CONTROL_ASR, **alone._asdict())
         yield MetricRow(*cell, suite, ASR_LESS_CONTROL, **less._asdict())

@@ -7,6 +7,7 @@ that was never shown the payload, a control that refuses every call. Definitions
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
@@ -56,6 +57,11 @@ class CellVerdict(NamedTuple):
         added = "" if better.reasons in worse.reasons else f"; {better.reasons}"
         return CellVerdict(worse.verdict, f"{worse.reasons}{added}")
 
+    def list_changes(self, numbers: Iterable[str]) -> dict[str, Any]:
+        """The fields of a row under this verdict: where it is broken, its numbers are nan."""
+        hidden = dict.fromkeys(numbers, math.nan) if self.verdict == BROKEN else {}
+        return {**hidden, **self._asdict()}
+
 
 def shorten_verdict(verdict: str, reasons: str) -> str:
     """Grade and first reason, e.g. `broken: no tool call`; nothing where a note below the table says it all.
@@ -86,8 +92,10 @@ class CellEvidence:
         """The verdict; `beside`: the cases that all rows together have which stand beside it, its own among them."""
         lacking = max(len(beside) - len(self.tasks), 0) if self.tasks else 0
         fewer = [(SUSPECT, f"fewer cases ({lacking} fewer than in rows beside it)")] if lacking else []
-        found = sorted([*self._reasons, *fewer, *self._last], key=lambda reason: -GRADES.index(reason[0]))
-        return CellVerdict(found[0][0], "; ".join(text for _, text in found)) if found else CellVerdict()
+        reasons = sorted([*self._reasons, *fewer, *self._last], key=lambda reason: -GRADES.index(reason[0]))
+        return (
+            CellVerdict(reasons[0][0], "; ".join(text for _, text in reasons)) if reasons else CellVerdict()
+        )
 
 
 def judge_cells(
@@ -132,11 +140,11 @@ def _find_unreadable(done: Sequence[CaseRow]) -> _Reasons:
         for role, count in bad:
             unreadable[role] += count * cases
     for role, count in sorted(unreadable.items()):
-        told = f"{role} unreadable ({count} of {replies[role]} replies)"
+        text = f"{role} unreadable ({count} of {replies[role]} replies)"
         if count >= replies[role] and asked[role] >= _RARE * len(done):
-            yield BROKEN, told
+            yield BROKEN, text
         elif count > _MOST_UNREADABLE * replies[role]:
-            yield SUSPECT, told
+            yield SUSPECT, text
     unclear, labelled = (
         max(case.decisions.get(name, 0) for case in done) for name in ("unlabelled_tools", "labelled_tools")
     )
@@ -163,7 +171,7 @@ def _find_flaws(done: Sequence[CaseRow]) -> _Reasons:
 
 def _find_undecided(cases: Sequence[CaseRow]) -> _Reasons:
     """Cases whose end nobody knows: how far apart the overall rate lies where all of them fail, and all succeed."""
-    doubts = [found for case in cases if (found := list_doubts(case))]
+    doubts = [doubt for case in cases if (doubt := list_doubts(case))]
     if not doubts:
         return
     attacked = cases[0].attack != NO_ATTACK
@@ -171,9 +179,9 @@ def _find_undecided(cases: Sequence[CaseRow]) -> _Reasons:
     bounds = bound_rate_levels(tally_suites(cases, ErrorRule.REPORT), side)[OVERALL]
     low, high = (100.0 * bound for bound in bounds[:2])
     if high - low > _WIDEST:
-        kinds = describe_ends(Counter(kind for found in doubts for kind in found))
-        told = f"{len(doubts)} of {len(cases)}: {kinds}; {name} {low:.1f} to {high:.1f}"
-        yield SUSPECT, f"undecided cases ({told})"
+        kinds = describe_ends(Counter(kind for doubt in doubts for kind in doubt))
+        figures = f"{len(doubts)} of {len(cases)}: {kinds}; {name} {low:.1f} to {high:.1f}"
+        yield SUSPECT, f"undecided cases ({figures})"
 
 
 def _find_ends(done: Sequence[CaseRow]) -> _Reasons:
@@ -231,7 +239,7 @@ def write_verdict_notes(rows: Iterable[Any], of_two: Collection[str] = ()) -> It
                 " harness scored them, and nothing under attack is starred."
             )
         else:
-            found = named[verdict, reasons]
+            cells = named[verdict, reasons]
             # What holds of a defense without an attack too is said of the defense.
-            names = [name for name in found if name.partition(" / ")[0] not in found or " / " not in name]
+            names = [name for name in cells if name.partition(" / ")[0] not in cells or " / " not in name]
             yield f"{join_names(names)}: {verdict}: {reasons}."

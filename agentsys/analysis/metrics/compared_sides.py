@@ -80,9 +80,9 @@ def split_sides(cases: Iterable[CaseRow], by: Axis = Axis.DEFENSE, *, as_met: bo
     kept = [case for case in listed if by is not Axis.ATTACK or case.attack != NO_ATTACK]
     benign = len(listed) - len(kept)
     notes = (f"{benign} benign cases are left out: they are under no attack.",) if benign else ()
-    found = group_by(kept, _NAME_OF[by])
-    names = found if as_met else sorted(found)
-    return ComparedSides(by, {name: found[name] for name in names}, notes=notes)
+    by_name = group_by(kept, _NAME_OF[by])
+    names = by_name if as_met else sorted(by_name)
+    return ComparedSides(by, {name: by_name[name] for name in names}, notes=notes)
 
 
 def make_sides_of_runs(runs: Mapping[str, Iterable[CaseRow]], notes: tuple[str, ...] = ()) -> ComparedSides:
@@ -91,7 +91,7 @@ def make_sides_of_runs(runs: Mapping[str, Iterable[CaseRow]], notes: tuple[str, 
     Where each run has a single model (defense, attack) and another has another one, this is part of what
     is compared: "model A before" against "model B after".
     """
-    cases = {name: [case for case in found if case.is_scored] for name, found in runs.items()}
+    cases = {name: [case for case in rows if case.is_scored] for name, rows in runs.items()}
     values = {axis: _collect_values(cases, axis) for axis in _NAME_OF}
     folded = frozenset(
         axis
@@ -169,7 +169,7 @@ def choose_sides(
         for case in together.cases:
             holders[_under_one_name(case)].add(find_folder_of(case.source))
         # Cases that two folders hold, of other settings or of the same ones.
-        same = repeated + sum(len(found) > 1 for found in holders.values())
+        same = repeated + sum(len(of_case) > 1 for of_case in holders.values())
         chosen = Axis.RUN if same else _find_axis_between(together.cases, find_folder_of)
         if chosen is Axis.RUN:
             why, hint = "The folders differ in more than one thing", " (or choose with --by)"
@@ -202,7 +202,7 @@ def _load_sides_of_folders(
     names = shorten_run_names(folders)
     readings = {names[folder]: read([folder]) for folder in folders}
     mixed = separate_settings([case for one in readings.values() for case in one.cases]).mixed
-    notes += tuple(f"The settings differ: {found}." for found in mixed)
+    notes += tuple(f"The settings differ: {setting}." for setting in mixed)
     return ChosenSides(
         make_sides_of_runs({name: one.cases for name, one in readings.items()}, notes), readings
     )
@@ -217,8 +217,8 @@ def shorten_run_names(folders: Sequence[Path]) -> dict[Path, str]:
     whole = {folder: folder.resolve() for folder in folders}
     if len(folders) < 2:
         raise ConfigError("To compare runs, give two folders: agentsys compare A B.")
-    for place, folder in enumerate(folders):
-        for other in (*folders[:place], *folders[place + 1 :]):
+    for index, folder in enumerate(folders):
+        for other in (*folders[:index], *folders[index + 1 :]):
             if whole[folder].is_relative_to(whole[other]):
                 raise ConfigError(
                     f"'{folder}' lies in '{other}': runs to compare are in folders of their own."

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache, reduce
 from typing import Any, NamedTuple
 
-from agentsys.analysis.metrics.cell_verdict import BROKEN, VALID, CellEvidence, CellVerdict, judge_cells
+from agentsys.analysis.metrics.cell_verdict import VALID, CellEvidence, CellVerdict, judge_cells
 from agentsys.analysis.metrics.compared_sides import Axis, ComparedSides, split_sides
 from agentsys.analysis.metrics.own_metric import Metric, fill_pairs_with_answers
 from agentsys.analysis.metrics.rates import (
@@ -188,27 +188,27 @@ def compare_sides(
     baseline = sides.baseline if baseline is None else baseline
     _check_sides(sides, baseline)
     fields: defaultdict[MeasuredCell, dict[str, list[CaseRow]]] = defaultdict(dict)
-    for side, found in sides.cases.items():
-        for cell, some in ScoredCells(found).items():
+    for side, of_side in sides.cases.items():
+        for cell, some in ScoredCells(of_side).items():
             fields[sides.name_field_of(cell)].setdefault(side, []).extend(some)
-    evidence = cache(lambda place, side: CellEvidence(fields[place].get(side, ())))
-    keyed = cache(lambda place, side: key_cases(fields[place].get(side, ()), errors))
+    evidence = cache(lambda shared_cell, side: CellEvidence(fields[shared_cell].get(side, ())))
+    keyed = cache(lambda shared_cell, side: key_cases(fields[shared_cell].get(side, ()), errors))
     pairings: dict[Contest, Pairing] = {}
     flips: list[CaseFlip] = []
     rows: list[DifferenceRow] = []
     tests = _Tests(draws)
-    for place in sorted(fields, key=_make_field_sort_key):
-        for side in sorted(fields[place].keys() - {baseline}):
-            contest = Contest(sides.by, place, baseline, side)
-            pairing = pair_up(keyed(place, baseline), keyed(place, side))
+    for shared_cell in sorted(fields, key=_make_field_sort_key):
+        for side in sorted(fields[shared_cell].keys() - {baseline}):
+            contest = Contest(sides.by, shared_cell, baseline, side)
+            pairing = pair_up(keyed(shared_cell, baseline), keyed(shared_cell, side))
             pairings[contest] = pairing
-            verdict = _judge_together(*(evidence(place, one) for one in (baseline, side)))
+            verdict = _judge_together(*(evidence(shared_cell, one) for one in (baseline, side)))
             for outcome in _list_outcomes(contest, pairing, metrics, own):
-                rows += (_judge_row(row, verdict) for row in _make_rows(contest, pairing, outcome, tests))
+                rows += _make_rows(contest, pairing, outcome, tests, verdict)
                 gained, lost = split_changed_pairs(outcome.pairs, outcome.side)
                 flips += (CaseFlip(contest, outcome.metric, True, pair) for pair in gained)
                 flips += (CaseFlip(contest, outcome.metric, False, pair) for pair in lost)
-    alone = [field for field, found in fields.items() if found.keys() == {baseline}]
+    alone = [field for field, of_side in fields.items() if of_side.keys() == {baseline}]
     unopposed = {field: len(fields[field][baseline]) for field in sorted(alone, key=_make_field_sort_key)}
     titles = METRIC_TITLES | {metric.name: metric.title for metric in own}
     return Comparison(
@@ -233,7 +233,7 @@ def compare_all_with_none(cells: ScoredCells, errors: ErrorRule = ErrorRule.REPO
             pairing = pair_up(keyed(base), key_cases(cells[cell], errors))
             verdict = _judge_together(cells.evidence[base], cells.evidence[cell])
             for outcome in _list_outcomes(contest, pairing, COMPARED_METRICS, ()):
-                rows += (_judge_row(row, verdict) for row in _make_rows(contest, pairing, outcome, tests))
+                rows += _make_rows(contest, pairing, outcome, tests, verdict)
     return _correct_rows(rows)
 
 
@@ -241,11 +241,6 @@ def _judge_together(baseline: CellEvidence, compared: CellEvidence) -> CellVerdi
     """The verdict on a difference: the worse of two cells', which stand beside each other alone."""
     verdicts = judge_cells({0: baseline, 1: compared}, lambda _: None)
     return reduce(CellVerdict.join, verdicts.values())
-
-
-def _judge_row(row: DifferenceRow, verdict: CellVerdict) -> DifferenceRow:
-    hidden: Any = dict.fromkeys(_NUMBERS if verdict.verdict == BROKEN else (), math.nan)
-    return replace(row, **hidden, **verdict._asdict())
 
 
 _NUMBERS = (
@@ -300,13 +295,13 @@ class _Tests:
         """Whether overall differences are asked about alone, and no intervals."""
         self._made: dict[Hashable, dict[str, Any]] = {}
 
-    def test(self, found: Difference) -> dict[str, Any]:
+    def test(self, difference: Difference) -> dict[str, Any]:
         """The columns of a row that a test fills."""
-        key = (found.shares, *map(_describe_grid, found.grids))
+        key = (difference.shares, *map(_describe_grid, difference.grids))
         if key not in self._made:
-            interval = Interval(math.nan, math.nan) if self.brief else compute_difference_interval(found)
+            interval = Interval(math.nan, math.nan) if self.brief else compute_difference_interval(difference)
             bounds = {"ci_low": make_percent(interval.low), "ci_high": make_percent(interval.high)}
-            p, least = compute_p_value(found), make_percent(compute_smallest_detectable(found))
+            p, least = compute_p_value(difference), make_percent(compute_smallest_detectable(difference))
             self._made[key] = {**bounds, "p": p, "p_holm": p, "smallest_detectable": least}
         return self._made[key]
 
@@ -318,13 +313,13 @@ def _describe_grid(grid: PairedGrid) -> Hashable:
 
 
 def _make_rows(
-    contest: Contest, pairing: Pairing, outcome: _Outcome, tests: _Tests
+    contest: Contest, pairing: Pairing, outcome: _Outcome, tests: _Tests, verdict: CellVerdict
 ) -> Iterator[DifferenceRow]:
     for which in (ALL_CASES,) if tests.brief else (ALL_CASES, EXPOSED):
         pairs = outcome.pairs if which == ALL_CASES else filter_exposed_pairs(outcome.pairs)
         changed = split_changed_pairs(pairs, outcome.side)
         levels = make_difference_levels(*outcome.tallies(which), outcome.side, tests.signs) if pairs else {}
-        for suite, found in levels.items():
+        for suite, difference in levels.items():
             if tests.brief and suite != OVERALL:
                 continue
             gained, lost = (
@@ -332,7 +327,7 @@ def _make_rows(
             )
             differing = [*gained, *lost]
             user_tasks = {(pair.baseline.suite, pair.baseline.user_task_id) for pair in differing}
-            yield DifferenceRow(
+            row = DifferenceRow(
                 *MeasuredCell.of(pairs[0].defense),
                 by=contest.by.value,
                 baseline=contest.baseline,
@@ -340,10 +335,10 @@ def _make_rows(
                 suite=suite,
                 metric=outcome.metric,
                 cases=which,
-                baseline_value=make_percent(found.rate_before),
-                compared_value=make_percent(found.rate_after),
-                difference=make_percent(found.value),
-                n=found.n,
+                baseline_value=make_percent(difference.rate_before),
+                compared_value=make_percent(difference.rate_after),
+                difference=make_percent(difference.value),
+                n=difference.n,
                 gained=len(gained),
                 lost=len(lost),
                 differing_user_tasks=len(user_tasks),
@@ -351,8 +346,9 @@ def _make_rows(
                 errored=pairing.errored,
                 only_baseline=pairing.only_baseline,
                 only_compared=pairing.only_defense,
-                **tests.test(found),
+                **tests.test(difference),
             )
+            yield replace(row, **verdict.list_changes(_NUMBERS))
 
 
 def get_injection_task(pair: Pair) -> tuple[str, str] | None:

@@ -7,11 +7,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from operator import attrgetter
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 
-from agentsys.analysis.metrics.cell_verdict import BROKEN, VALID, CellEvidence, CellVerdict, judge_cells
+from agentsys.analysis.metrics.cell_verdict import VALID, CellEvidence, CellVerdict, judge_cells
 from agentsys.analysis.metrics.own_metric import PERCENT as PERCENT
 from agentsys.analysis.metrics.own_metric import Metric, count_answers
 from agentsys.analysis.statistics.difference_test import compute_difference_interval
@@ -62,7 +62,7 @@ _TOOL_SURFACE = "mcp_"
 METRICS = tuple(METRIC_TITLES)
 Percent = Annotated[float, PERCENT]
 """Percent, or percentage points, as tables show them; data for programs hold the fraction, in a column that
-says so (agentsys.analysis.tables.table_writers)."""
+says so (agentsys.analysis.tables.table_document)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,12 +124,9 @@ class Number(NamedTuple):
     """Of its cell, and why; see `MetricRow`."""
     reasons: str = ""
 
-    def judge(self, found: CellVerdict) -> Number:
+    def judge(self, verdict: CellVerdict) -> Number:
         """The number under its cell's verdict: none where that is broken."""
-        hidden: Any = dict.fromkeys(
-            ("value", "ci_low", "ci_high") if found.verdict == BROKEN else (), math.nan
-        )
-        return self._replace(**hidden, **found._asdict())
+        return self._replace(**verdict.list_changes(("value", "ci_low", "ci_high")))
 
 
 class MeasuredCell(NamedTuple):
@@ -231,18 +228,18 @@ def measure(
             asr = estimate_rate_levels(counted, Side.INJECTED, resampler, pooled=pooled)
             benign = cells.tally_cell(cell._replace(attack=NO_ATTACK), errors)
             quality = _estimate_qualities(benign, counted, asr, resampler, pooled=pooled)
-            found = {UTILITY_UNDER_ATTACK: solved, TARGETED_ASR: asr, DEFENSE_QUALITY: quality}
-            held = {UTILITY_UNDER_ATTACK: bounds[Side.SOLVED], TARGETED_ASR: bounds[Side.INJECTED]}
+            estimates = {UTILITY_UNDER_ATTACK: solved, TARGETED_ASR: asr, DEFENSE_QUALITY: quality}
+            limits = {UTILITY_UNDER_ATTACK: bounds[Side.SOLVED], TARGETED_ASR: bounds[Side.INJECTED]}
             shared = {suite: benign[suite] for suite in counted if suite in benign}
             utility = bound_rate_levels(shared, Side.SOLVED) if shared else {}
             if len(shared) < len(counted):  # then all suites together have no defense quality
                 utility = {suite: rate for suite, rate in utility.items() if suite in shared}
-            held[DEFENSE_QUALITY] = _bound_products(utility, bounds[Side.INJECTED])
-            held[NET_RESILIENCE] = _bound_products(bounds[Side.SOLVED], bounds[Side.INJECTED])
+            limits[DEFENSE_QUALITY] = _bound_products(utility, bounds[Side.INJECTED])
+            limits[NET_RESILIENCE] = _bound_products(bounds[Side.SOLVED], bounds[Side.INJECTED])
             if cell.attack.startswith(_TOOL_SURFACE) and not brief:
-                found[NET_RESILIENCE] = _estimate_net_resilience(solved, asr, counted)
-            for metric, rates in found.items():
-                rows += make_metric_rows(cell, metric, rates, brief=brief, bounds=held[metric])
+                estimates[NET_RESILIENCE] = _estimate_net_resilience(solved, asr, counted)
+            for metric, rates in estimates.items():
+                rows += make_metric_rows(cell, metric, rates, brief=brief, bounds=limits[metric])
         for metric_of_users in own:
             if answers := tally_suites(count_answers(cells[cell], metric_of_users), ErrorRule.REPORT):
                 rates = estimate_rate_levels(answers, Side.SOLVED, resampler)
@@ -255,13 +252,15 @@ def apply_verdicts(rows: Iterable[MetricRow], verdicts: Verdicts) -> list[Metric
     judged = []
     for row in rows:
         cell = MeasuredCell(row.benchmark, row.version, row.model, row.defense, row.attack)
-        found = verdicts.get(cell, CellVerdict())
+        verdict = verdicts.get(cell, CellVerdict())
         if row.metric == DEFENSE_QUALITY:
-            found = found.join(verdicts.get(cell._replace(attack=NO_ATTACK), CellVerdict()))
-        valid = found.verdict == VALID
-        row = replace(row, bound_low=math.nan, bound_high=math.nan) if found.verdict == BROKEN else row
-        judged.append(row if valid else replace(row, **read_number(row).judge(found)._asdict()))
+            verdict = verdict.join(verdicts.get(cell._replace(attack=NO_ATTACK), CellVerdict()))
+        judged.append(row if verdict.verdict == VALID else replace(row, **verdict.list_changes(_NUMBERS)))
     return judged
+
+
+_NUMBERS = ("value", "ci_low", "ci_high", "bound_low", "bound_high")
+"""Fields of a row that a broken cell has not."""
 
 
 def _bound_products(utility: Mapping[str, Bounds], asr: Mapping[str, Bounds]) -> dict[str, Bounds]:
@@ -302,13 +301,13 @@ def _estimate_qualities(
     asr = estimate_rate_levels(hijacked, Side.INJECTED, resampler, pooled=pooled)
     own = {suite: benign[suite] for suite in sorted(solved)}
     alone = estimate_rate_levels(own, Side.SOLVED, resampler, pooled=pooled) if own else {}
-    found = {}
+    qualities = {}
     for level, rate in asr.items():
         quality = compute_defense_quality(utility.get(level, UNDEFINED), rate)
         both = plain[level], alone.get(level, UNDEFINED)
         lacks = any(np.isnan(one.draws).all() for one in both)
-        found[level] = replace(quality, draws=UNDEFINED.draws) if lacks else quality
-    return found
+        qualities[level] = replace(quality, draws=UNDEFINED.draws) if lacks else quality
+    return qualities
 
 
 def _estimate_net_resilience(
@@ -316,7 +315,7 @@ def _estimate_net_resilience(
 ) -> dict[str, Estimate]:
     """The product of two rates of the same cases, at each level; both draw the same tasks."""
     cases = sum(one.n for one in counted.values())
-    found = {}
+    products = {}
     for level, injected in asr.items():
         solved, product, spreads = utility[level], compute_defense_quality(utility[level], injected), []
         parts = [one for suite, one in counted.items() if level in (suite, OVERALL, POOLED)]
@@ -326,14 +325,14 @@ def _estimate_net_resilience(
             share = one.n / cases if level == POOLED else 1 / len(parts)
             spreads.append(scale_spread(make_spread(grid, one), share))
         whole = tuple(spreads) or product.spreads
-        found[level] = replace(product, n=solved.n, errors=solved.errors, spreads=whole)
-    return found
+        products[level] = replace(product, n=solved.n, errors=solved.errors, spreads=whole)
+    return products
 
 
 def make_metric_rows(
     cell: MeasuredCell,
     metric: str,
-    found: Mapping[str, Estimate | Difference],
+    levels: Mapping[str, Estimate | Difference],
     *,
     brief: bool = False,
     bounds: Mapping[str, Bounds] | None = None,
@@ -343,11 +342,11 @@ def make_metric_rows(
     Args:
         cell: Which cell.
         metric: Which metric.
-        found: Level (a suite, `overall`, `pooled`) -> rate or difference.
+        levels: Level (a suite, `overall`, `pooled`) -> rate or difference.
         brief: Whether intervals are left out of all levels but `overall`.
         bounds: Level -> the bounds of the rate, as far as they are known.
     """
-    for suite, estimate in found.items():
+    for suite, estimate in levels.items():
         number = make_number(estimate, whole=suite == OVERALL or not brief)
         row = MetricRow(*cell, suite, metric, **number._asdict())
         if (known := (bounds or {}).get(suite)) is not None:
@@ -361,23 +360,23 @@ def make_percent(proportion: float) -> float:
     return round(100.0 * proportion, 9)
 
 
-def make_number(found: Estimate | Difference, upper: float = UPPER, *, whole: bool = True) -> Number:
+def make_number(estimate: Estimate | Difference, upper: float = UPPER, *, whole: bool = True) -> Number:
     """A proportion, or a difference of two, -> percent (percentage points) with the interval.
 
     Args:
-        found: The proportion or difference.
+        estimate: The proportion or difference.
         upper: Quantile of the upper bound of a proportion.
         whole: Whether the interval is wanted, which takes far longer than the rest.
     """
     interval = Interval(math.nan, math.nan)
     if whole:
         interval = (
-            compute_difference_interval(found)
-            if isinstance(found, Difference)
-            else compute_proportion_interval(found, upper)
+            compute_difference_interval(estimate)
+            if isinstance(estimate, Difference)
+            else compute_proportion_interval(estimate, upper)
         )
     bounds = make_percent(interval.low), make_percent(interval.high)
-    return Number(make_percent(found.value), *bounds, found.n, found.errors)
+    return Number(make_percent(estimate.value), *bounds, estimate.n, estimate.errors)
 
 
 def read_number(row: MetricRow) -> Number:

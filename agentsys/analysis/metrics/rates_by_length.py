@@ -55,11 +55,11 @@ def compute_asr_by_round(
         lambda case: (case.trajectory_length, case.injection_round),
     )
     return {
-        (length, place): make_number(
+        (length, round_): make_number(
             estimate_pooled_rate(_put_on_one_grid(group, errors), Side.INJECTED, resampler)
         )
-        for (length, place), group in groups.items()
-        if length is not None and length in lengths and place is not None
+        for (length, round_), group in groups.items()
+        if length is not None and length in lengths and round_ is not None
     }
 
 
@@ -78,7 +78,8 @@ def compute_utility_by_length(
     names = ("short", "long")
     parts = _split_by_length(benign, names, lambda length: names[length > LONGEST_SHORT], errors)
     return {
-        name: make_number(estimate_mean_rate(found, Side.SOLVED, resampler)) for name, found in parts.items()
+        name: make_number(estimate_mean_rate(tallies, Side.SOLVED, resampler))
+        for name, tallies in parts.items()
     }
 
 
@@ -95,8 +96,8 @@ def compute_asr_by_length(
     buckets = range(1, LAST_BUCKET + 1)
     parts = _split_by_length(attacked, buckets, lambda length: min(length, LAST_BUCKET), errors)
     return {
-        bucket: make_number(estimate_pooled_rate(found, Side.INJECTED, resampler))
-        for bucket, found in parts.items()
+        bucket: make_number(estimate_pooled_rate(tallies, Side.INJECTED, resampler))
+        for bucket, tallies in parts.items()
     }
 
 
@@ -143,8 +144,8 @@ TokensOf = Callable[[CaseRow], int | None]
 
 def count_acting_tokens(case: CaseRow) -> int | None:
     """Tokens of the agent that talks to the user alone; None where roles are not recorded."""
-    found = [tokens for role, tokens in case.tokens_by_role.items() if role in ACTING_ROLES]
-    return sum(found) if found else None
+    counts = [tokens for role, tokens in case.tokens_by_role.items() if role in ACTING_ROLES]
+    return sum(counts) if counts else None
 
 
 def compute_mean_tokens(cases: Iterable[CaseRow], tokens_of: TokensOf, resampler: Resampler) -> Number | None:
@@ -161,11 +162,11 @@ def compute_mean_tokens(cases: Iterable[CaseRow], tokens_of: TokensOf, resampler
     if not known:
         return None
     tasks = tuple(sorted({task for task, _ in known}))
-    place = {task: index for index, task in enumerate(tasks)}
+    row_of = {task: index for index, task in enumerate(tasks)}
     total, count = np.zeros(len(tasks)), np.zeros(len(tasks))
     for task, tokens in known:
-        total[place[task]] += tokens
-        count[place[task]] += 1
+        total[row_of[task]] += tokens
+        count[row_of[task]] += 1
     value = float(total.sum() / count.sum())
     if len(tasks) < 2:
         return Number(value, math.nan, math.nan, len(known))

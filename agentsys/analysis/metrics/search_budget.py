@@ -115,7 +115,7 @@ def read_searches(paths: Iterable[str | os.PathLike[str]]) -> StoredSearches:
         dict.fromkeys(folder.resolve() for root in roots for folder in _find_attempt_folders(root))
     )
     skipped: list[SkippedFile] = []
-    found: dict[Case, Search] = {}
+    searches: dict[Case, Search] = {}
     repeated = 0
     elsewhere: defaultdict[Case, list[SearchSpending]] = defaultdict(list)
     for folder in folders:
@@ -128,13 +128,13 @@ def read_searches(paths: Iterable[str | os.PathLike[str]]) -> StoredSearches:
         elif attempts:
             final = attempts[-1][1].search or _read_end(folder, skipped)
             search = _make_search(attempts, final, lost=lost)
-            repeated += search.case in found
-            found.setdefault(search.case, search)
-    found = {
+            repeated += search.case in searches
+            searches.setdefault(search.case, search)
+    searches = {
         case: replace(search, target=add_spending([search.target, *elsewhere[case]]))
-        for case, search in found.items()
+        for case, search in searches.items()
     }
-    if not found:
+    if not searches:
         where = ", ".join(f"'{root}'" for root in roots)
         seen = (
             f" {len(skipped)} files could not be used, the first being {skipped[0].path}." if skipped else ""
@@ -143,7 +143,7 @@ def read_searches(paths: Iterable[str | os.PathLike[str]]) -> StoredSearches:
             f"No searches in {where}.{seen} Give the log folder of a run with attack=pair or attack=tap,"
             " or of a served target: agentsys results DIR --by budget"
         )
-    return StoredSearches(tuple(found.values()), tuple(skipped), repeated)
+    return StoredSearches(tuple(searches.values()), tuple(skipped), repeated)
 
 
 def _find_attempt_folders(root: Path) -> Iterator[Path]:
@@ -153,9 +153,9 @@ def _find_attempt_folders(root: Path) -> Iterator[Path]:
         )
     if root.name.endswith(ATTEMPTS):
         yield root
-    for place, names, _ in os.walk(root, followlinks=False):
+    for folder, names, _ in os.walk(root, followlinks=False):
         names[:] = sorted(name for name in names if not name.startswith("."))
-        yield from (Path(place, name) for name in names if name.endswith(ATTEMPTS))
+        yield from (Path(folder, name) for name in names if name.endswith(ATTEMPTS))
 
 
 _Attempt = tuple[AttemptFacts, StoredBlock]
@@ -180,7 +180,7 @@ def _read_attempts(folder: Path, skipped: list[SkippedFile]) -> tuple[list[_Atte
 def _make_search(attempts: Sequence[_Attempt], final: SearchFacts | None, *, lost: bool) -> Search:
     """A search from its attempts in order."""
     facts, blocks = [fact for fact, _ in attempts], [block for _, block in attempts]
-    found = next((fact.number for fact, block in attempts if _has_succeeded(fact, block)), None)
+    found_at = next((fact.number for fact, block in attempts if _has_succeeded(fact, block)), None)
     runs = [0 if fact.refused is not None else fact.tried_on for fact in facts]
     none = final.fault if final is not None else None
     gaps = lost or facts[-1].number != len(facts)
@@ -188,7 +188,7 @@ def _make_search(attempts: Sequence[_Attempt], final: SearchFacts | None, *, los
     # (a client's), it need not be the last one that failed.
     open_ = [block for block in blocks if block.status == "error"]
     failed = any(block.error_kind != UNFINISHED for block in open_)
-    broken = found is None and (gaps or failed)
+    broken = found_at is None and (gaps or failed)
     over = final is not None and not open_
     return Search(
         case=blocks[0].case,
@@ -197,11 +197,11 @@ def _make_search(attempts: Sequence[_Attempt], final: SearchFacts | None, *, los
         attempts=len(attempts),
         refused=sum(fact.refused is not None for fact in facts),
         queries=sum(runs),
-        found_at=found,
-        found_query=None if found is None else sum(runs[:found]),
+        found_at=found_at,
+        found_query=None if found_at is None else sum(runs[:found_at]),
         tried_on=max(fact.tried_on for fact in facts),
-        by_start=any(fact.number == found and fact.stream == 0 for fact in facts),
-        ended=found is not None or (over and not broken and none is None),
+        by_start=any(fact.number == found_at and fact.stream == 0 for fact in facts),
+        ended=found_at is not None or (over and not broken and none is None),
         errored=broken,
         none=none,
         attacker=_sum_spending(blocks, of_attacker=True),
@@ -313,7 +313,7 @@ def measure_budgets(searches: Iterable[Search]) -> list[BudgetRow]:
         ),
     )
     # The usual budgets of all cells, so that every column has every cell that went so far.
-    most = [max(search.budget * search.tried_on for search in found) for found in cells.values()]
+    most = [max(search.budget * search.tried_on for search in of_cell) for of_cell in cells.values()]
     wanted = sorted({budget for one in most for budget in list_usual_budgets(one)})
     order = sorted(cells, key=lambda cell: (*cell[:3], cell.attack, cell.defense != "none", cell.defense))
     return [row for cell in order for row in _measure_budgets_of_cell(cell, cells[cell], wanted, resampler)]
@@ -328,15 +328,15 @@ def list_usual_budgets(most: int) -> list[int]:
 def _measure_budgets_of_cell(
     cell: MeasuredCell, searches: Sequence[Search], budgets: Sequence[int], resampler: Resampler
 ) -> Iterator[BudgetRow]:
-    found = group_by(searches, lambda search: search.case.suite)
-    suites = sorted(found)
-    parts = {**{suite: found[suite] for suite in suites}, OVERALL: searches}
+    by_suite = group_by(searches, lambda search: search.case.suite)
+    suites = sorted(by_suite)
+    parts = {**{suite: by_suite[suite] for suite in suites}, OVERALL: searches}
     attempts = max(search.budget for search in searches)
     # The two ways to count a budget, and how far each goes.
     axes = {ASR: max(search.budget * search.tried_on for search in searches), ASR_BY_ATTEMPTS: attempts}
     for measure, most in axes.items():
         for budget in (budget for budget in budgets if budget <= most):
-            counted = {suite: _tally_searches(suite, found[suite], measure, budget) for suite in suites}
+            counted = {suite: _tally_searches(suite, by_suite[suite], measure, budget) for suite in suites}
             for suite, rate in estimate_rate_levels(counted, Side.INJECTED, resampler, pooled=False).items():
                 number = make_number(rate)[:4]
                 omitted = _count_omissions(parts[suite])
@@ -357,8 +357,8 @@ def _tally_searches(suite: str, searches: Iterable[Search], measure: str, budget
     counted = []
     for search in searches:
         if search.ended:
-            found = search.found_query if measure == ASR else search.found_at
-            success = found is not None and found <= budget
+            needed = search.found_query if measure == ASR else search.found_at
+            success = needed is not None and needed <= budget
             # Injection tasks take the place of user tasks: there may be a single user task (mode transfer),
             # and rates over suites that have one each are taken for samples of suites, which these are not.
             counted.append((search.case.injection_task_id or "", search.case.user_task_id, False, success))
@@ -367,7 +367,7 @@ def _tally_searches(suite: str, searches: Iterable[Search], measure: str, budget
 
 def _sum_up(searches: Sequence[Search]) -> dict[str, tuple[float, int]]:
     """Sum up what searches used, and of how many; all that was paid for counts, errored searches included."""
-    found = [search.found_query for search in searches if search.found_query is not None]
+    needed = [search.found_query for search in searches if search.found_query is not None]
     sides = [add_spending(getattr(one, side) for one in searches) for side in ("attacker", "target")]
     sums = (
         *(
@@ -377,14 +377,14 @@ def _sum_up(searches: Sequence[Search]) -> dict[str, tuple[float, int]]:
         *(side.tokens for side in sides),
         *(side.cost_usd for side in sides),
     )
-    mean = math.fsum(found) / len(found) if found else math.nan
-    values = ((mean, len(found)), *((float(value), len(searches)) for value in sums))
+    mean = math.fsum(needed) / len(needed) if needed else math.nan
+    values = ((mean, len(needed)), *((float(value), len(searches)) for value in sums))
     return dict(zip(MEASURES, values, strict=True))
 
 
-def write_textless_notes(found: Iterable[Search]) -> Iterable[str]:
+def write_textless_notes(all_searches: Iterable[Search]) -> Iterable[str]:
     """A line per cell in which an attacker gave no text to try."""
-    cells = group_by(found, lambda search: (search.model, search.case.defense, search.case.attack))
+    cells = group_by(all_searches, lambda search: (search.model, search.case.defense, search.case.attack))
     for (model, defense, attack), searches in cells.items():
         none = [search for search in searches if search.none is not None]
         if none:

@@ -180,7 +180,7 @@ def measure_bound(cases: Iterable[CaseRow], limits: Limits, *, attacked: bool) -
     counted = counted if attacked else list(set(counted))
     tasks = limits.destroyed_by_injection if attacked else limits.passed_by_doing_nothing
     present = {(suite, task) for suite, task in counted if task in tasks.get(suite, ())}
-    share = compute_mean_of_suites((place[0], place in present) for place in counted).value
+    share = compute_mean_of_suites((key[0], key in present) for key in counted).value
     causes = sorted(present, key=lambda pair: (pair[0], len(pair[1]), pair[1]))
     return Bound(100.0 - share if attacked else share, tuple(causes))
 

@@ -29,11 +29,12 @@ from agentsys.analysis.tables.table_document import (
     Document,
     Grid,
     GridCell,
+    Output,
     make_cells,
+    make_long_form,
     write_interval,
     write_value,
 )
-from agentsys.analysis.tables.table_writers import Output, make_long_form
 from agentsys.base.grouping import format_count, group_by
 from agentsys.extensions import list_shipped_config_dirs
 from agentsys.records.case_reader import LoadedCases
@@ -112,12 +113,12 @@ def make_paper_document(
 
 def _make_grid(filled: FilledTable) -> Grid:
     table, rows, breaks = filled.table, [], set()
-    for place, row in enumerate(filled.rows):
-        above = filled.rows[place - 1]  # of the first row, of which nothing is asked, the last one
+    for index, row in enumerate(filled.rows):
+        above = filled.rows[index - 1]  # of the first row, of which nothing is asked, the last one
         # A rule stands where the leading group (the model, or with several rows each the defense) changes.
         changed = row.model != above.model or (row.defense != above.defense and not table.models_first)
-        if place and changed and (table.models_first or len(table.bands) > 1):
-            breaks.add(place)
+        if index and changed and (table.models_first or len(table.bands) > 1):
+            breaks.add(index)
         line = row.line
         # Two snapshots of a model would look alike under its short name.
         several = len({one.model for one in filled.lines if one.short == row.model}) > 1

@@ -1,7 +1,8 @@
-"""Outcomes of cases: what each counts as under a rule, and pairs of cases whose outcomes are compared."""
+"""Outcomes of cases: what each counts as under a rule, what they cost, and pairs of them that are compared."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, StrEnum
@@ -54,7 +55,7 @@ def list_doubts(case: CaseRow) -> tuple[str, ...]:
 VALID, SUSPECT, BROKEN = GRADES = ("valid", "suspect", "broken")
 """How far a cell can be believed; the last is the worst."""
 NO_TEXT = ("attacker_refused", "attacker_unreadable")
-"""Error kinds of cases whose search had no text to try (agentsys.attacks.attacker_reply.ReplyFault)."""
+"""Error kinds of cases whose search had no text to try (agentsys.attacks.attacker_prompt.ReplyFault)."""
 
 
 class Side(Enum):
@@ -157,3 +158,13 @@ def split_changed_pairs(pairs: Sequence[Pair], side: Side) -> tuple[list[Pair], 
 def filter_exposed_pairs(pairs: Iterable[Pair]) -> tuple[Pair, ...]:
     """Pairs in which a tool returned the payload under both defenses: neither was spared by luck."""
     return tuple(pair for pair in pairs if pair.baseline.exposed_raw and pair.defense.exposed_raw)
+
+
+def sum_dollars(cases: Iterable[CaseRow]) -> float:
+    """US dollars spent on all of these cases; nan if one of them has no known cost."""
+    return math.fsum(math.nan if case.cost_usd is None else case.cost_usd for case in cases)
+
+
+def sum_tokens(cases: Iterable[CaseRow]) -> float:
+    """Prompt and completion tokens of all of these cases, all roles; nan if one case does not say."""
+    return math.fsum(sum(case.tokens_by_role.values()) if case.tokens_by_role else math.nan for case in cases)

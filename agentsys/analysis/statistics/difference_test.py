@@ -20,20 +20,11 @@ from typing import NamedTuple
 import numpy as np
 import scipy
 
+from agentsys.analysis.statistics import outcome_grid
 from agentsys.analysis.statistics.differences import Difference, SignDraws, make_difference_levels
-from agentsys.analysis.statistics.outcome_grid import (
-    CONFIDENCE,
-    Interval,
-    Moments,
-    Side,
-    Tally,
-    make_spread,
-    scale_spread,
-    sum_moments,
-)
 from agentsys.analysis.statistics.rate_estimates import OVERALL, compute_lone_bound, compute_t_quantile
 
-LEVEL = 1 - CONFIDENCE / 100
+LEVEL = 1 - outcome_grid.CONFIDENCE / 100
 """A difference is significant below it, and its interval then leaves out 0."""
 _UPPER = 1 - LEVEL / 2
 _UNINFORMATIVE = 0.9
@@ -72,15 +63,15 @@ def compute_p_value(difference: Difference, at: float = 0.0) -> float:
     return _combine_p_values(flips, 2.0 * float(scipy.special.stdtr(error.df, -standardised)))
 
 
-def compute_difference_interval(difference: Difference) -> Interval:
+def compute_difference_interval(difference: Difference) -> outcome_grid.Interval:
     """95% interval; nan where there is nothing to flip. Cut at -1 and 1."""
     if math.isnan(difference.error.value):
-        return Interval(math.nan, math.nan)
+        return outcome_grid.Interval(math.nan, math.nan)
     significant = compute_p_value(difference) < LEVEL
     if difference.error.value <= 0:
         return _compute_interval_of_all_alike(difference, significant=significant)
     low, high = (_find_end(difference, side, significant=significant) for side in (-1, 1))
-    return Interval(max(low, -1.0), min(high, 1.0))
+    return outcome_grid.Interval(max(low, -1.0), min(high, 1.0))
 
 
 def _combine_p_values(*p_values: float) -> float:
@@ -89,7 +80,7 @@ def _combine_p_values(*p_values: float) -> float:
     return math.atan2(1.0, math.fsum(quantiles) / len(quantiles)) / math.pi
 
 
-def _compute_interval_of_all_alike(difference: Difference, *, significant: bool) -> Interval:
+def _compute_interval_of_all_alike(difference: Difference, *, significant: bool) -> outcome_grid.Interval:
     """Interval where every case of a suite differs alike and no error can be measured: see `compute_lone_bound`."""
     value, reach = difference.value, compute_lone_bound(difference.spreads)
     low, high = value - reach, value + reach
@@ -98,7 +89,7 @@ def _compute_interval_of_all_alike(difference: Difference, *, significant: bool)
         low, high = (max(low, value / 100), high) if value > 0 else (low, min(high, value / 100))
     else:
         low, high = min(low, 0.0), max(high, 0.0)
-    return Interval(max(low, -1.0), min(high, 1.0))
+    return outcome_grid.Interval(max(low, -1.0), min(high, 1.0))
 
 
 def _find_end(difference: Difference, side: int, *, significant: bool) -> float:
@@ -137,8 +128,8 @@ def _find_last_accepted(difference: Difference, side: int, *, significant: bool)
 
 class _Rate(NamedTuple):
     value: float
-    moments: Moments
-    interval: Interval
+    moments: outcome_grid.Moments
+    interval: outcome_grid.Interval
 
 
 def _square_and_add(difference: Difference, side: int) -> float:
@@ -162,19 +153,20 @@ def _make_rate(difference: Difference, *, after: bool) -> _Rate:
     hits = [side.get_hits(grid.side) for side, grid in zip(sides, difference.grids, strict=True)]
     value = difference.weigh(hits)
     parts = list(zip(hits, sides, difference.shares, strict=True))
-    found = sum_moments(
-        [scale_spread(make_spread(one, side), share) for one, side, share in parts], cautious=True
+    moments = outcome_grid.sum_moments(
+        [outcome_grid.scale_spread(outcome_grid.make_spread(one, side), share) for one, side, share in parts],
+        cautious=True,
     )
     if not _EQUAL < value < 1 - _EQUAL:
-        return _Rate(value, found, Interval(value, value))
+        return _Rate(value, moments, outcome_grid.Interval(value, value))
     binomial = value * (1 - value)
     alone = binomial * math.fsum(share**2 / side.n for _, side, share in parts)
-    cases = binomial / max(_DESIGN**2 * found.variance, alone)
-    t = compute_t_quantile(_UPPER, found.df)
+    cases = binomial / max(_DESIGN**2 * moments.variance, alone)
+    t = compute_t_quantile(_UPPER, moments.df)
     shift = t**2 / cases
     reach = t * math.sqrt((binomial + shift / 4) / cases)
     ends = [(value + shift / 2 + sign * reach) / (1 + shift) for sign in (-1, 1)]
-    return _Rate(value, found, Interval(*ends))
+    return _Rate(value, moments, outcome_grid.Interval(*ends))
 
 
 def compute_smallest_detectable(difference: Difference) -> float:
@@ -196,7 +188,7 @@ def compute_smallest_detectable(difference: Difference) -> float:
     )
 
 
-def list_levels_at_the_floor(undefended: Mapping[str, Tally], draws: SignDraws) -> list[str]:
+def list_levels_at_the_floor(undefended: Mapping[str, outcome_grid.Tally], draws: SignDraws) -> list[str]:
     """List the levels at which a defense that stops every attack could not be told from none.
 
     Args:
@@ -207,13 +199,13 @@ def list_levels_at_the_floor(undefended: Mapping[str, Tally], draws: SignDraws) 
         `overall` and suites in which the ASR is below `FLOOR` and the test of `agentsys compare` has
         p >= 0.05 between it and 0 in every case.
     """
-    counted = {suite: found for suite, found in undefended.items() if found.n}
-    rates = {suite: float(found.hijacked.sum() / found.n) for suite, found in counted.items()}
+    counted = {suite: tally for suite, tally in undefended.items() if tally.n}
+    rates = {suite: float(tally.hijacked.sum() / tally.n) for suite, tally in counted.items()}
     low = [suite for suite, rate in rates.items() if rate < FLOOR]
     if rates and math.fsum(rates.values()) / len(rates) < FLOOR:
         low.insert(0, OVERALL)
     if not low:
         return []
-    none = {suite: replace(found, hijacked=np.zeros_like(found.cases)) for suite, found in counted.items()}
-    levels = make_difference_levels(none, counted, Side.INJECTED, draws)
+    none = {suite: replace(tally, hijacked=np.zeros_like(tally.cases)) for suite, tally in counted.items()}
+    levels = make_difference_levels(none, counted, outcome_grid.Side.INJECTED, draws)
     return [level for level in low if compute_p_value(levels[level]) >= LEVEL]

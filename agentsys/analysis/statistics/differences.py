@@ -130,8 +130,8 @@ class FlippedSums:
         if not at:
             return squared
         _, mixed, counted = self._of_cases
-        found: FloatArray = squared - 2 * at * mixed + at**2 * counted
-        return found
+        squares: FloatArray = squared - 2 * at * mixed + at**2 * counted
+        return squares
 
 
 def _sum_column_products(one: Signs, other: Signs) -> FloatArray:
@@ -240,8 +240,8 @@ class Difference:
     def weigh(self, hits: Sequence[FloatArray]) -> float:
         """Mean over suites of hits per case; of one grid per suite, shape (U, I) each."""
         return math.fsum(
-            share * float(found.sum() / grid.after.n)
-            for found, grid, share in zip(hits, self.grids, self.shares, strict=True)
+            share * float(grid_hits.sum() / grid.after.n)
+            for grid_hits, grid, share in zip(hits, self.grids, self.shares, strict=True)
         )
 
     @property
@@ -259,8 +259,8 @@ class Difference:
         """Its standard error; nan where there is nothing to flip, 0 where all cases differ alike."""
         if not any(self._flippable):
             return StandardError(math.nan, 1.0)
-        found = sum_moments(self.spreads, cautious=True)
-        return StandardError(math.sqrt(found.variance) if found.variance > NOTHING else 0.0, found.df)
+        moments = sum_moments(self.spreads, cautious=True)
+        return StandardError(math.sqrt(moments.variance) if moments.variance > NOTHING else 0.0, moments.df)
 
     @property
     def _flippable(self) -> tuple[bool, bool]:
@@ -335,7 +335,7 @@ def make_difference_levels(
         side: Which outcome.
         draws: Draws the signs of tasks.
     """
-    grids = {suite: PairedGrid(before[suite], found, side, draws) for suite, found in after.items()}
+    grids = {suite: PairedGrid(before[suite], tally, side, draws) for suite, tally in after.items()}
     by_suite = {suite: make_mean_difference([grid]) for suite, grid in grids.items()}
     every = list(grids.values())
     return {**by_suite, OVERALL: make_mean_difference(every), POOLED: make_pooled_difference(every)}

@@ -107,7 +107,7 @@ def bound_rate(suites: Sequence[Tally], side: Side) -> Bounds:
 
 def tally_suites(cases: Iterable[CaseRow], rule: ErrorRule) -> dict[str, Tally]:
     """Suite -> its cases of one attack (or its benign ones); suites are sorted."""
-    found = {}
+    tallies = {}
     for suite, listed in sorted(group_by(cases, lambda case: case.suite).items()):
         counted = [
             (case.user_task_id, case.injection_task_id or "", *result)
@@ -118,10 +118,10 @@ def tally_suites(cases: Iterable[CaseRow], rule: ErrorRule) -> dict[str, Tally]:
         doubted = [find_outcome(case, rule) for case in listed if list_doubts(case)]
         ends = [outcome for outcome in doubted if outcome is not None]
         hits = (sum(outcome[side] for outcome in ends) for side in range(len(CountedOutcome._fields)))
-        found[suite] = (
+        tallies[suite] = (
             replace(tally, undecided=Undecided(len(doubted), len(ends), *hits)) if doubted else tally
         )
-    return found
+    return tallies
 
 
 def tally_outcomes(suite: str, counted: Sequence[tuple[str, str, bool, bool]], errors: int = 0) -> Tally:
@@ -305,8 +305,8 @@ class Spread:
     def compute_uncertainty(self, ways: Sequence[float], cell: float) -> float:
         """Sum of such variances, squared, over their degrees of freedom."""
         counts = len(self.users), len(self.injections)
-        found = sum(way**2 / (count - 1) for way, count in zip(ways, counts, strict=True) if count > 1)
-        return found + (cell**2 / self.cell_df if min(counts) > 1 else 0.0)
+        variance = sum(way**2 / (count - 1) for way, count in zip(ways, counts, strict=True) if count > 1)
+        return variance + (cell**2 / self.cell_df if min(counts) > 1 else 0.0)
 
 
 class Moments(NamedTuple):

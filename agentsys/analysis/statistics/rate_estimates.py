@@ -100,10 +100,10 @@ def estimate_rate_levels(
 
 def bound_rate_levels(suites: Mapping[str, Tally], side: Side) -> dict[str, Bounds]:
     """The bounds of each suite's rate, then those of `overall` and `pooled`."""
-    found = {name: bound_rate([one], side) for name, one in suites.items()}
-    low, high, undecided = (sum(of) for of in zip(*found.values(), strict=True))
-    overall = Bounds(low / len(found), high / len(found), undecided)
-    return {**found, OVERALL: overall, POOLED: bound_rate(list(suites.values()), side)}
+    bounds = {name: bound_rate([one], side) for name, one in suites.items()}
+    low, high, undecided = (sum(of) for of in zip(*bounds.values(), strict=True))
+    overall = Bounds(low / len(bounds), high / len(bounds), undecided)
+    return {**bounds, OVERALL: overall, POOLED: bound_rate(list(suites.values()), side)}
 
 
 def estimate_pooled_rate(suites: Iterable[Tally], side: Side, resampler: Resampler) -> Estimate:
@@ -210,11 +210,11 @@ def estimate_standard_error(estimate: Estimate) -> StandardError:
     drawn = estimate.draws[~missing] if missing.any() else estimate.draws  # as a rule a copy is spared
     if not len(drawn) or math.isnan(estimate.value):
         return StandardError(math.nan, 1.0)
-    found = sum_moments(estimate.spreads)
-    if found.variance < NOTHING:
+    moments = sum_moments(estimate.spreads)
+    if moments.variance < NOTHING:
         return StandardError(0.0, 1.0)
-    factor = MARGIN * math.sqrt(found.variance / found.bootstrap_variance)
-    return StandardError(float(drawn.std()) * factor, found.df)
+    factor = MARGIN * math.sqrt(moments.variance / moments.bootstrap_variance)
+    return StandardError(float(drawn.std()) * factor, moments.df)
 
 
 def compute_t_quantile(share: float, df: float) -> float:

@@ -24,7 +24,7 @@ def write_provenance_notes(cases: Iterable[CaseRow]) -> list[str]:
     """All of these footnotes, one sentence each; none where there is nothing to say."""
     listed = [case for case in cases if case.is_scored]
     noted = [case for case in listed if case.notes]
-    told = list(_write_notes_on_case_notes(noted) if noted else ())
+    notes = list(_write_notes_on_case_notes(noted) if noted else ())
     # Whatever gateways put before the name of a model.
     other = [
         (asked, replied, case)
@@ -33,43 +33,43 @@ def write_provenance_notes(cases: Iterable[CaseRow]) -> list[str]:
         if asked and asked.rpartition("/")[2] != replied.rpartition("/")[2]
     ]
     for (asked, replied), met in sorted(group_by(other, itemgetter(0, 1)).items()):
-        told.append(f"Asked for {asked}, answered by {replied}: {_name_cells(case for *_, case in met)}.")
-    told += _write_server_notes(listed)
+        notes.append(f"Asked for {asked}, answered by {replied}: {_name_cells(case for *_, case in met)}.")
+    notes += _write_server_notes(listed)
     known = (case for case in listed if case.data_hash)
     suites = group_by(known, lambda case: (case.benchmark, case.version, case.suite))
-    for (benchmark, version, suite), found in sorted(suites.items()):
-        by_hash = group_by(found, lambda case: str(case.data_hash))
+    for (benchmark, version, suite), of_suite in sorted(suites.items()):
+        by_hash = group_by(of_suite, lambda case: str(case.data_hash))
         if len(by_hash) > 1:
             sides = (f"hash {digest[:8]}: {_name_cells(met)}" for digest, met in sorted(by_hash.items()))
-            told.append(
+            notes.append(
                 f"{benchmark} {version} {suite}: these runs had different data, so they are not the same test"
                 f" ({'; '.join(sides)})."
             )
     judged = [case for case in noted if JUDGED_THOUGHTS in case.notes]
     if judged and len(judged) < len(listed) and any(not case.foreign for case in listed):
-        told.append(
+        notes.append(
             f"In {len(judged)} cases of {_name_cells(judged)} {JUDGED_THOUGHTS}, as AgentDojo does; in runs of ours"
             " only the answer is judged."
         )
     if reworded := [case for case in listed if case.foreign and case.defense in REWORDED_DEFENSES]:
-        told.append(
+        notes.append(
             f"Published runs of {_name_cells(reworded)} were made by other code with prompts of its own: a"
             " line of ours with the same name is another experiment."
         )
-    return told
+    return notes
 
 
 def _write_server_notes(cases: Sequence[CaseRow]) -> Iterator[str]:
     """Cells in which several servers answered under one model's name."""
     cells = group_by((case for case in cases if case.servers), lambda case: (case.table_model, case.defense))
     for name in ("provider", "system_fingerprint"):
-        told = {
+        by_cell = {
             cell: sorted(
                 {one.partition(" ")[2] for case in met for one in case.servers if one.startswith(name)}
             )
             for cell, met in cells.items()
         }
-        for cell, values in told.items():
+        for cell, values in by_cell.items():
             if len(values) > 1:
                 yield (
                     f"Replies name {len(values)} values of {name} ({join_names(values)}), so they may come of several"
@@ -89,8 +89,8 @@ def _write_notes_on_case_notes(cases: Sequence[CaseRow]) -> Iterator[str]:
     Such numbers are not the defense's, and such failures not its merit.
     """
     match = cache(_NO_PART.match)  # thousands of cases have the same notes
-    told = [(found[1], case) for case in cases for found in map(match, case.notes) if found]
-    for role, met in sorted(group_by(told, itemgetter(0)).items()):
+    roles = [(parts[1], case) for case in cases for parts in map(match, case.notes) if parts]
+    for role, met in sorted(group_by(roles, itemgetter(0)).items()):
         yield (
             f"Role '{role}' has no simulated part (`simulated_roles`), so the plain agent answered for it:"
             f" {_name_cells(case for _, case in met)}."
@@ -98,11 +98,11 @@ def _write_notes_on_case_notes(cases: Sequence[CaseRow]) -> Iterator[str]:
     seen: dict[tuple[str, str], re.Match[str]] = {}
     for case in cases:
         for note in case.notes if case.attack != NO_ATTACK else ():
-            if (found := _READ.fullmatch(note)) and int(found[1]) < int(found[2]):
-                seen[case.table_model, case.attack] = found
-    for (model, attack), found in sorted(seen.items()):
+            if (parts := _READ.fullmatch(note)) and int(parts[1]) < int(parts[2]):
+                seen[case.table_model, case.attack] = parts
+    for (model, attack), parts in sorted(seen.items()):
         yield (
-            f"{model} read {found[1]} of {found[2]} harmless sentences in {found[3]} before the run: what"
+            f"{model} read {parts[1]} of {parts[2]} harmless sentences in {parts[3]} before the run: what"
             f" {attack} fails at there is not resistance."
         )
 
@@ -141,9 +141,9 @@ def _describe_part(cell: MeasuredCell, cases: Sequence[CaseRow]) -> str:
     if not by_suite.keys() <= sizes.keys():
         return ""  # a fork's
     parts, is_whole = [], by_suite.keys() == sizes.keys()
-    for suite, found in sorted(by_suite.items()):
-        users, size = {case.user_task_id for case in found}, sizes[suite]
-        pairs = {(case.user_task_id, case.injection_task_id) for case in found if case.injection_task_id}
+    for suite, of_suite in sorted(by_suite.items()):
+        users, size = {case.user_task_id for case in of_suite}, sizes[suite]
+        pairs = {(case.user_task_id, case.injection_task_id) for case in of_suite if case.injection_task_id}
         # Attacks without a goal run each user task once.
         most = len(size.user_tasks) * len(size.injection_tasks)
         of_pairs = bool(pairs) and len({task for _, task in pairs}) > 1
@@ -196,7 +196,7 @@ def write_notes_on_suites_as_draws(cases: Iterable[CaseRow]) -> Iterator[str]:
         if case.is_scored:
             tasks[case.benchmark, case.version][case.suite].add(case.user_task_id)
     for (benchmark, version), suites in sorted(tasks.items()):
-        if len(suites) > 1 and all(len(found) == 1 for found in suites.values()):
+        if len(suites) > 1 and all(len(users) == 1 for users in suites.values()):
             yield (
                 f"{benchmark} {version}: every suite has a single user task, so overall and pooled intervals "
                 f"resample the {len(suites)} suites in their place."

@@ -33,8 +33,16 @@ from agentsys.analysis.statistics.outcome_grid import CONFIDENCE
 from agentsys.analysis.statistics.rate_estimates import OVERALL, POOLED
 from agentsys.analysis.tables.case_notes import SIMULATED_NOTE, write_provenance_notes
 from agentsys.analysis.tables.results_document import MOST_ACROSS
-from agentsys.analysis.tables.table_document import Document, Grid, GridCell, make_cells, write_number
-from agentsys.analysis.tables.table_writers import LongForm, Output, make_long_form
+from agentsys.analysis.tables.table_document import (
+    Document,
+    Grid,
+    GridCell,
+    LongForm,
+    Output,
+    make_cells,
+    make_long_form,
+    write_number,
+)
 from agentsys.base.grouping import format_count, group_by, join_names
 from agentsys.records.case_row import NO_ATTACK, make_case_id
 
@@ -59,27 +67,29 @@ _EXPLAINED = (
 )
 
 
-def compare_output(found: Comparison, flips: int | None) -> Output:
+def compare_output(comparison: Comparison, flips: int | None) -> Output:
     """Arrange tables, flipped cases and notes, ready to be written in any form.
 
     Args:
-        found: What was measured, from `agentsys.analysis.metrics.comparison.compare_sides`.
+        comparison: What was measured, from `agentsys.analysis.metrics.comparison.compare_sides`.
         flips: Flipped cases to list per metric and direction, None: all; JSON has all of them.
     """
     sections = [
-        (title, list(_make_grids(rows, found)))
-        for title, rows in group_by(found.rows, _name_sheet_of).items()
+        (title, list(_make_grids(rows, comparison)))
+        for title, rows in group_by(comparison.rows, _name_sheet_of).items()
     ]
-    notes = list(_write_notes(found))
-    if found.flips and flips != 0:
-        groups = group_by(found.flips, lambda flip: (flip.contest, found.titles[flip.metric], flip.gained))
+    notes = list(_write_notes(comparison))
+    if comparison.flips and flips != 0:
+        groups = group_by(
+            comparison.flips, lambda flip: (flip.contest, comparison.titles[flip.metric], flip.gained)
+        )
         left = sum(max(len(group) - flips, 0) for group in groups.values()) if flips is not None else 0
         heading = f"Flipped cases; {left} more: --full" if left else "Flipped cases"
-        sections.append((heading, [_make_flip_grid(groups, flips, found)]))
+        sections.append((heading, [_make_flip_grid(groups, flips, comparison)]))
         notes.append(_OPENED)
-    records = make_long_form(DifferenceRow, found.rows)
+    records = make_long_form(DifferenceRow, comparison.rows)
     return Output(
-        "agentsys compare", Document(sections, tuple(notes)), records, _collect_data(found, records)
+        "agentsys compare", Document(sections, tuple(notes)), records, _collect_data(comparison, records)
     )
 
 
@@ -88,25 +98,25 @@ def _name_sheet_of(row: DifferenceRow) -> str:
     return f"{model}{row.benchmark} {row.version}, against {row.baseline}"
 
 
-def _make_grids(rows: Sequence[DifferenceRow], found: Comparison) -> Iterator[Grid]:
+def _make_grids(rows: Sequence[DifferenceRow], comparison: Comparison) -> Iterator[Grid]:
     for which in _CAPTIONS:
         chosen = [row for row in rows if row.cases == which and row.suite == OVERALL]
         if chosen:
-            yield _make_overall_grid(chosen, which, found)
+            yield _make_overall_grid(chosen, which, comparison)
     yield _make_grid_by_suite(
-        [row for row in rows if row.cases == ALL_CASES and row.suite != OVERALL], found.titles
+        [row for row in rows if row.cases == ALL_CASES and row.suite != OVERALL], comparison.titles
     )
 
 
-def _make_overall_grid(rows: Sequence[DifferenceRow], which: str, found: Comparison) -> Grid:
+def _make_overall_grid(rows: Sequence[DifferenceRow], which: str, comparison: Comparison) -> Grid:
     header = (
-        *(_HEADINGS[which], "Metric", found.baseline, found.by.value.capitalize()),
+        *(_HEADINGS[which], "Metric", comparison.baseline, comparison.by.value.capitalize()),
         *("Difference", "p", "p Holm", "Cases", "+/-", "Detectable"),
     )
     lines = [
         make_cells(
             _write_name(row),
-            found.titles[row.metric],
+            comparison.titles[row.metric],
             *(_write_value(row, value) for value in (row.baseline_value, row.compared_value)),
             _write_difference(row),
             write_p(row.p),
@@ -130,15 +140,15 @@ def _make_grid_by_suite(rows: Sequence[DifferenceRow], titles: Mapping[str, str]
     for of_contest in group_by(
         rows, lambda row: (row.attack, row.defense, row.model, row.compared, row.metric if across else "")
     ).values():
-        found = {(row.suite, row.metric): _write_difference(row, starred=True) for row in of_contest}
+        cells = {(row.suite, row.metric): _write_difference(row, starred=True) for row in of_contest}
         first = of_contest[0]
         if across:
-            numbers = (found.get((suite, first.metric), GridCell("")) for suite in suites)
+            numbers = (cells.get((suite, first.metric), GridCell("")) for suite in suites)
             body.append(make_cells(_write_name(first), titles[first.metric], *numbers))
             continue
         for suite in suites:
             body.append(
-                make_cells(_write_name(first), suite, *(found.get((suite, m), GridCell("")) for m in metrics))
+                make_cells(_write_name(first), suite, *(cells.get((suite, m), GridCell("")) for m in metrics))
             )
     columns = ("Metric", *suites) if across else ("Suite", *metrics.values())
     breaks = frozenset[int]() if across else frozenset(range(len(suites), len(body), len(suites)))
@@ -162,9 +172,9 @@ def _write_name(row: DifferenceRow) -> GridCell:
     benign = row.attack == NO_ATTACK and row.by != Axis.ATTACK
     # Of a suspect row a note below says why; a broken one has its reason in place of its numbers.
     verdict = shorten_verdict(row.verdict, row.reasons)
-    told = " / ".join(around[:-1] if benign else around), verdict if row.verdict == BROKEN else ""
+    details = " / ".join(around[:-1] if benign else around), verdict if row.verdict == BROKEN else ""
     name = f"{row.compared} {SUSPECT_MARK}" if verdict and row.verdict == SUSPECT else row.compared
-    return GridCell(name, ", ".join(filter(None, told)))
+    return GridCell(name, ", ".join(filter(None, details)))
 
 
 def _write_difference(row: DifferenceRow, *, starred: bool = False) -> GridCell:
@@ -180,23 +190,25 @@ def write_p(p: float) -> str:
     return "<0.0001" if p < 0.0001 else write_number(p, ".4f")
 
 
-def _write_notes(found: Comparison) -> Iterator[str]:
-    compared = [case for pairing in found.pairings.values() for pair in pairing.pairs for case in pair.cases]
-    yield from found.notes
-    yield from write_verdict_notes(found.rows)
-    yield from write_benchmark_change_notes(row.benchmark for row in found.rows)
+def _write_notes(comparison: Comparison) -> Iterator[str]:
+    compared = [
+        case for pairing in comparison.pairings.values() for pair in pairing.pairs for case in pair.cases
+    ]
+    yield from comparison.notes
+    yield from write_verdict_notes(comparison.rows)
+    yield from write_benchmark_change_notes(row.benchmark for row in comparison.rows)
     yield from _EXPLAINED
     if any(case.simulated for case in compared):
         yield SIMULATED_NOTE
     yield from write_provenance_notes(compared)
-    yield from write_few_task_notes(found)
-    yield from count_notes(found)
+    yield from write_few_task_notes(comparison)
+    yield from count_notes(comparison)
 
 
-def count_notes(found: Comparison) -> Iterator[str]:
+def count_notes(comparison: Comparison) -> Iterator[str]:
     """Say where not every case was compared, once for all sides it holds of, and what met nothing."""
-    told: defaultdict[tuple[MeasuredCell, str], list[str]] = defaultdict(list)
-    for contest, pairing in found.pairings.items():
+    texts: defaultdict[tuple[MeasuredCell, str], list[str]] = defaultdict(list)
+    for contest, pairing in comparison.pairings.items():
         parts = (
             (pairing.only_baseline, f"only under {contest.baseline}"),
             (pairing.only_defense, f"only under {contest.compared}"),
@@ -205,37 +217,37 @@ def count_notes(found: Comparison) -> Iterator[str]:
         )
         if any(count for count, _ in parts):
             listed = ", ".join(f"{count} {reason}" for count, reason in parts if count)
-            said = f"{len(pairing.pairs)} cases compared; left out: {listed}."
-            told[contest.field, said].append(contest.compared)
+            text = f"{len(pairing.pairs)} cases compared; left out: {listed}."
+            texts[contest.field, text].append(contest.compared)
         unknown = sum(None in (pair.baseline.exposed_raw, pair.defense.exposed_raw) for pair in pairing.pairs)
         if unknown and contest.field.attack != NO_ATTACK:
-            said = f"exposure unknown for {unknown} cases, which are not among the exposed."
-            told[contest.field, said].append(contest.compared)
-    for (met, said), sides in told.items():
-        yield f"{join_names(sides)} against {found.baseline}, {met.description}: {said}"
-    for alone, count in found.unopposed.items():
+            text = f"exposure unknown for {unknown} cases, which are not among the exposed."
+            texts[contest.field, text].append(contest.compared)
+    for (met, text), sides in texts.items():
+        yield f"{join_names(sides)} against {comparison.baseline}, {met.description}: {text}"
+    for alone, count in comparison.unopposed.items():
         cases = "1 case" if count == 1 else f"{count} cases"
-        yield f"{alone.description}: {cases} under {found.baseline} alone, nothing to compare them with."
+        yield f"{alone.description}: {cases} under {comparison.baseline} alone, nothing to compare them with."
 
 
 FEW = 6
 """Tasks of one kind below which a difference that is called significant is said to rest on few."""
 
 
-def write_few_task_notes(found: Comparison) -> Iterator[str]:
+def write_few_task_notes(comparison: Comparison) -> Iterator[str]:
     """A line per significant overall difference that few tasks carry, or with a side that few tasks break."""
     broken = False
-    for contest, pairing in found.pairings.items():
-        for row in _list_significant_rows(found, contest, pairing.pairs):
+    for contest, pairing in comparison.pairings.items():
+        for row in _list_significant_rows(comparison, contest, pairing.pairs):
             # Benign cases, and attacks without a goal, have no injection tasks.
             counts = [
                 (row.differing_user_tasks, "user task"),
                 (row.differing_injection_tasks, "injection task"),
             ]
-            tasks = [(count, kind) for place, (count, kind) in enumerate(counts) if count or not place]
+            tasks = [(count, kind) for index, (count, kind) in enumerate(counts) if count or not index]
             if min(count for count, _ in tasks) < FEW:
                 few = " and ".join(format_count(count, kind) for count, kind in tasks)
-                yield f"{contest.title}: {found.titles[row.metric]} differs in {few} only."
+                yield f"{contest.title}: {comparison.titles[row.metric]} differs in {few} only."
             aimed = [(task, pair) for pair in pairing.pairs if (task := get_injection_task(pair)) is not None]
             before = len({task for task, pair in aimed if pair.baseline.injection_success})
             after = len({task for task, pair in aimed if pair.defense.injection_success})
@@ -254,17 +266,17 @@ def write_few_task_notes(found: Comparison) -> Iterator[str]:
 
 
 def _list_significant_rows(
-    found: Comparison, contest: Contest, pairs: Sequence[Pair]
+    comparison: Comparison, contest: Contest, pairs: Sequence[Pair]
 ) -> Iterator[DifferenceRow]:
     ours = MeasuredCell.of(pairs[0].defense) if pairs else None
-    for row in found.rows:
+    for row in comparison.rows:
         cell = MeasuredCell(row.benchmark, row.version, row.model, row.defense, row.attack)
         met = cell == ours and (row.baseline, row.compared) == (contest.baseline, contest.compared)
         if met and (row.suite, row.cases) == (OVERALL, ALL_CASES) and row.p < LEVEL and row.verdict == VALID:
             yield row
 
 
-def _collect_data(found: Comparison, records: LongForm) -> dict[str, Any]:
+def _collect_data(comparison: Comparison, records: LongForm) -> dict[str, Any]:
     pairings = [
         {
             **contest.field._asdict(),
@@ -274,14 +286,14 @@ def _collect_data(found: Comparison, records: LongForm) -> dict[str, Any]:
             "only_baseline": pairing.only_baseline,
             "only_compared": pairing.only_defense,
         }
-        for contest, pairing in found.pairings.items()
+        for contest, pairing in comparison.pairings.items()
     ]
-    unopposed = [{**field._asdict(), "cases": count} for field, count in found.unopposed.items()]
+    unopposed = [{**field._asdict(), "cases": count} for field, count in comparison.unopposed.items()]
     return {
-        "by": found.by.value,
-        "baseline": found.baseline,
+        "by": comparison.by.value,
+        "baseline": comparison.baseline,
         "differences": records.rows,
-        "flips": [*map(make_flip_record, found.flips)],
+        "flips": [*map(make_flip_record, comparison.flips)],
         "pairings": pairings,
         "unopposed": unopposed,
     }
@@ -292,23 +304,25 @@ _FlipKind = tuple[Contest, str, bool]
 
 
 def _make_flip_grid(
-    groups: Mapping[_FlipKind, Sequence[CaseFlip]], limit: int | None, found: Comparison
+    groups: Mapping[_FlipKind, Sequence[CaseFlip]], limit: int | None, comparison: Comparison
 ) -> Grid:
     rows, breaks, several = [], set(), False
     fields = [(of.field.model, of.field.defense, of.field.attack) for of, _, _ in groups]
     # Where the sides met, as far as it is not the same in all; what is benign is told by its metric.
     named = [{name for name in names if name not in ("", NO_ATTACK)} for names in zip(*fields, strict=True)]
     for (contest, heading, gained), names, flips in zip(groups, fields, groups.values(), strict=True):
-        told = [name for name, all_of in zip(names, named, strict=True) if name in all_of and len(all_of) > 1]
+        labels = [
+            name for name, all_of in zip(names, named, strict=True) if name in all_of and len(all_of) > 1
+        ]
         signed = f"{'+' if gained else '-'}{len(flips)}"
-        head = make_cells(GridCell(contest.compared, " / ".join(told)), heading, signed)
+        head = make_cells(GridCell(contest.compared, " / ".join(labels)), heading, signed)
         for flip in flips[:limit]:
             rows.append((*head, *map(GridCell, (_name_case(flip), *map(make_case_id, flip.pair.cases)))))
             head = make_cells("", "", "")  # of a kind only the first line says what it is
         several = several or len(flips[:limit]) > 1
         breaks.add(len(rows))
-    compared = found.by.value.capitalize()
-    header = (compared, "Metric", "+/-", "Case", f"Id, {found.baseline}", f"Id, {compared.lower()}")
+    compared = comparison.by.value.capitalize()
+    header = (compared, "Metric", "+/-", "Case", f"Id, {comparison.baseline}", f"Id, {compared.lower()}")
     between = frozenset(breaks - {len(rows)}) if several else frozenset()
     return Grid("flipped cases", header, rows, names=4, breaks=between, wraps=frozenset({1, 3}))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from operator import attrgetter
 
 from agentsys.analysis.metrics.case_measures import GUARD_TITLES, MeasureRow, measure_costs
 from agentsys.analysis.metrics.cell_verdict import shorten_verdict, write_verdict_notes
@@ -25,12 +26,13 @@ from agentsys.analysis.tables.table_document import (
     Document,
     Grid,
     GridCell,
+    Output,
     make_cells,
+    make_long_form,
     make_number_cell,
     write_number,
 )
-from agentsys.analysis.tables.table_writers import Output, make_long_form
-from agentsys.base.grouping import group_by
+from agentsys.base.grouping import group_by, pivot
 from agentsys.records.case_row import CaseRow, is_simulated_name
 
 TITLES = {
@@ -93,47 +95,49 @@ def _write_cache_notes(cases: Sequence[CaseRow]) -> Iterable[str]:
 
 def make_measures_output(rows: Sequence[MeasureRow], notes: Iterable[str] = ()) -> Output:
     """Tabulate a line per cell: untrusted text and cost, then tokens per role."""
-    found: defaultdict[tuple[str, ...], dict[str, MeasureRow]] = defaultdict(dict)
-    for row in rows:
-        if row.suite == POOLED:
-            # The version stands behind the benchmark's label unless that is plain AgentDojo.
-            version = row.version if row.benchmark == "agentdojo" else f"{row.benchmark} {row.version}"
-            found[row.model, row.defense, row.attack, version][row.measure] = row
-    grids = [_make_measure_grid("Untrusted text and cost", TITLES, found)]
+    pooled = (row for row in rows if row.suite == POOLED)
+    cells = pivot(pooled, _name_line, attrgetter("measure"))
+    grids = [_make_measure_grid("Untrusted text and cost", TITLES, cells)]
     for measure, heading in _OF_ROLES.items():
-        names = dict.fromkeys(name for of in found.values() for name in of if name.startswith(f"{measure}:"))
+        names = dict.fromkeys(name for of in cells.values() for name in of if name.startswith(f"{measure}:"))
         if names or len(grids) == 1:
             roles = {name: name.removeprefix(f"{measure}:") for name in names}
-            grids.append(_make_measure_grid(heading, roles, found))
+            grids.append(_make_measure_grid(heading, roles, cells))
     sections = [("Cost and untrusted text", grids)]
-    verdicts = write_verdict_notes(row for of in found.values() for row in list(of.values())[:1])
-    said = [*verdicts, *write_benchmark_change_notes(row.benchmark for row in rows), *notes, *_NOTES]
-    if (guards := _make_guard_grid(found)).rows:
+    verdicts = write_verdict_notes(row for of in cells.values() for row in list(of.values())[:1])
+    all_notes = [*verdicts, *write_benchmark_change_notes(row.benchmark for row in rows), *notes, *_NOTES]
+    if (guards := _make_guard_grid(cells)).rows:
         sections.append(("Guards: verdicts against what was planted", [guards]))
-        said.append(_OF_GUARDS)
-    if (gates := _make_gate_grid(found)).rows:
+        all_notes.append(_OF_GUARDS)
+    if (gates := _make_gate_grid(cells)).rows:
         sections.append(("Calls that filters ruled on", [gates]))
     return Output(
-        "agentsys results --by cost", Document(sections, tuple(said)), make_long_form(MeasureRow, rows)
+        "agentsys results --by cost", Document(sections, tuple(all_notes)), make_long_form(MeasureRow, rows)
     )
+
+
+def _name_line(row: MeasureRow) -> tuple[str, ...]:
+    # The version stands behind the benchmark's label unless that is plain AgentDojo.
+    version = row.version if row.benchmark == "agentdojo" else f"{row.benchmark} {row.version}"
+    return row.model, row.defense, row.attack, version
 
 
 _Cells = Mapping[tuple[str, ...], Mapping[str, MeasureRow]]
 """Model, defense, attack and version -> measure -> number of all suites together."""
 
 
-def _make_measure_grid(heading: str, columns: Mapping[str, str], found: _Cells) -> Grid:
+def _make_measure_grid(heading: str, columns: Mapping[str, str], cells: _Cells) -> Grid:
     rows = []
-    for (model, defense, *others), of in found.items():
+    for (model, defense, *others), of in cells.items():
         one = next(iter(of.values()))
         judged = GridCell(defense, shorten_verdict(one.verdict, one.reasons))
         rows.append(make_cells(model, judged, *others, *(_write_number(of.get(name)) for name in columns)))
     return Grid(heading, (*_NAMES, *columns.values()), rows, names=len(_NAMES))
 
 
-def _make_guard_grid(found: _Cells) -> Grid:
+def _make_guard_grid(cells: _Cells) -> Grid:
     lines: defaultdict[tuple[str, ...], dict[str, MeasureRow]] = defaultdict(dict)
-    for cell, of in found.items():
+    for cell, of in cells.items():
         for name, row in of.items():
             measure, _, guard = name.partition(":")
             if measure in GUARD_TITLES:
@@ -145,9 +149,9 @@ def _make_guard_grid(found: _Cells) -> Grid:
     return Grid("Guards", (*_NAMES, "Guard", *GUARD_TITLES.values()), rows, names=len(_NAMES) + 1)
 
 
-def _make_gate_grid(found: _Cells) -> Grid:
+def _make_gate_grid(cells: _Cells) -> Grid:
     calls: defaultdict[tuple[str, ...], dict[str, int]] = defaultdict(dict)
-    for cell, of in found.items():
+    for cell, of in cells.items():
         for name, row in of.items():
             measure, _, ruling = name.partition(":")
             if measure == "gate_calls":
@@ -157,8 +161,8 @@ def _make_gate_grid(found: _Cells) -> Grid:
     for line, tools in calls.items():
         listed = sorted(tools, key=lambda tool: (-tools[tool], tool))
         more = f" and {len(listed) - _MOST_TOOLS} more" if len(listed) > _MOST_TOOLS else ""
-        told = ", ".join(f"{tool} {tools[tool]}" for tool in listed[:_MOST_TOOLS])
-        rows.append(make_cells(*line, f"{sum(tools.values()):,}", f"{told}{more}"))
+        named = ", ".join(f"{tool} {tools[tool]}" for tool in listed[:_MOST_TOOLS])
+        rows.append(make_cells(*line, f"{sum(tools.values()):,}", f"{named}{more}"))
     header = (*_NAMES, "Filter", "Outcome", "Calls", "By tool")
     return Grid("Calls that filters ruled on", header, rows, names=len(_NAMES) + 2)
 
@@ -185,32 +189,30 @@ def make_budget_output(rows: Sequence[BudgetRow], searches: StoredSearches) -> O
     sections = [
         (
             f"Searched attacks on {benchmark} {version}",
-            (*(_make_asr_grid(found, axis) for axis in _AXES), _make_cost_grid(found)),
+            (*(_make_asr_grid(of_benchmark, axis) for axis in _AXES), _make_cost_grid(of_benchmark)),
         )
-        for (benchmark, version), found in groups.items()
+        for (benchmark, version), of_benchmark in groups.items()
     ]
     document = Document(sections, list(_write_budget_notes(rows, searches)))
     return Output("agentsys results --by budget", document, make_long_form(BudgetRow, rows))
 
 
 def _make_asr_grid(rows: Sequence[BudgetRow], axis: str) -> Grid:
-    found: defaultdict[tuple[str, ...], dict[int, BudgetRow]] = defaultdict(dict)
-    for row in rows:
-        if row.measure == axis and row.budget is not None:
-            found[row.model, row.defense, row.attack, row.suite][row.budget] = row
-    budgets = sorted({budget for by_budget in found.values() for budget in by_budget})
+    shown = (row for row in rows if row.measure == axis and row.budget is not None)
+    table = pivot(shown, attrgetter("model", "defense", "attack", "suite"), attrgetter("budget"))
+    budgets = sorted({budget for by_budget in table.values() for budget in by_budget})
     # Cell by cell, overall first.
-    order = {cell: place for place, cell in enumerate(dict.fromkeys(line[:3] for line in found))}
-    lines = sorted(found, key=lambda line: (order[line[:3]], line[3] != OVERALL, line[3]))
+    order = {cell: index for index, cell in enumerate(dict.fromkeys(line[:3] for line in table))}
+    lines = sorted(table, key=lambda line: (order[line[:3]], line[3] != OVERALL, line[3]))
     body = []
     for line in lines:
-        numbers = [make_number_cell(found[line].get(budget)) for budget in budgets]
-        first = next(iter(found[line].values()))
+        numbers = [make_number_cell(table[line].get(budget)) for budget in budgets]
+        first = next(iter(table[line].values()))
         counts = (first.n, first.errored, first.unfinished, first.no_text)
         body.append(make_cells(*line, *numbers, *map(str, counts)))
     counted = ("Searches", "Errored", "Unfinished", "No text")
     header = (*_BUDGET_NAMES, "Suite", *(f"ASR@{budget}" for budget in budgets), *counted)
-    breaks = frozenset(place for place, line in enumerate(lines) if place and line[3] == OVERALL)
+    breaks = frozenset(index for index, line in enumerate(lines) if index and line[3] == OVERALL)
     caption = f"Targeted ASR at a budget of so many {_AXES[axis]}, %"
     return Grid(caption, header, body, names=4, breaks=breaks, captioned=True)
 

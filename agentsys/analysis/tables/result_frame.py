@@ -1,4 +1,4 @@
-"""`ResultFrame`: the one long form of what was measured of some runs; `VariantFrame`: the same, line by line."""
+"""`ResultFrame`: the one long form of what was measured of some runs, and its variants."""
 
 from __future__ import annotations
 
@@ -69,15 +69,15 @@ def arrange_sheets(
     A defense has a line per attack, each with the benign numbers; the benign ones alone where no attack was run.
     """
     sheets = []
-    for place, of_sheet in group_by(rows, lambda row: (row.benchmark, row.version, row.model)).items():
-        benchmark, version, model = place
+    for names, of_sheet in group_by(rows, lambda row: (row.benchmark, row.version, row.model)).items():
+        benchmark, version, model = names
         lines = []
         for defense, of_defense in group_by(of_sheet, lambda row: row.defense).items():
             by_attack = group_by(of_defense, lambda row: row.attack)
             benign = by_attack.pop(NO_ATTACK, [])
             lines += [_make_line(defense, *line, benign) for line in (by_attack or {NO_ATTACK: []}).items()]
         suites = sorted({row.suite for row in of_sheet} - {OVERALL, POOLED})
-        sheets.append(Sheet(*place, lines, titles, f"{model} on {benchmark} {version}", suites))
+        sheets.append(Sheet(*names, lines, titles, f"{model} on {benchmark} {version}", suites))
     return sheets
 
 
@@ -91,90 +91,6 @@ def _make_line(
     joined = reduce(CellVerdict.join, verdicts, CellVerdict())
     errors = sum(kind.errors for kind in kinds)
     return ResultsLine(defense, attack, numbers, kinds, errors, shorten_verdict(*joined))
-
-
-class ResultFrame:
-    """The long form of what was measured of some runs, a row a number, and what tables and notes take from it.
-
-    A command makes it once and passes it on. Each part is worked out when it is asked for, and once: a screen
-    shows few numbers, and data for programs have no notes.
-    """
-
-    def __init__(
-        self,
-        reading: LoadedCases,
-        errors: ErrorRule = ErrorRule.REPORT,
-        *,
-        own: Sequence[Metric] = (),
-        brief: bool = False,
-    ) -> None:
-        self.reading = reading
-        self.errors = errors
-        self.own = own
-        self.brief = brief
-        """Whether only overall numbers have intervals, which take long: a screen shows no others."""
-        self.variants = Variants((), ())
-        self.whole = self
-        """The frame that footnotes speak of."""
-
-    @cached_property
-    def cells(self) -> rates.ScoredCells:
-        """The cases that metrics are made of, by cell."""
-        return rates.ScoredCells(self.reading.cases)
-
-    @cached_property
-    def rows(self) -> list[rates.MetricRow]:
-        """Every metric of every cell."""
-        return rates.measure(self.cells, self.errors, own=self.own, brief=self.brief)
-
-    @cached_property
-    def titles(self) -> Mapping[str, str]:
-        """Metric -> heading, in the order shown."""
-        titles = rates.METRIC_TITLES | {metric.name: metric.title for metric in self.own}
-        surface = any(row.metric == rates.NET_RESILIENCE for row in self.rows)
-        return titles | ({rates.NET_RESILIENCE: rates.NRP_TITLE} if surface else {})
-
-    @cached_property
-    def sheets(self) -> list[Sheet]:
-        """The rows, a sheet per model and benchmark."""
-        return arrange_sheets(self.rows, self.titles)
-
-    @cached_property
-    def fact_rows(self) -> list[rates.MetricRow]:
-        """Rates of what benchmarks measure besides the two scores; mostly none."""
-        return measure_facts(self.cells)
-
-    @cached_property
-    def facts(self) -> Mapping[tuple[str, str], Mapping[str, DeclaredFact]]:
-        """Benchmark and caption of a table in which it wants them shown -> name -> fact."""
-        return group_facts(self.reading.cases)
-
-    @cached_property
-    def denials(self) -> list[Denial]:
-        """Denials of service beside the same tasks without attack; mostly none."""
-        return find_paired_denials(self.cells, self.errors)
-
-    @cached_property
-    def unexposed(self) -> dict[rates.MeasuredCell, float]:
-        """Attacked cell -> percent of its cases without error whose payload no tool ever returned.
-
-        There the attack could not have worked, whatever the defense does. Cells of unknown exposure are absent.
-        """
-        return _compute_unexposed_shares(self.cells)
-
-    @cached_property
-    def differences(self) -> list[DifferenceRow]:
-        """Each defense less none, overall."""
-        return compare_all_with_none(self.cells, self.errors)
-
-
-def _compute_unexposed_shares(cells: rates.ScoredCells) -> dict[rates.MeasuredCell, float]:
-    known = {
-        cell: [case.exposed_raw for case in cases if case.exposed_raw is not None and case.status == "ok"]
-        for cell, cases in cells.items()
-        if cell.attack != NO_ATTACK
-    }
-    return {cell: 100.0 * exposed.count(False) / len(exposed) for cell, exposed in known.items() if exposed}
 
 
 @dataclass(frozen=True)
@@ -208,11 +124,11 @@ def make_variants(cases: Sequence[CaseRow], *, fixed: bool = False, tag: str | N
     """
     listed, notes = [Variant((), tuple(cases))], []
     if tag is not None:
-        found = split_by_tag(cases, load_tag(tag))
-        listed = [Variant((tag,), found.cases_with), Variant((f"not {tag}",), found.cases_without)]
-        if found.cases_undecided:
-            listed.append(Variant((f"{tag} unknown",), found.cases_undecided))
-        notes.append(found.note)
+        split = split_by_tag(cases, load_tag(tag))
+        listed = [Variant((tag,), split.cases_with), Variant((f"not {tag}",), split.cases_without)]
+        if split.cases_undecided:
+            listed.append(Variant((f"{tag} unknown",), split.cases_undecided))
+        notes.append(split.note)
     if fixed:
         scored = select_fixed_scores(cases)
         if not scored.fixes:
@@ -229,33 +145,41 @@ def make_variants(cases: Sequence[CaseRow], *, fixed: bool = False, tag: str | N
     return Variants(tuple(listed), tuple(notes))
 
 
-class VariantFrame(ResultFrame):
-    """A frame whose lines are the variants of each defense, one below the other, without what few runs have.
+class ResultFrame:
+    """The long form of what was measured of some runs, a row a number, and what tables and notes take from it.
 
-    Its footnotes speak of all cases and of official scores.
+    A command makes it once and passes it on. Each part is worked out when it is asked for, and once: a screen
+    shows few numbers, and data for programs have no notes. With variants the lines are those of each defense, one
+    below the other, without what few runs have; footnotes speak of all cases and of official scores.
     """
 
     def __init__(
         self,
         reading: LoadedCases,
-        variants: Variants,
         errors: ErrorRule = ErrorRule.REPORT,
         *,
         own: Sequence[Metric] = (),
+        brief: bool = False,
+        variants: Variants | None = None,
     ) -> None:
-        super().__init__(reading, errors, own=own)
-        self.variants = variants
-        self.whole = ResultFrame(reading, errors, own=own, brief=True)
-        self._varied = [(variant, rates.ScoredCells(variant.cases)) for variant in variants.listed]
+        self.reading, self.errors, self.own = reading, errors, own
+        self.brief = brief
+        """Whether only overall numbers have intervals, which take long: a screen shows no others."""
+        self.variants = variants or Variants((), ())
+        self.whole = self if variants is None else ResultFrame(reading, errors, own=own, brief=True)
+        """The frame that footnotes speak of."""
+        self._varied = [(variant, rates.ScoredCells(variant.cases)) for variant in self.variants.listed]
 
     @cached_property
     def cells(self) -> rates.ScoredCells:
-        """The cases of the whole, by cell."""
-        return self.whole.cells
+        """The cases that metrics are made of, by cell."""
+        return rates.ScoredCells(self.reading.cases) if self.whole is self else self.whole.cells
 
     @cached_property
     def rows(self) -> list[rates.MetricRow]:
-        """Rows of one defense stand together, the defenses in the order of the whole."""
+        """Every metric of every cell; of variants those of one defense together, in the order of the whole."""
+        if self.whole is self:
+            return rates.measure(self.cells, self.errors, own=self.own, brief=self.brief)
         by_defense: dict[tuple[str, ...], list[rates.MetricRow]] = {
             _make_defense_key(row): [] for row in self.whole.rows
         }
@@ -266,22 +190,56 @@ class VariantFrame(ResultFrame):
 
     @cached_property
     def titles(self) -> Mapping[str, str]:
-        """Headings of the whole."""
-        return self.whole.titles
+        """Metric -> heading, in the order shown."""
+        titles = rates.METRIC_TITLES | {metric.name: metric.title for metric in self.own}
+        surface = any(row.metric == rates.NET_RESILIENCE for row in self.whole.rows)
+        return titles | ({rates.NET_RESILIENCE: rates.NRP_TITLE} if surface else {})
+
+    @cached_property
+    def sheets(self) -> list[Sheet]:
+        """The rows, a sheet per model and benchmark."""
+        return arrange_sheets(self.rows, self.titles)
 
     @cached_property
     def fact_rows(self) -> list[rates.MetricRow]:
-        """No rows: facts are not split."""
-        return []
+        """Rates of what benchmarks measure besides the two scores; mostly none, and never split."""
+        return measure_facts(self.cells) if self.whole is self else []
+
+    @cached_property
+    def facts(self) -> Mapping[tuple[str, str], Mapping[str, DeclaredFact]]:
+        """Benchmark and caption of a table in which it wants them shown -> name -> fact."""
+        return group_facts(self.reading.cases)
+
+    @cached_property
+    def denials(self) -> list[Denial]:
+        """Denials of service beside the same tasks without attack; mostly none."""
+        return find_paired_denials(self.cells, self.errors)
 
     @cached_property
     def unexposed(self) -> dict[rates.MeasuredCell, float]:
-        """Shares of each variant."""
+        """Attacked cell -> percent of its cases without error whose payload no tool ever returned.
+
+        There the attack could not have worked, whatever the defense does. Cells of unknown exposure are absent.
+        """
         return {
             cell._replace(defense=variant.name(cell.defense)): share
-            for variant, cells in self._varied
+            for variant, cells in self._varied or [(Variant((), ()), self.cells)]
             for cell, share in _compute_unexposed_shares(cells).items()
         }
+
+    @cached_property
+    def differences(self) -> list[DifferenceRow]:
+        """Each defense less none, overall."""
+        return compare_all_with_none(self.cells, self.errors)
+
+
+def _compute_unexposed_shares(cells: rates.ScoredCells) -> dict[rates.MeasuredCell, float]:
+    known = {
+        cell: [case.exposed_raw for case in cases if case.exposed_raw is not None and case.status == "ok"]
+        for cell, cases in cells.items()
+        if cell.attack != NO_ATTACK
+    }
+    return {cell: 100.0 * exposed.count(False) / len(exposed) for cell, exposed in known.items() if exposed}
 
 
 def _make_defense_key(row: rates.MetricRow) -> tuple[str, ...]:

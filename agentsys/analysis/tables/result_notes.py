@@ -9,22 +9,13 @@ from itertools import chain
 from operator import itemgetter
 from typing import NamedTuple
 
-from agentsys.analysis.metrics import attack_success
-from agentsys.analysis.metrics.best_attack import compute_pass_at_k, count_least_repeats, find_best_attack
+from agentsys.analysis.metrics import attack_success, cell_verdict
+from agentsys.analysis.metrics.attack_success import compute_pass_at_k, count_least_repeats, find_best_attack
 from agentsys.analysis.metrics.case_measures import (
     ASR_LESS_CONTROL,
     collect_declared_facts,
     list_unsolved_suites,
     name_metric_of_fact,
-)
-from agentsys.analysis.metrics.cell_verdict import (
-    BROKEN,
-    are_many_ends,
-    count_ends,
-    describe_ends,
-    is_control,
-    name_line,
-    write_verdict_notes,
 )
 from agentsys.analysis.metrics.comparison import DifferenceRow
 from agentsys.analysis.metrics.rates import (
@@ -48,14 +39,7 @@ from agentsys.analysis.statistics.outcome_grid import (
     Tally,
 )
 from agentsys.analysis.statistics.rate_estimates import OVERALL
-from agentsys.analysis.tables.case_notes import (
-    SIMULATED_NOTE,
-    write_errored_notes,
-    write_notes_on_suites_as_draws,
-    write_part_notes,
-    write_provenance_notes,
-    write_replay_notes,
-)
+from agentsys.analysis.tables import case_notes
 from agentsys.analysis.tables.result_frame import ResultFrame
 from agentsys.analysis.tables.table_document import write_number
 from agentsys.base.declared_facts import DeclaredFact
@@ -81,12 +65,12 @@ class _Line(NamedTuple):
 
     @property
     def name(self) -> str:
-        return name_line(self.defense, self.attack)
+        return cell_verdict.name_line(self.defense, self.attack)
 
     @property
     def has_payload(self) -> bool:
         """True unless it is benign, or a control: that has no payload that could be met, or miss its mark."""
-        return self.attack != NO_ATTACK and not is_control(self.cases)
+        return self.attack != NO_ATTACK and not cell_verdict.is_control(self.cases)
 
 
 _Lines = Sequence[_Line]
@@ -100,12 +84,12 @@ def write_report_notes(frame: ResultFrame) -> Iterator[str]:
     reading, rows, cells = frame.reading, frame.rows, frame.cells
     yield from describe_repeated(reading.repeated_files)
     yield from describe_unfinished(reading.unfinished)
-    yield from write_verdict_notes(rows, [DEFENSE_QUALITY])
-    yield from write_part_notes(cells)
-    yield from write_errored_notes(reading.cases, frame.errors)
+    yield from cell_verdict.write_verdict_notes(rows, [DEFENSE_QUALITY])
+    yield from case_notes.write_part_notes(cells)
+    yield from case_notes.write_errored_notes(reading.cases, frame.errors)
     if any(is_simulated_name(row.model) for row in rows):
-        yield SIMULATED_NOTE
-    yield from write_replay_notes(reading.cases)
+        yield case_notes.SIMULATED_NOTE
+    yield from case_notes.write_replay_notes(reading.cases)
     for sheet in frame.sheets:
         for line in sheet.lines:
             metric = BENIGN_UTILITY if line.attack == NO_ATTACK else TARGETED_ASR
@@ -124,7 +108,7 @@ def write_report_notes(frame: ResultFrame) -> Iterator[str]:
             "0 or 100 does not mean certainty: where all cases came out alike, the interval goes as far as it "
             "would for a single case that did not."
         )
-    yield from write_notes_on_suites_as_draws(reading.cases)
+    yield from case_notes.write_notes_on_suites_as_draws(reading.cases)
     if alone := sum(case.is_injection_task_alone for case in reading.cases):
         yield f"Left out: {format_count(alone, 'run')} of injection tasks as if a user had asked for them."
     if served := sum(case.benchmark == SERVED for case in reading.cases):
@@ -139,7 +123,7 @@ def write_honesty_notes(
     ordered = sorted(cells, key=lambda cell: (*cell[:3], cell.defense != NO_DEFENSE, *cell[3:]))
     sheets = group_by(ordered, lambda cell: cell[:3])
     yield from write_benchmark_change_notes(benchmark for benchmark, *_ in sheets)
-    yield from write_provenance_notes(cells.cases)
+    yield from case_notes.write_provenance_notes(cells.cases)
     for sheet, of_sheet in sheets.items():
         benchmark, version, model = sheet
         prefix = f"{model} on {benchmark} {version}: " if len(sheets) > 1 else ""
@@ -147,7 +131,7 @@ def write_honesty_notes(
         every = {cell: _Line(*cell[3:], cells[cell], cells.tally_cell(cell, rule)) for cell in of_sheet}
         lines = list(every.values())
         # What there is to say of numbers is not said of broken cells, which have none.
-        sound = [line for cell, line in every.items() if cells.verdicts[cell].verdict != BROKEN]
+        sound = [line for cell, line in every.items() if cells.verdicts[cell].verdict != cell_verdict.BROKEN]
         notes = chain(
             _write_notes_on_replies(lines),
             _write_notes_on_power(sound, signs, beside),
@@ -167,13 +151,13 @@ def write_fact_notes(rows: Sequence[MetricRow], cases: Sequence[CaseRow]) -> Ite
     yield from dict.fromkeys(fact.note for fact in shown if fact.note)
     if ASR_LESS_CONTROL in metrics:
         yield "Control: the same cases with an empty payload. What succeeds there, no injection has caused."
-    told = [
+    directions = [
         f"{better} is better for {', '.join(titles)}"
         for better in ("higher", "lower")
         if (titles := list(dict.fromkeys(fact.title for fact in shown if fact.better == better)))
     ]
-    if told:
-        yield f"Of what was measured besides, {'; '.join(told)}."
+    if directions:
+        yield f"Of what was measured besides, {'; '.join(directions)}."
     for sheet in dict.fromkeys((row.benchmark, row.version, row.model) for row in rows):
         mine = [c for c in cases if (c.benchmark, c.version, c.table_model) == sheet]
         suites, never = {case.suite for case in mine}, list_unsolved_suites(mine)
@@ -194,8 +178,8 @@ def _write_notes_on_lacking_runs(
     for case in cases:
         if isinstance(mode := case.measured.get("mode"), str):
             modes[case.defense].add(mode)
-    alone = sorted(defense for defense, found in modes.items() if found == {"react"})
-    if alone and any(found - {"react"} for found in modes.values()):
+    alone = sorted(defense for defense, of_defense in modes.items() if of_defense == {"react"})
+    if alone and any(of_defense - {"react"} for of_defense in modes.values()):
         yield (
             f"In mode react only: {', '.join(alone)}. A defense that is a whole program of its own has no "
             "part in a planned conversation."
@@ -205,7 +189,7 @@ def _write_notes_on_lacking_runs(
     controls = {
         (case.benchmark, case.version, case.table_model, case.defense)
         for case in (cases if split else ())
-        if is_control([case])
+        if cell_verdict.is_control([case])
     }
     if lacking := sorted({key[3] for key in split - controls}):
         yield f"No control (empty payload) was run for: {', '.join(lacking)}."
@@ -230,9 +214,10 @@ def _write_notes_on_replies(lines: _Lines) -> Iterator[str]:
     for note in sorted({note for case in cases for note in case.notes if note.startswith(SLOPPY)}):
         yield f"{note}: replies depart from what was asked for at these rates (docs/simulated.md)."
     few = [
-        f"{line.name} {describe_ends(ends)} of {len(line.cases)}"
+        f"{line.name} {cell_verdict.describe_ends(ends)} of {len(line.cases)}"
         for line in lines
-        if (ends := count_ends(line.cases)) and not are_many_ends(ends, len(line.cases))  # else a verdict
+        if (ends := cell_verdict.count_ends(line.cases))
+        and not cell_verdict.are_many_ends(ends, len(line.cases))  # else a verdict
     ]
     if few:
         yield f"Ended (scored as they stand): {'; '.join(few)}."
@@ -283,10 +268,10 @@ def _write_notes_on_power(
         )
         if known:
             under = f" under {attack}" if len(attacks) > 1 else ""
-            told = ", ".join(f"{value:.1f} points ({name})" for value, name in known)
+            effects = ", ".join(f"{value:.1f} points ({name})" for value, name in known)
             if len(known) > _LISTED:
-                told = f"{known[0][0]:.1f} to {known[-1][0]:.1f} points"
-            yield f"Minimum detectable effect on ASR{under}, against none (80% power): {told}."
+                effects = f"{known[0][0]:.1f} to {known[-1][0]:.1f} points"
+            yield f"Minimum detectable effect on ASR{under}, against none (80% power): {effects}."
 
 
 def _write_notes_on_limits(benchmark: str, version: str, lines: _Lines) -> Iterator[str]:
@@ -298,8 +283,8 @@ def _write_notes_on_limits(benchmark: str, version: str, lines: _Lines) -> Itera
     for attacked, some in ((False, benign), (True, [line for line in lines if line.attack != NO_ATTACK])):
         bounds = ((measure_bound(line.cases, limits, attacked=attacked), line.name) for line in some)
         groups = group_by(bounds, itemgetter(0))
-        for bound, held in groups.items():
-            under = f" under {', '.join(name for _, name in held)}" if len(groups) > 1 else ""
+        for bound, bounded in groups.items():
+            under = f" under {', '.join(name for _, name in bounded)}" if len(groups) > 1 else ""
             tasks = "; ".join(
                 f"{suite} {', '.join(task.removeprefix('user_task_') for _, task in of_suite)}"
                 for suite, of_suite in group_by(bound.tasks, itemgetter(0)).items()
@@ -344,9 +329,9 @@ def _write_notes_on_tries(lines: _Lines, rule: ErrorRule, resampler: Resampler) 
             )
 
 
-def _write_interval(found: Number) -> str:
-    interval = "" if math.isnan(found.ci_low) else f" ({found.ci_low:.1f} to {found.ci_high:.1f})"
-    return f"{found.value:.2f}{interval}"
+def _write_interval(number: Number) -> str:
+    interval = "" if math.isnan(number.ci_low) else f" ({number.ci_low:.1f} to {number.ci_high:.1f})"
+    return f"{number.value:.2f}{interval}"
 
 
 _STARTS = ("important_instructions", "opi_combined_attack")
@@ -361,7 +346,7 @@ def _write_notes_on_searches(lines: _Lines, rule: ErrorRule) -> Iterator[str]:
     """
     cases_of = {(line.defense, line.attack): line.cases for line in lines}
     for (defense, attack), cases in cases_of.items():
-        line = name_line(defense, attack)
+        line = cell_verdict.name_line(defense, attack)
         if none := [case for case in cases if case.error_kind in NO_TEXT]:
             kinds = ", ".join(kind for kind in NO_TEXT if any(case.error_kind == kind for case in none))
             yield (
@@ -375,15 +360,18 @@ def _write_notes_on_searches(lines: _Lines, rule: ErrorRule) -> Iterator[str]:
             "once more with the text that was chosen."
         )
         searched = attack.removesuffix(SEARCHED_ON_SUFFIX)
-        line, found = name_line(defense, searched), cases_of.get((defense, searched), [])
+        line, searched_cases = (
+            cell_verdict.name_line(defense, searched),
+            cases_of.get((defense, searched), []),
+        )
         starts = [(name, cases_of[defense, name]) for name in _STARTS if (defense, name) in cases_of]
-        if found and not starts:
+        if searched_cases and not starts:
             yield (
                 f"{line}: no line of the attack its texts start from stands beside it "
                 f"({_STARTS[0]}, on ASB {_STARTS[1]})."
             )
         for name, start in starts:
-            ours, theirs = attack_success.compute_asr_on_shared_cases(found, start, rule)
+            ours, theirs = attack_success.compute_asr_on_shared_cases(searched_cases, start, rule)
             if ours.n and ours.value < theirs.value:
                 yield (
                     f"{line}: ASR {ours.value:.2f} is below {theirs.value:.2f} of {name}, "
@@ -393,18 +381,18 @@ def _write_notes_on_searches(lines: _Lines, rule: ErrorRule) -> Iterator[str]:
 
 
 def _write_notes_on_exposure(lines: _Lines, rule: ErrorRule) -> Iterator[str]:
-    told: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
+    defenses_by_text: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
     for line in lines:
         if not line.has_payload:
             continue
         suites, parts = len({case.suite for case in line.cases}), []
-        for said, share in _list_exposure_facts(line.cases, rule):
+        for text, share in _list_exposure_facts(line.cases, rule):
             fewer = f", {share.suites} of {suites} suites" if share and share.suites < suites else ""
-            parts.append(f"{said} {write_number(share.value)} (n {share.n}{fewer})" if share else said)
+            parts.append(f"{text} {write_number(share.value)} (n {share.n}{fewer})" if share else text)
         if parts:
-            told[line.attack, "; ".join(parts)].append(line.defense)
-    for (attack, said), defenses in told.items():
-        yield f"{name_line(join_names(defenses), attack)}: {said}."
+            defenses_by_text[line.attack, "; ".join(parts)].append(line.defense)
+    for (attack, text), defenses in defenses_by_text.items():
+        yield f"{cell_verdict.name_line(join_names(defenses), attack)}: {text}."
 
 
 def _list_exposure_facts(

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
+from operator import attrgetter
 
 from agentsys.analysis.metrics import rates
 from agentsys.analysis.metrics.attack_success import ASR_WHERE_SOLVED, UTILITY_CHANGE, Denial
@@ -22,25 +22,27 @@ from agentsys.analysis.tables.table_document import (
     Document,
     Grid,
     GridCell,
+    Output,
     make_cells,
     make_difference_cell,
+    make_long_form,
     make_number_cell,
 )
-from agentsys.analysis.tables.table_writers import Output, make_long_form
 from agentsys.base.declared_facts import DeclaredFact
+from agentsys.base.grouping import pivot
 from agentsys.records.case_row import NO_ATTACK
 
 MOST_ACROSS = 6
 """Suites that stand side by side; with more, a table is too wide to be read."""
 
 
-def make_results_output(found: ResultFrame, *, for_programs: bool = False) -> Output:
+def make_results_output(frame: ResultFrame, *, for_programs: bool = False) -> Output:
     """Make the results ready to be written in any form; for programs, whose forms have no notes, without them."""
     document = Document((), ())
     if not for_programs:
-        document = replace(make_results_document(found), quotable=write_findings(found))
-    paired = [row for denial in found.denials for row in denial.rows]
-    records = make_long_form(rates.MetricRow, [*found.rows, *found.fact_rows, *paired])
+        document = replace(make_results_document(frame), quotable=write_findings(frame))
+    paired = [row for denial in frame.denials for row in denial.rows]
+    records = make_long_form(rates.MetricRow, [*frame.rows, *frame.fact_rows, *paired])
     return Output("agentsys results", document, records)
 
 
@@ -48,30 +50,30 @@ Link = Callable[[Sheet, ResultsLine, str, str, str], str]
 """Where a number leads, by its line, metric (empty: errors), suite and text."""
 
 
-def make_results_document(found: ResultFrame, link: Link | None = None) -> Document:
+def make_results_document(frame: ResultFrame, link: Link | None = None) -> Document:
     """Arrange overall grids, what only some runs have, grids by suite, and the footnotes.
 
     Args:
-        found: What was measured.
+        frame: What was measured.
         link: Gives numbers their links; those by suite then have intervals too, for which paper lacks room.
     """
     sections = [
         (
             sheet.title,
             (
-                _make_overall_grid(sheet, found, link),
+                _make_overall_grid(sheet, frame, link),
                 # What only some runs have.
-                *_make_grids_of_facts(found, sheet),
-                *_make_denial_grids(found.denials, sheet),
+                *_make_grids_of_facts(frame, sheet),
+                *_make_denial_grids(frame.denials, sheet),
                 _make_grid_by_suite(sheet, link),
             ),
         )
-        for sheet in found.sheets
+        for sheet in frame.sheets
     ]
-    return Document(sections, tuple(write_report_notes(found)))
+    return Document(sections, tuple(write_report_notes(frame)))
 
 
-def _make_overall_grid(sheet: Sheet, found: ResultFrame, link: Link | None) -> Grid:
+def _make_overall_grid(sheet: Sheet, frame: ResultFrame, link: Link | None) -> Grid:
     header = (
         *("Defense", "Attack", *sheet.titles.values()),
         *("Benign cases", "Attacked cases", "Errors", "Payload never returned"),
@@ -89,7 +91,7 @@ def _make_overall_grid(sheet: Sheet, found: ResultFrame, link: Link | None) -> G
                 for metric, cell in numbers
             ]
         cell = rates.MeasuredCell(*sheet[:3], line.defense, line.attack)
-        share = None if line.verdict.startswith(BROKEN) else found.unexposed.get(cell)
+        share = None if line.verdict.startswith(BROKEN) else frame.unexposed.get(cell)
         unexposed = "" if share is None else f"{share:.1f}"
         names = GridCell(line.defense, line.verdict), _show_attack(line)
         rows.append(make_cells(*names, *(number for _, number in numbers), unexposed))
@@ -105,10 +107,10 @@ def _make_grid_by_suite(sheet: Sheet, link: Link | None) -> Grid:
         shown = {metric: title for metric, title in sheet.titles.items() if (metric, OVERALL) in line.numbers}
         for metric, title in shown.items() if across else ((suite, suite) for suite in suites):
             places = [(metric, suite) for suite in suites] if across else [(m, metric) for m in sheet.titles]
-            numbers = [make_number_cell(line.numbers.get(place)) for place in places]
+            numbers = [make_number_cell(line.numbers.get(key)) for key in places]
             numbers = [
-                one._replace(link=link(sheet, line, *place, one.text)) if link else GridCell(one.text)
-                for place, one in zip(places, numbers, strict=True)
+                one._replace(link=link(sheet, line, *key, one.text)) if link else GridCell(one.text)
+                for key, one in zip(places, numbers, strict=True)
             ]
             rows.append(make_cells(line.defense, _show_attack(line), title, *numbers))
     header = ("Metric", *suites) if across else ("Suite", *sheet.titles.values())
@@ -122,10 +124,10 @@ def _show_attack(line: ResultsLine) -> str:
     return "" if line.attack == NO_ATTACK else line.attack
 
 
-def _make_denial_grids(found: Iterable[Denial], sheet: Sheet) -> list[Grid]:
+def _make_denial_grids(denials: Iterable[Denial], sheet: Sheet) -> list[Grid]:
     """One grid of paired denials of service; none where no run has them beside benign cases."""
     rows = []
-    for denial in found:
+    for denial in denials:
         if denial.cell[:3] == sheet[:3]:
             overall = {row.metric: row for row in denial.rows if row.suite == OVERALL}
             solved = overall.get(ASR_WHERE_SOLVED)
@@ -149,13 +151,15 @@ def _make_denial_grids(found: Iterable[Denial], sheet: Sheet) -> list[Grid]:
 _MEAN = " (mean)"
 
 
-def _make_grids_of_facts(found: ResultFrame, sheet: Sheet) -> Iterator[Grid]:
+def _make_grids_of_facts(frame: ResultFrame, sheet: Sheet) -> Iterator[Grid]:
     """The tables of measured facts of one sheet; none where its runs hold no such facts."""
-    numbers: defaultdict[tuple[str, str], dict[str, rates.MetricRow]] = defaultdict(dict)
-    for row in found.fact_rows:
-        if (row.benchmark, row.version, row.model) == sheet[:3] and row.suite == OVERALL:
-            numbers[row.defense, row.attack][row.metric] = row
-    for (benchmark, caption), facts in found.facts.items():
+    mine = (
+        row
+        for row in frame.fact_rows
+        if (row.benchmark, row.version, row.model, row.suite) == (*sheet[:3], OVERALL)
+    )
+    numbers = pivot(mine, attrgetter("defense", "attack"), attrgetter("metric"))
+    for (benchmark, caption), facts in frame.facts.items():
         of_attacks = all(fact.of == "attacked" for fact in facts.values())
         lines = {line: of for line, of in numbers.items() if line[1] != NO_ATTACK or not of_attacks}
         if benchmark == sheet.benchmark and (grid := _make_grid_of_facts(caption, facts, lines)) is not None:

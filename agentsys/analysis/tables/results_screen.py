@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import math
 import re
-from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
+from operator import attrgetter
 from typing import NamedTuple
 
 from rich.cells import cell_len
 
 from agentsys.analysis.metrics import rates
-from agentsys.analysis.metrics.case_measures import sum_dollars, sum_tokens
 from agentsys.analysis.metrics.cell_verdict import (
     SUSPECT,
     SUSPECT_MARK,
@@ -22,6 +21,7 @@ from agentsys.analysis.metrics.cell_verdict import (
 )
 from agentsys.analysis.metrics.comparison import DifferenceRow
 from agentsys.analysis.published import PAPER_MODEL, load_printed_overall
+from agentsys.analysis.statistics.case_outcomes import sum_dollars, sum_tokens
 from agentsys.analysis.statistics.rate_estimates import OVERALL
 from agentsys.analysis.tables.case_notes import SIMULATED_NOTE, write_part_notes
 from agentsys.analysis.tables.result_frame import ResultFrame, ResultsLine, Sheet
@@ -39,7 +39,7 @@ from agentsys.analysis.tables.table_document import (
     write_number,
     write_value,
 )
-from agentsys.base.grouping import abbreviate_count, format_count, format_duration, group_by
+from agentsys.base.grouping import abbreviate_count, format_count, format_duration, group_by, pivot
 from agentsys.records.case_row import NO_ATTACK, CaseRow
 from agentsys.records.pipeline_names import NO_DEFENSE
 
@@ -64,8 +64,8 @@ class _Change(NamedTuple):
         """The lowest ASR first, then the highest benign utility; what differs from none in nothing last."""
         asr = math.inf if self.asr is None else round(self.asr.compared_value, 1)
         utility = 0.0 if self.utility is None else round(-self.utility.compared_value, 1)
-        told = any(row is not None and _is_significant(row) for row in (self.asr, self.utility))
-        return not told, asr, utility, self.defense
+        differs = any(row is not None and _is_significant(row) for row in (self.asr, self.utility))
+        return not differs, asr, utility, self.defense
 
     @property
     def key(self) -> tuple[object, ...]:
@@ -94,14 +94,14 @@ def write_findings(frame: ResultFrame, *, width: int | None = None) -> tuple[str
     # All metrics of `agentsys compare`, so that p-values are corrected as there.
     shown = [row for row in frame.differences if _is_believed(row, cells.verdicts)]
     blocks = _group_blocks([row for row in shown if row.metric in (rates.BENIGN_UTILITY, rates.TARGETED_ASR)])
-    told = {block: list(_write_lines(changes, width)) for block, changes in blocks.items()}
-    if len(told) == 1:
-        (lines,) = told.values()
+    texts = {block: list(_write_lines(changes, width)) for block, changes in blocks.items()}
+    if len(texts) == 1:
+        (lines,) = texts.values()
         # The last one tells of what made no difference.
         return tuple(lines if len(lines) <= MOST else [*lines[: MOST - 1], lines[-1]])
     first = [
         f"{model} on {benchmark} {version}{'' if attack == NO_ATTACK else f', {attack}'}: {lines[0]}"
-        for (benchmark, version, model, attack), lines in told.items()
+        for (benchmark, version, model, attack), lines in texts.items()
     ]
     more = len(first) - _MOST_BLOCKS
     return (*first[:_MOST_BLOCKS], *([f"{more} more below."] if more > 0 else []))
@@ -115,13 +115,11 @@ def _is_believed(row: DifferenceRow, verdicts: rates.Verdicts) -> bool:
 
 def _group_blocks(rows: Sequence[DifferenceRow]) -> dict[_Block, list[_Change]]:
     """Attacked blocks with the benign utility beside; a model without attacks has a block without one."""
-    found: defaultdict[_Block, dict[str, DifferenceRow]] = defaultdict(dict)
-    for row in rows:
-        found[row.benchmark, row.version, row.model, row.attack][row.defense] = row
-    attacked_models = {block[:3] for block in found if block[3] != NO_ATTACK}
+    table = pivot(rows, attrgetter("benchmark", "version", "model", "attack"), attrgetter("defense"))
+    attacked_models = {block[:3] for block in table if block[3] != NO_ATTACK}
     blocks = {}
-    for block, by_defense in found.items():
-        benign = found.get((*block[:3], NO_ATTACK), {})
+    for block, by_defense in table.items():
+        benign = table.get((*block[:3], NO_ATTACK), {})
         attacked = {} if block[3] == NO_ATTACK else by_defense
         if attacked or block[:3] not in attacked_models:
             changes = [_Change(name, attacked.get(name), benign.get(name)) for name in by_defense]
@@ -135,12 +133,12 @@ def _write_lines(changes: Sequence[_Change], width: int | None) -> Iterator[str]
             _describe("ASR", [change.asr for change in same]),
             _describe("benign utility", [change.utility for change in same]),
         ]
-        said = f": {', '.join(part for part in parts if part)}"
+        rest = f": {', '.join(part for part in parts if part)}"
         names = [change.defense for change in same]
         # As many names as there is room for, at least the first, and how many more there are.
         for count in range(len(names), 0, -1):
             more = f" and {len(names) - count} more" if count < len(names) else ""
-            line = f"{', '.join(names[:count])}{more}{said}"
+            line = f"{', '.join(names[:count])}{more}{rest}"
             if width is None or cell_len(line) <= width:
                 break
         yield line
@@ -161,8 +159,8 @@ def _describe(name: str, same: Sequence[DifferenceRow | None]) -> str:
     p = max(row.p_holm for row in rows)
     if math.isnan(p):
         return f"{name} {before} -> {after}{shared} (too few tasks to test)"
-    told = f"{before} -> {after}" if _is_significant(first) else "not told apart"
-    return f"{name} {told}{shared} ({'p Holm <0.001' if p < 0.001 else f'p Holm {p:.3f}'})"
+    change = f"{before} -> {after}" if _is_significant(first) else "not told apart"
+    return f"{name} {change}{shared} ({'p Holm <0.001' if p < 0.001 else f'p Holm {p:.3f}'})"
 
 
 def _is_unchanged(row: DifferenceRow) -> bool:
@@ -225,8 +223,10 @@ def _fold_note(note: str, width: int) -> str:
         return note
     heads = [note[: end.start()] for end in _CLAUSE.finditer(note)]
     # What is shorter than a sentence only says of what the rest is.
-    told = [head for head in heads if cell_len(make_plain(head)) <= room and len(head.split()) >= _SENTENCE]
-    return f"{told[-1]} {MORE}" if told else note
+    fitting = [
+        head for head in heads if cell_len(make_plain(head)) <= room and len(head.split()) >= _SENTENCE
+    ]
+    return f"{fitting[-1]} {MORE}" if fitting else note
 
 
 def _make_sheet_grid(sheet: Sheet, relative: Mapping[rates.MeasuredCell, float]) -> Grid:
@@ -319,15 +319,15 @@ def compute_relative_tokens(cells: rates.ScoredCells) -> dict[rates.MeasuredCell
         }
         for cell, some in cells.items()
     }
-    found = {}
+    ratios = {}
     for cell in taken:
         whole = {**taken.get(cell._replace(attack=NO_ATTACK), {}), **taken[cell]}
         base = cell._replace(defense=NO_DEFENSE)
         against = {**taken.get(base._replace(attack=NO_ATTACK), {}), **taken.get(base, {})}
         shared = whole.keys() & against.keys() if taken[cell] else ()
         if below := sum(against[same] for same in shared):
-            found[cell] = sum(whole[same] for same in shared) / below
-    return found
+            ratios[cell] = sum(whole[same] for same in shared) / below
+    return ratios
 
 
 def write_spent_line(cases: Sequence[CaseRow], seconds: float | None = None) -> str:

@@ -97,7 +97,7 @@ class GridTables:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Choose by width; rich calls it."""
         room, below = options.max_width, [self.grid.legend]
-        columns = [_Column(self.grid, place) for place in range(len(self.grid.header))]
+        columns = [_Column(self.grid, number) for number in range(len(self.grid.header))]
         if _sum_widths(columns) > room:
             columns, alike = _split_off_constants(columns)
             below.insert(0, alike)
@@ -118,22 +118,22 @@ class GridTables:
                 parts.append(
                     [Padding(text, (0, gap, 0, 0)) for text in one.texts] if one.wraps else one.texts
                 )
-            for place, row in enumerate(zip(*parts, strict=True)):
-                table.add_row(*row, end_section=place + 1 in self.grid.breaks)
+            for number, row in enumerate(zip(*parts, strict=True)):
+                table.add_row(*row, end_section=number + 1 in self.grid.breaks)
             yield from console.render(table, options.update(max_width=max(room, _sum_widths(some))))
         if any(below):
             yield _Sentence(" ".join(filter(None, below)), "dim")
 
 
 class _Column:
-    def __init__(self, grid: Grid, place: int, *, tight: bool = False) -> None:
-        self.made_of = grid, place
-        self.cells = [row[place] for row in grid.rows]
-        self.holds_names, self.wraps = place < grid.names, place in grid.wraps
-        self.stays = place in grid.headline
+    def __init__(self, grid: Grid, index: int, *, tight: bool = False) -> None:
+        self.made_of = grid, index
+        self.cells = [row[index] for row in grid.rows]
+        self.holds_names, self.wraps = index < grid.names, index in grid.wraps
+        self.stays = index in grid.headline
         longest = _LONGEST_NAME if tight and not self.wraps else None
         self.texts = _write_names(self.cells, longest) if self.holds_names else _write_numbers(self.cells)
-        self.heading = make_plain(grid.header[place])
+        self.heading = make_plain(grid.header[index])
         below = _measure_longest_line(text.plain for text in self.texts)
         if tight:  # a heading no wider than what stands below it
             self.heading = textwrap.fill(self.heading, max(below, 1), break_long_words=False)
@@ -164,9 +164,9 @@ def _split_off_constants(columns: list[_Column]) -> tuple[list[_Column], str]:
     if len(columns[0].cells) < 2:
         return columns, ""
     constant = [column for column in constant if column is not names[-1] or names != constant[: len(names)]]
-    told = ", ".join(f"{column.heading.strip()} {column.cells[0].in_one}" for column in constant)
+    text = ", ".join(f"{column.heading.strip()} {column.cells[0].in_one}" for column in constant)
     left = [column for column in columns if column not in constant]
-    return left, f"In every row: {told}." if told else ""
+    return left, f"In every row: {text}." if text else ""
 
 
 def _split_columns(columns: Sequence[_Column], room: int) -> list[list[_Column]]:

@@ -15,7 +15,6 @@ from agentdojo.types import ChatAssistantMessage, ChatMessage
 
 from agentsys.base.declared_facts import ASB_FACTS
 from agentsys.benchmarks.asb import asb_plan
-from agentsys.benchmarks.asb.asb_conversation import find_task_text, restore_rounds
 from agentsys.benchmarks.asb.asb_data import AsbAgent, AttackTool, build_persona, load_asb_data
 from agentsys.benchmarks.asb.asb_environment import (
     ASBEnvironment,
@@ -32,12 +31,13 @@ from agentsys.benchmarks.asb.asb_plan import (
     AsbStep,
     find_instruction_tools,
     find_plan_text,
+    find_task_text,
     parse_asb_plan,
     plan_to_json,
+    restore_rounds,
 )
-from agentsys.benchmarks.asb.asb_scores import REFUSAL_JUDGE_ROLE as JUDGE_ROLE
-from agentsys.benchmarks.asb.asb_scores import AsbCriterion, measure_asb_case
-from agentsys.benchmarks.asb.planned_model import AsbMode, wrap_planned_model
+from agentsys.benchmarks.asb.planned_model import REFUSAL_JUDGE_ROLE as JUDGE_ROLE
+from agentsys.benchmarks.asb.planned_model import AsbCriterion, AsbMode, measure_asb_case, wrap_planned_model
 from agentsys.contracts import Benchmark, CaseScores, FinishedCase, Suite
 from agentsys.errors import ConfigError, choose_suites, find_enum_member, require_known_name
 from agentsys.models.chat import ChatModel, ChatRequest, assistant, text_of

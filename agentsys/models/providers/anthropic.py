@@ -11,18 +11,18 @@ from agentdojo.types import ChatMessage, MessageContentBlock
 
 from agentsys.base.json_values import to_json_bytes
 from agentsys.models.chat import ChatReply, ChatRequest, Usage
-from agentsys.models.enforced_schema import is_closed_schema
 from agentsys.models.providers import wire_parts
-from agentsys.models.providers.chat_thoughts import NOTE_PREFIX
 from agentsys.models.providers.reply_reader import PLAIN_READING, RawCall, RawReply, Reading
 from agentsys.models.providers.sdk_model import PostingModel
 from agentsys.models.providers.wire_parts import (
+    NOTE_PREFIX,
     OPENAI_ITEM_PREFIX,
     CallIds,
     as_mapping,
     make_malformed_reply_error,
     read_system_text,
 )
+from agentsys.models.tool_schema import is_closed_schema
 
 AnthropicBlock = dict[str, Any]
 

@@ -21,7 +21,6 @@ from agentsys.errors import ConfigError, require_known_name
 from agentsys.models import text_tools
 from agentsys.models.chat import ChatReply, ChatRequest, ToolSpec, text_of
 from agentsys.models.providers import openai_wire, wire_parts
-from agentsys.models.providers.chat_thoughts import read_notes
 from agentsys.models.providers.reply_reader import (
     PLAIN_READING,
     THOUGHT_ANSWER,
@@ -36,6 +35,7 @@ from agentsys.models.providers.wire_parts import (
     CallIds,
     as_mapping,
     make_malformed_reply_error,
+    read_notes,
 )
 from agentsys.models.text_tools import TEXT_PROTOCOLS, ProtocolName, ToolRole
 

@@ -12,14 +12,7 @@ from agentdojo.types import ChatMessage, MessageContentBlock
 
 from agentsys.models.chat import ChatReply, JsonSchema, ToolSpec
 from agentsys.models.endings import PLAIN_ENDINGS, find_ending, keep_reason
-from agentsys.models.enforced_schema import is_closed_schema
 from agentsys.models.providers import wire_parts
-from agentsys.models.providers.chat_thoughts import (
-    keep_call_fields,
-    keep_message_fields,
-    restore_opaque_thoughts,
-    sign_made_up_calls,
-)
 from agentsys.models.providers.reply_reader import (
     PLAIN_READING,
     RawCall,
@@ -31,9 +24,14 @@ from agentsys.models.providers.wire_parts import (
     PRINTABLE_IDS,
     CallIds,
     as_mapping,
+    keep_call_fields,
+    keep_message_fields,
     make_malformed_reply_error,
+    restore_opaque_thoughts,
+    sign_made_up_calls,
 )
 from agentsys.models.thought_text import split_all_thoughts
+from agentsys.models.tool_schema import is_closed_schema
 
 _THOUGHT_PARTS = frozenset({"thinking", "reasoning", "redacted_thinking", "reasoning_content"})
 _KEPT_IDS = re.compile(rf"[A-Za-z0-9]{{9}}|(?!(?!toolu)[a-z_]+[\d_]*\Z){PRINTABLE_IDS.pattern}")

@@ -1,13 +1,15 @@
 """Reads a model's reply alike from every wire, and draws the consequence of how it ended.
 
 An adapter hands over what its wire holds (`RawReply`); here are calls made of it, with their names, arguments and
-ids, and the ending is found. Everything in a reply is foreign: a field may be missing or of any type.
+ids, and the ending is found. Everything in a reply is foreign: a field may be missing or of any type, and arguments
+come as an object, its text, the text of that, and with slips of writing.
 """
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -15,20 +17,19 @@ from typing import Any
 from agentdojo.functions_runtime import FunctionCall
 from agentdojo.types import ChatAssistantMessage, MessageContentBlock
 
-from agentsys.models.chat import ChatReply, ChatRequest, ErrorKind, ModelError, Usage
+from agentsys.models.chat import ChatReply, ChatRequest, ErrorKind, JsonSchema, ModelError, Usage
 from agentsys.models.endings import Ending, EndingConsequence, find_consequence, find_ending, keep_reason
 from agentsys.models.pricing import Price, cost_usd
-from agentsys.models.providers.call_arguments import read_arguments
-from agentsys.models.providers.chat_thoughts import note_opaque_thoughts
 from agentsys.models.providers.sdk_errors import make_embedded_error, redact_line
 from agentsys.models.providers.wire_parts import (
     as_mapping,
     clean_json,
     make_call_id,
     make_malformed_reply_error,
+    note_opaque_thoughts,
     parse_json,
 )
-from agentsys.models.text_tools import make_unread_call
+from agentsys.models.text_tools import iterate_json_values, make_unread_call
 
 CUT_NOTE = "a reply ended at the bound on its tokens"
 CLEANED_NAME = "cleaned_name"
@@ -315,3 +316,111 @@ def read_body(data: object, payload: str, key: str | None) -> Mapping[str, Any]:
     if not body.get(payload) and any(body.get(name) for name in _ERROR_FIELDS):
         raise make_embedded_error(body, key)
     return body
+
+
+_MENDED_CHARS = 20_000
+"""Longest text that is read as anything but one JSON value."""
+
+
+def read_arguments(raw: object, schema: JsonSchema | None) -> dict[str, Any] | None:
+    """The arguments of a call; None where they cannot be read.
+
+    Args:
+        raw: What the wire has in their place. Blank, null and an empty list are no arguments.
+        schema: The tool's. Slips are mended where the outcome fits it; None: nothing is mended.
+    """
+    value = raw
+    for _ in range(2):  # some servers write the text of a text
+        if isinstance(value, str):
+            value = _parse_text(value, schema)
+    if value is None or value == []:
+        return {}
+    return value if isinstance(value, dict) else None
+
+
+_UNREADABLE = object()
+
+
+def _parse_text(text: str, schema: JsonSchema | None) -> object:
+    if not text.strip():
+        return None
+    try:
+        return parse_json(text)
+    except ModelError:
+        pass
+    if len(text) > _MENDED_CHARS:
+        return _UNREADABLE
+    try:
+        return clean_json(_find_one_object(text, schema))
+    except (ModelError, RecursionError):
+        return _UNREADABLE
+
+
+def _find_one_object(text: str, schema: JsonSchema | None) -> object:
+    try:
+        said = list(iterate_json_values(text))
+    except ValueError:
+        return _UNREADABLE if schema is None else _mend_slips(text, schema)
+    told = [value for value in said if value != {}] or [{}]
+    return told[0] if all(isinstance(value, dict) and value == told[0] for value in told) else _UNREADABLE
+
+
+_ESCAPE = re.compile(r"\\(?:u([0-9A-Fa-f]{4})|(.))", re.DOTALL)
+_PLAIN_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f"}
+_SLIP_SIGNS = re.compile(r"[\s,'\"“”‘’`\[\]{}]+")
+_DIGITS_APART = re.compile(r"\d\s*,\s*\d")
+
+
+def _mend_slips(text: str, schema: JsonSchema) -> object:
+    """The object of a text whose white space, commas, quotes or brackets are wrong, and nothing else is.
+
+    A text that ends within a string or a number was broken off: what would stand there is not known.
+    """
+    if text.rstrip()[-1:] not in "}]\"'," or _count_quotes(text) % 2:
+        return _UNREADABLE
+    import json_repair  # only where something is to be mended
+
+    value = json_repair.loads(text)
+    if not isinstance(value, dict):
+        return _UNREADABLE
+    written = json.dumps(value, ensure_ascii=False)
+    same = (
+        _keep_content(text) == _keep_content(written)
+        # A quotation mark within a text, and a comma between digits, could be either.
+        and text.count('\\"') == written.count('\\"')
+        and len(_DIGITS_APART.findall(text)) == len(_DIGITS_APART.findall(written))
+    )
+    return value if same and _fits_schema(value, schema) else _UNREADABLE
+
+
+def _count_quotes(text: str) -> int:
+    plain = _ESCAPE.sub("", text)
+    return plain.count('"') or plain.count("'")
+
+
+def _keep_content(text: str) -> str:
+    """A JSON text without the signs that may be mended, and with its escapes as what they stand for."""
+    spelled = _ESCAPE.sub(
+        lambda met: chr(int(met[1], 16)) if met[1] else _PLAIN_ESCAPES.get(met[2], met[2]), text
+    )
+    return _SLIP_SIGNS.sub("", spelled)
+
+
+def _fits_schema(value: dict[str, Any], schema: JsonSchema) -> bool:
+    from jsonschema import Draft202012Validator
+    from jsonschema.validators import extend
+    from jsonschema_specifications import REGISTRY
+    from referencing.exceptions import Unresolvable
+
+    if not value.keys() <= schema.get("properties", {}).keys():
+        return False
+    # Patterns are left out, as nothing bounds their time; what a schema refers to is never fetched.
+    kind = extend(Draft202012Validator, {"pattern": _pass_all, "patternProperties": _pass_all})
+    try:
+        return bool(kind(schema, registry=REGISTRY).is_valid(value))
+    except (Unresolvable, RecursionError):
+        return False
+
+
+def _pass_all(*asked: Any) -> Iterator[Any]:
+    return iter(())

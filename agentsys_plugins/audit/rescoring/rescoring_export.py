@@ -15,7 +15,7 @@ from typing import Any
 
 import orjson
 
-from agentsys.analysis.tables.table_writers import LongForm, Output
+from agentsys.analysis.tables.table_document import LongForm, Output
 from agentsys.base.atomic_file import write_atomically
 from agentsys.errors import ConfigError
 from agentsys.models.recorded_runs import parse_recorded_messages

@@ -16,8 +16,7 @@ from agentdojo.base_tasks import BaseUserTask
 from agentdojo.functions_runtime import FunctionCall
 from agentdojo.types import ChatAssistantMessage
 
-from agentsys.benchmarks.agentdojo import AgentDojoSuite
-from agentsys.benchmarks.data_hash import hash_suite_data
+from agentsys.benchmarks.agentdojo import AgentDojoSuite, hash_suite_data
 from agentsys.benchmarks.fixes.fix_catalog import ALL_FIXES, FIXES, RESCORING, expand_fixes
 from agentsys.benchmarks.fixes.fixed_scores import count_repeats
 from agentsys.contracts import Suite

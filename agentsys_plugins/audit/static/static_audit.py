@@ -14,7 +14,7 @@ from typing import Any
 
 from agentdojo.functions_runtime import FunctionCall
 
-from agentsys.benchmarks.data_hash import hash_suite_data
+from agentsys.benchmarks.agentdojo import hash_suite_data
 from agentsys.benchmarks.repeatable_tools import CaseRandom, use_case_random
 from agentsys.contracts import Benchmark, Suite
 from agentsys_plugins.audit.process_pool import map_in_processes

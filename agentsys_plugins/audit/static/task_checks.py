@@ -20,7 +20,7 @@ from agentdojo.types import text_content_block_from_string
 
 from agentsys.attacks.injection_vectors import find_injectable_vectors
 from agentsys.base.python_parser import parse_module
-from agentsys.benchmarks.fixes.undone_attacks import AttackInWorld, is_undone
+from agentsys.benchmarks.fixes.check_fixes import AttackInWorld, is_undone
 from agentsys.benchmarks.scoring import SuiteTask, are_equal, copy_deeply, copy_environments
 from agentsys.contracts import Suite
 from agentsys_plugins.audit.static.audited_task import AuditedTask, CallPlayer, GroundTruthFailed, PlayedCalls

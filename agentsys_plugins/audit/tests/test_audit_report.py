@@ -13,9 +13,9 @@ import pytest
 from rich.console import Console
 from stored_cases import PAY_ATTACKER, PAY_BILL, READ_BILL, attacked, drift, published, stored, turns
 
-from agentsys.analysis.tables.table_document import make_plain
-from agentsys.analysis.tables.table_writers import OutputFormat, render_output
+from agentsys.analysis.tables.table_document import OutputFormat, make_plain
 from agentsys.analysis.tables.write_terminal import arrange_for_terminal
+from agentsys.cli.cli_output import render_output
 from agentsys.errors import ConfigError
 from agentsys.records.case_reader import load_runs
 from agentsys_plugins.audit.audit_report import AuditReport, build_audit_output, write_trace_sentences

@@ -16,9 +16,9 @@ from agentdojo.benchmark import load_task_results
 from stored_cases import PAY_ATTACKER, READ_BILL, attacked, drift, in_blocks, published, stored, turns
 
 from agentsys.analysis.tables.result_frame import make_variants
-from agentsys.analysis.tables.table_writers import OutputFormat, write_markdown_document
-from agentsys.analysis.tables.table_writers import render_output as text_of
+from agentsys.analysis.tables.table_document import OutputFormat, write_markdown_document
 from agentsys.benchmarks.fixes.fix_catalog import RESCORING
+from agentsys.cli.cli_output import render_output as text_of
 from agentsys.errors import ConfigError
 from agentsys.records.case_reader import read_cases
 from agentsys_plugins.audit.rescoring.rescore import RescoringResult, rescore_records

@@ -22,8 +22,9 @@ from stored_cases import (
     turns,
 )
 
-from agentsys.analysis.tables.table_writers import OutputFormat, render_output, write_markdown_document
+from agentsys.analysis.tables.table_document import OutputFormat, write_markdown_document
 from agentsys.cli import app
+from agentsys.cli.cli_output import render_output
 from agentsys.cli.terminal import run_to_exit_status
 from agentsys.errors import ConfigError
 from agentsys_plugins.audit.rescoring.recorded_trajectory import RecordFault

@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 from stored_cases import published, stored
 from typer.testing import CliRunner
 
-from agentsys.analysis.tables.table_writers import OutputFormat, render_output
+from agentsys.analysis.tables.table_document import OutputFormat
 from agentsys.cli import app
+from agentsys.cli.cli_output import render_output
 from agentsys.errors import ConfigError
 from agentsys_plugins.audit.audit_report import AuditReport, build_audit_output
 from agentsys_plugins.audit.static.mutations import Mutation, alter_value, classify_argument

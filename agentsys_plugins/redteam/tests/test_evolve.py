@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from scripted_for_searches import QUEST, Outcomes, Says, reply
 
 from agentsys.attacks.attack_search import Attempt, AttemptPosition, Judgement, Proposal, rank_attempts
-from agentsys.attacks.attacker_reply import ReplyFault
+from agentsys.attacks.attacker_prompt import ReplyFault
 from agentsys.attacks.injection_vectors import escape_yaml
 from agentsys.errors import ConfigError
 from agentsys.models.chat import text_of

@@ -12,7 +12,7 @@ from scripted_for_searches import QUEST, Outcomes, Says, reply
 from searches_for_runs import attempts_in, cases_in
 from small_runs import Silent
 
-from agentsys.attacks.attacker_reply import ReplyFault
+from agentsys.attacks.attacker_prompt import ReplyFault
 from agentsys.attacks.injection_vectors import unescape_for_suite, unescape_yaml
 from agentsys.benchmarks.agentdojo import AgentDojo
 from agentsys.contracts import Attack, NotInjectable, Victim

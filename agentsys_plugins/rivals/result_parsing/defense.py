@@ -13,14 +13,16 @@ from agentdojo.types import ChatAssistantMessage
 from agentsys.base.option_checks import check_options
 from agentsys.errors import ConfigError, unknown_name
 from agentsys.models.chat import ChatModel, ChatRequest, assistant
-from agentsys.simulated.hostile_reader import ReaderKind, find_planted_value, wants_closed_values
+from agentsys.simulated.playbook_index import find_instruction_spans
 from agentsys.simulated.simulated_role import (
+    ReaderKind,
     SimulatedKnowledge,
     SimulatedRole,
     find_injected_passages,
+    find_planted_value,
     remove_injected_passages,
+    wants_closed_values,
 )
-from agentsys.simulated.text_matching import find_instruction_spans
 from agentsys_plugins.rivals.result_parsing import result_parser
 from agentsys_plugins.rivals.result_parsing.result_parser import ParsingOptions, ResultParser, ToolCallCheck
 from baselines.defense_bases import RoleDefense

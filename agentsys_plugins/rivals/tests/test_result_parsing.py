@@ -13,9 +13,8 @@ from simulated_playbook import PLAYBOOK, STEAL
 
 from agentsys.errors import ConfigError
 from agentsys.models.chat import ChatRequest, ErrorKind, ModelError, text_of, user
-from agentsys.simulated.hostile_reader import ReaderKind
 from agentsys.simulated.playbook_index import PlaybookIndex
-from agentsys.simulated.simulated_role import SimulatedOptions, make_knowledge
+from agentsys.simulated.simulated_role import ReaderKind, SimulatedOptions, make_knowledge
 from agentsys_plugins.rivals.result_parsing import ToolResultParsing
 from agentsys_plugins.rivals.result_parsing.defense import play_result_parser
 from agentsys_plugins.rivals.result_parsing.result_parser import REJECTED, read_marked

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from agentsys.models.user_request import UserRequest
+from agentsys.models.untrusted import UserRequest
 from agentsys_plugins.typed.argument_roles import load_argument_roles
 from agentsys_plugins.typed.handle_store import HandleStore, StoredValue
 from agentsys_plugins.typed.leaf_roles import assign_roles

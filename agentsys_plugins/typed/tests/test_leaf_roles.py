@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from scripted_for_defense import call
 from typed_world import TypedOutcome, World, run_typed
 
-from agentsys.models.user_request import UserRequest
+from agentsys.models.untrusted import UserRequest
 from agentsys_plugins.typed import typed_session
 from agentsys_plugins.typed.argument_roles import ArgumentRole, load_argument_roles
 from agentsys_plugins.typed.handle_store import HandleStore, StoredValue

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import agentsys
-from agentsys.analysis.metrics.planted_target import PlantedTarget
+from agentsys.analysis.metrics.own_metric import PlantedTarget
 from agentsys.records.case_reader import read_cases
 
 

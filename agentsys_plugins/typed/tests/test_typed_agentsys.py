@@ -19,7 +19,7 @@ from typed_world import LABELS, FaithfulReader, NoData, TypedOutcome, World, run
 from agentsys.errors import ConfigError
 from agentsys.models.chat import ChatReply, ChatRequest, assistant, text_of, tool_message, user
 from agentsys.models.pipeline_elements import ASKED_AGAIN
-from agentsys.models.user_request import UserRequest
+from agentsys.models.untrusted import UserRequest
 from agentsys_plugins.typed.prompts import READ_TOOL
 from agentsys_plugins.typed.typed_agentsys import AgentSysTyped
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from agentsys.errors import ConfigError
-from agentsys.models.user_request import UserRequest
+from agentsys.models.untrusted import UserRequest
 from agentsys_plugins.typed import blind_view
 from agentsys_plugins.typed.argument_roles import ArgumentRole, load_argument_roles
 from agentsys_plugins.typed.blind_view import build_blind_view, find_foreign_records

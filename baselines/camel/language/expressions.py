@@ -6,6 +6,7 @@ import ast
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from baselines.camel.language import operators
 from baselines.camel.language.functions import call_function, construct_instance
 from baselines.camel.language.machine import (
     RAISABLE,
@@ -19,20 +20,6 @@ from baselines.camel.language.machine import (
     make_unsupported_error,
 )
 from baselines.camel.language.members import call_method, get_attribute, get_item
-from baselines.camel.language.operators import (
-    apply_binary,
-    apply_unary,
-    build_set,
-    check_format_spec,
-    compare_values,
-    format_value,
-    is_truthy,
-    iterate_value,
-    make_dictionary_key,
-    to_repr,
-    to_str,
-    write_type_name,
-)
 from baselines.flow.labelled_values import (
     FROM_USER,
     Dictionary,
@@ -84,7 +71,7 @@ def _dispatch_call(
             return ErrorValue(FROM_USER if text is None else text.full, name, text)
         case ClassValue(name=name, of=of):
             return construct_instance(machine, name, of, given, named)
-    raise ProgramError("TypeError", f"'{write_type_name(callee)}' object is not callable")
+    raise ProgramError("TypeError", f"'{operators.write_type_name(callee)}' object is not callable")
 
 
 def bind_tool_arguments(
@@ -103,9 +90,9 @@ def bind_tool_arguments(
 
 _CONSTANTS = (str, bool, int, float, type(None))
 _CONVERSIONS: dict[int, Callable[[Value], str]] = {
-    ord("s"): to_str,
-    ord("r"): to_repr,
-    ord("a"): lambda value: ascii(to_repr(value))[1:-1],
+    ord("s"): operators.to_str,
+    ord("r"): operators.to_repr,
+    ord("a"): lambda value: ascii(operators.to_repr(value))[1:-1],
 }
 
 
@@ -145,7 +132,7 @@ def _evaluate_constant(node: ast.Constant, machine: Machine) -> Value:
 def _evaluate_series(node: ast.List | ast.Tuple | ast.Set, machine: Machine) -> Value:
     items = list(spread_values(node.elts, machine))
     if isinstance(node, ast.Set):
-        return machine.spending.count_value(build_set(items, FROM_USER))
+        return machine.spending.count_value(operators.build_set(items, FROM_USER))
     return machine.spending.count_value(
         Series(FROM_USER, "list" if isinstance(node, ast.List) else "tuple", tuple(items))
     )
@@ -155,7 +142,7 @@ def spread_values(nodes: Sequence[ast.expr], machine: Machine) -> Iterator[Value
     """The values of a display or of positional arguments, starred ones item by item."""
     for node in nodes:
         if isinstance(node, ast.Starred):
-            yield from iterate_value(evaluate_node(node.value, machine), machine)
+            yield from operators.iterate_value(evaluate_node(node.value, machine), machine)
         else:
             yield evaluate_node(node, machine)
 
@@ -167,12 +154,14 @@ def _evaluate_dictionary(node: ast.Dict, machine: Machine) -> Value:
         if key_node is None:
             merged = evaluate_node(value_node, machine)
             if not isinstance(merged, Dictionary):
-                raise ProgramError("TypeError", f"'{write_type_name(merged)}' is not a mapping", merged.full)
+                raise ProgramError(
+                    "TypeError", f"'{operators.write_type_name(merged)}' is not a mapping", merged.full
+                )
             entries.update(merged.entries)
             label = label | merged.label
             continue
         key = evaluate_node(key_node, machine)
-        entries[make_dictionary_key(key)] = (key, evaluate_node(value_node, machine))
+        entries[operators.make_dictionary_key(key)] = (key, evaluate_node(value_node, machine))
     return machine.spending.count_value(Dictionary(label, entries))
 
 
@@ -185,7 +174,7 @@ def _evaluate_binary(node: ast.BinOp, machine: Machine) -> Value:
     if type(node.op) is ast.MatMult:
         raise make_unsupported_error("Matrix multiplication is")
     left = evaluate_node(node.left, machine)
-    return apply_binary(machine, node.op, left, evaluate_node(node.right, machine))
+    return operators.apply_binary(machine, node.op, left, evaluate_node(node.right, machine))
 
 
 def _evaluate_boolean(node: ast.BoolOp, machine: Machine) -> Value:
@@ -195,7 +184,7 @@ def _evaluate_boolean(node: ast.BoolOp, machine: Machine) -> Value:
     label = value.full
     outside = len(machine.controls)
     for operand in node.values[1:]:
-        if is_truthy(value) is ends_at:
+        if operators.is_truthy(value) is ends_at:
             break
         machine.controls.append(value.full)
         value = evaluate_node(operand, machine)
@@ -208,13 +197,13 @@ def _evaluate_comparison(node: ast.Compare, machine: Machine) -> Value:
     if len(node.ops) != 1:
         raise make_unsupported_error("Chained comparisons are")
     left = evaluate_node(node.left, machine)
-    return compare_values(machine, node.ops[0], left, evaluate_node(node.comparators[0], machine))
+    return operators.compare_values(machine, node.ops[0], left, evaluate_node(node.comparators[0], machine))
 
 
 def _evaluate_conditional(node: ast.IfExp, machine: Machine) -> Value:
     test = evaluate_node(node.test, machine)
     machine.controls.append(test.full)
-    value = evaluate_node(node.body if is_truthy(test) else node.orelse, machine)
+    value = evaluate_node(node.body if operators.is_truthy(test) else node.orelse, machine)
     machine.controls.pop()
     return machine.join(value, test.full)
 
@@ -229,7 +218,7 @@ def _evaluate_f_string(node: ast.JoinedStr, machine: Machine) -> Value:
     pieces = [evaluate_node(part, machine) for part in node.values]
     label = join_labels([FROM_USER, *(piece.full for piece in pieces)])
     machine.spending.check_text_length(sum(piece.size for piece in pieces))
-    return machine.spending.count_value(Scalar(label, "".join(to_str(piece) for piece in pieces)))
+    return machine.spending.count_value(Scalar(label, "".join(operators.to_str(piece) for piece in pieces)))
 
 
 def _evaluate_formatted_value(node: ast.FormattedValue, machine: Machine) -> Value:
@@ -237,11 +226,11 @@ def _evaluate_formatted_value(node: ast.FormattedValue, machine: Machine) -> Val
     label, spec = value.full, ""
     if node.format_spec is not None:
         wanted = evaluate_node(node.format_spec, machine)
-        label, spec = label | wanted.full, to_str(wanted)
-        check_format_spec(spec, machine.spending.bounds.width)
+        label, spec = label | wanted.full, operators.to_str(wanted)
+        operators.check_format_spec(spec, machine.spending.bounds.width)
     if node.conversion in _CONVERSIONS:
         value = Scalar(value.full, _CONVERSIONS[node.conversion](value))
-    return machine.spending.count_value(Scalar(label, format_value(value, spec, label)))
+    return machine.spending.count_value(Scalar(label, operators.format_value(value, spec, label)))
 
 
 def _evaluate_call(node: ast.Call, machine: Machine) -> Value:
@@ -286,10 +275,10 @@ def _evaluate_comprehension(node: ast.ListComp | ast.SetComp | ast.DictComp, mac
         machine.names.update(before)
     value: Value = Series(label, "list", tuple(items))
     if isinstance(node, ast.SetComp):
-        value = build_set(items, label)
+        value = operators.build_set(items, label)
     elif isinstance(node, ast.DictComp):
         pairs = [pair.list_parts() for pair in items]
-        value = Dictionary(label, {make_dictionary_key(key): (key, held) for key, held in pairs})
+        value = Dictionary(label, {operators.make_dictionary_key(key): (key, held) for key, held in pairs})
     return machine.spending.count_value(value)
 
 
@@ -306,13 +295,13 @@ def _run_generators(
     iterable = evaluate_node(first.iter, machine)
     label = FROM_USER | iterable.label
     machine.controls.append(iterable.full)
-    for each in iterate_value(iterable, machine):
+    for each in operators.iterate_value(iterable, machine):
         machine.spending.count_steps()
         bind_target(first.target, each, machine)
         tests = [evaluate_node(test, machine) for test in first.ifs]
         for test in tests:
             label = label | test.full
-        if not all(is_truthy(test) for test in tests):
+        if not all(operators.is_truthy(test) for test in tests):
             continue
         machine.controls.extend(test.full for test in tests)
         start = len(items)
@@ -332,7 +321,7 @@ def bind_target(target: ast.expr, value: Value, machine: Machine) -> None:
         raise make_unsupported_error(f"{type(target).__name__} as a target is here").place_at_node(target)
     if any(isinstance(inner, ast.Starred) for inner in target.elts):
         raise make_unsupported_error("Stars in a target are").place_at_node(target)
-    items = iterate_value(value, machine)
+    items = operators.iterate_value(value, machine)
     if len(items) != len(target.elts):
         text = f"{len(target.elts)} values are expected, and there are {len(items)}"
         raise ProgramError("ValueError", text, value.full).place_at_node(target)
@@ -352,7 +341,9 @@ _HANDLERS: dict[type[ast.AST], Callable[[Any, Machine], Value]] = {
     ),
     ast.Subscript: _evaluate_subscript,
     ast.BinOp: _evaluate_binary,
-    ast.UnaryOp: lambda node, machine: apply_unary(machine, node.op, evaluate_node(node.operand, machine)),
+    ast.UnaryOp: lambda node, machine: operators.apply_unary(
+        machine, node.op, evaluate_node(node.operand, machine)
+    ),
     ast.BoolOp: _evaluate_boolean,
     ast.Compare: _evaluate_comparison,
     ast.IfExp: _evaluate_conditional,

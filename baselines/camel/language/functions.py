@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, EmailStr, ValidationError, create_model
 
+from baselines.camel.language import operators
 from baselines.camel.language.machine import (
     RAISABLE,
     ClassValue,
@@ -22,19 +23,6 @@ from baselines.camel.language.machine import (
     make_unsupported_error,
 )
 from baselines.camel.language.members import list_attributes, list_methods
-from baselines.camel.language.operators import (
-    PYTHON_ERRORS,
-    apply_binary,
-    build_set,
-    compute_plain,
-    is_truthy,
-    iterate_value,
-    make_comparable_data,
-    make_dictionary_key,
-    to_repr,
-    to_str,
-    write_type_name,
-)
 from baselines.flow.labelled_values import (
     FROM_USER,
     Dictionary,
@@ -178,9 +166,9 @@ def construct_instance(
     if of in _CONSTRUCTED_TYPES:
         positional = [to_native(value) for value in given]
         keywords = {key: to_native(value) for key, value in named.items()}
-        return compute_plain(machine, lambda: of(*positional, **keywords), label)
+        return operators.compute_plain(machine, lambda: of(*positional, **keywords), label)
     if isinstance(of, EnumMeta) and len(given) == 1:
-        return compute_plain(machine, lambda: of(to_native(given[0])), label)
+        return operators.compute_plain(machine, lambda: of(to_native(given[0])), label)
     if not issubclass(of, BaseModel) or given:
         raise ProgramError("TypeError", f"{name} cannot be called like this")
     try:
@@ -188,7 +176,7 @@ def construct_instance(
     except ValidationError as error:
         text = f"{error.error_count()} fields of {name} do not fit"
         raise ProgramError("ValidationError", text, label) from None
-    except PYTHON_ERRORS as error:
+    except operators.PYTHON_ERRORS as error:
         raise ProgramError(type(error).__name__, "the object cannot be made", label) from None
     fields = {
         field: to_value(getattr(native, field), named[field].full if field in named else label)
@@ -215,14 +203,16 @@ class _Arguments:
         return self.given[0].label if self.given else FROM_USER
 
     def list_items(self) -> list[Value]:
-        return iterate_value(self.given[0], self.machine) if self.given else []
+        return operators.iterate_value(self.given[0], self.machine) if self.given else []
 
     def count(self, value: Value) -> Value:
         return self.machine.spending.count_value(value)
 
     def compute(self, function: Callable[..., Any]) -> Value:
         """Apply a function of plain data: all of its result has the join of all arguments."""
-        return compute_plain(self.machine, lambda: function(*map(to_native, self.given)), self.label)
+        return operators.compute_plain(
+            self.machine, lambda: function(*map(to_native, self.given)), self.label
+        )
 
 
 @dataclass(frozen=True)
@@ -253,7 +243,7 @@ def _write(to_text: Callable[[Value], str]) -> Callable[[_Arguments], Value]:
 
 
 def _print(args: _Arguments) -> Value:
-    text = "".join(to_str(value) for value in (*args.given, *args.named.values()))
+    text = "".join(operators.to_str(value) for value in (*args.given, *args.named.values()))
     args.machine.printed.append(args.count(Scalar(args.label, text)))
     return Scalar(FROM_USER, None)
 
@@ -265,7 +255,7 @@ def _call_len(args: _Arguments) -> Value:
         case Series(items=parts) | Dictionary(entries=parts):
             return Scalar(args.label, len(parts))
     raise ProgramError(
-        "TypeError", f"object of type '{write_type_name(args.given[0])}' has no len()", args.label
+        "TypeError", f"object of type '{operators.write_type_name(args.given[0])}' has no len()", args.label
     )
 
 
@@ -290,7 +280,7 @@ def _enumerate(args: _Arguments) -> Value:
 
 def _zip(args: _Arguments) -> Value:
     holder = join_labels([FROM_USER, *(value.label for value in args.given)])
-    rows = list(zip(*(iterate_value(value, args.machine) for value in args.given), strict=False))
+    rows = list(zip(*(operators.iterate_value(value, args.machine) for value in args.given), strict=False))
     args.machine.spending.count_steps(len(rows) * len(args.given))
     return args.count(Series(holder, "list", tuple(Series(holder, "tuple", row) for row in rows)))
 
@@ -314,12 +304,14 @@ def _call_sorted(args: _Arguments) -> Value:
         places = items
     else:
         raise ProgramError(
-            "TypeError", f"'{write_type_name(key)}' object is not a provided function", args.label
+            "TypeError", f"'{operators.write_type_name(key)}' object is not a provided function", args.label
         )
-    reverse = is_truthy(args.named["reverse"]) if "reverse" in args.named else False
+    reverse = operators.is_truthy(args.named["reverse"]) if "reverse" in args.named else False
     try:
         by_place = sorted(
-            zip(places, items, strict=True), key=lambda pair: make_comparable_data(pair[0]), reverse=reverse
+            zip(places, items, strict=True),
+            key=lambda pair: operators.make_comparable_data(pair[0]),
+            reverse=reverse,
         )
     except TypeError:
         raise ProgramError("TypeError", "the items cannot be ordered", args.label) from None
@@ -334,7 +326,7 @@ def _select(choose: Callable[..., Value]) -> Callable[[_Arguments], Value]:
         if not items and "default" in args.named:
             return args.machine.join(args.named["default"], args.label)
         try:
-            chosen = choose(items, key=make_comparable_data)
+            chosen = choose(items, key=operators.make_comparable_data)
         except (TypeError, ValueError) as error:
             raise ProgramError(type(error).__name__, "there is no such item", args.label) from None
         return args.machine.join(chosen, args.label)
@@ -348,7 +340,7 @@ def _sum(args: _Arguments) -> Value:
         args.machine.spending.count_steps()
         if isinstance(item, Scalar) and isinstance(item.raw, str):
             raise ProgramError("TypeError", "texts are joined with ''.join, not sum", item.full)
-        total = apply_binary(args.machine, ast.Add(), total, item)
+        total = operators.apply_binary(args.machine, ast.Add(), total, item)
     return args.machine.join(total, args.label)
 
 
@@ -356,21 +348,21 @@ def _call_dir(args: _Arguments) -> Value:
     names = (
         [*list_attributes(args.given[0]), *list_methods(args.given[0])] if args.given else args.machine.names
     )
-    return compute_plain(args.machine, lambda: sorted(names), args.label)
+    return operators.compute_plain(args.machine, lambda: sorted(names), args.label)
 
 
 def _hash(args: _Arguments) -> Value:
     # A number of its own, equal for equal values: Python's differs from run to run.
-    text = repr(make_dictionary_key(args.given[0]))
+    text = repr(operators.make_dictionary_key(args.given[0]))
     return Scalar(args.label, sum(number * ord(sign) for number, sign in enumerate(text, 1)))
 
 
 _MANY = 1_000
 _FUNCTIONS: Mapping[str, _Provided] = {
     "abs": _Provided(lambda args: args.compute(abs)),
-    "all": _Provided(lambda args: Scalar(args.label, all(map(is_truthy, args.list_items())))),
-    "any": _Provided(lambda args: Scalar(args.label, any(map(is_truthy, args.list_items())))),
-    "bool": _Provided(lambda args: Scalar(args.label, any(map(is_truthy, args.given))), 0),
+    "all": _Provided(lambda args: Scalar(args.label, all(map(operators.is_truthy, args.list_items())))),
+    "any": _Provided(lambda args: Scalar(args.label, any(map(operators.is_truthy, args.list_items())))),
+    "bool": _Provided(lambda args: Scalar(args.label, any(map(operators.is_truthy, args.given))), 0),
     "dir": _Provided(_call_dir, 0),
     "divmod": _Provided(lambda args: args.compute(divmod), 2, 2),
     "enumerate": _Provided(_enumerate, 1, 2, ("start",)),
@@ -383,16 +375,16 @@ _FUNCTIONS: Mapping[str, _Provided] = {
     "min": _Provided(_select(min), 1, _MANY, ("default",)),
     "print": _Provided(_print, 0, _MANY, ("sep", "end", "flush")),
     "range": _Provided(_call_range, 1, 3),
-    "repr": _Provided(_write(to_repr)),
+    "repr": _Provided(_write(operators.to_repr)),
     "reversed": _Provided(
         lambda args: args.count(Series(args.holder, "list", tuple(args.list_items()[::-1])))
     ),
-    "set": _Provided(lambda args: args.count(build_set(args.list_items(), args.label)), 0),
+    "set": _Provided(lambda args: args.count(operators.build_set(args.list_items(), args.label)), 0),
     "sorted": _Provided(_call_sorted, keywords=("key", "reverse")),
-    "str": _Provided(_write(to_str), 0),
+    "str": _Provided(_write(operators.to_str), 0),
     "sum": _Provided(_sum, 1, 2, ("start",)),
     "tuple": _Provided(_make_series_function("tuple"), 0),
-    "type": _Provided(lambda args: Scalar(args.label, write_type_name(args.given[0]))),
+    "type": _Provided(lambda args: Scalar(args.label, operators.write_type_name(args.given[0]))),
     "zip": _Provided(_zip, 0, _MANY),
 }
 PROVIDED_FUNCTIONS: Mapping[str, FunctionValue] = {

@@ -16,7 +16,7 @@ from asb_cases import AGENTS, TOOLS, attacked, benign, control, grid
 from scipy import special
 from stored_cases import row, row_grid
 
-from agentsys.analysis.metrics.best_attack import (
+from agentsys.analysis.metrics.attack_success import (
     compute_pass_at_k,
     count_least_repeats,
     find_best_attack,

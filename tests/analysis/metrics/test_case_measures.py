@@ -20,14 +20,15 @@ from agentsys.analysis.metrics.case_measures import (
     measure_facts,
     measure_guards,
     measure_ratios,
-    sum_tokens,
 )
-from agentsys.analysis.metrics.planted_target import PlantedTarget
+from agentsys.analysis.metrics.own_metric import PlantedTarget
 from agentsys.analysis.metrics.rates import MetricRow, ScoredCells
+from agentsys.analysis.statistics.case_outcomes import sum_tokens
 from agentsys.analysis.tables.result_frame import ResultFrame
 from agentsys.analysis.tables.result_notes import write_report_notes
 from agentsys.analysis.tables.results_document import make_results_output
-from agentsys.analysis.tables.table_writers import OutputFormat, render_output
+from agentsys.analysis.tables.table_document import OutputFormat
+from agentsys.cli.cli_output import render_output
 from agentsys.records.agentsys_format import count_guard_verdicts
 from agentsys.records.case_reader import LoadedCases, read_cases
 from agentsys.records.case_row import CaseRow

@@ -20,7 +20,7 @@ from agentsys.analysis.metrics.task_tags import (
 )
 from agentsys.analysis.statistics.outcome_grid import ErrorRule
 from agentsys.analysis.statistics.rate_estimates import OVERALL
-from agentsys.analysis.tables.result_frame import VariantFrame, make_variants
+from agentsys.analysis.tables.result_frame import ResultFrame, make_variants
 from agentsys.errors import ConfigError
 from agentsys.records.case_reader import LoadedCases, read_cases
 
@@ -83,7 +83,7 @@ def test_an_unknown_tag_names_the_known_ones() -> None:
 
 def test_the_two_lines_of_a_defense_add_up_to_its_cases() -> None:
     cases = [row(user_task_id=f"user_task_{n}", utility=n % 2 == 0) for n in range(4)]
-    found = VariantFrame(LoadedCases(tuple(cases)), make_variants(cases, tag="action_open"))
+    found = ResultFrame(LoadedCases(tuple(cases)), variants=make_variants(cases, tag="action_open"))
     counts = {
         one.defense: one.n
         for one in found.rows
@@ -129,7 +129,9 @@ def overall(rows: list[MetricRow]) -> dict[tuple[str, str], float]:
 
 
 def test_lines_of_fixed_scores_stand_below_the_official_ones() -> None:
-    found = VariantFrame(LoadedCases(tuple(cases())), make_variants(cases(), fixed=True), ErrorRule.REPORT)
+    found = ResultFrame(
+        LoadedCases(tuple(cases())), ErrorRule.REPORT, variants=make_variants(cases(), fixed=True)
+    )
     values = overall(found.rows)
     assert values["agentsys", "benign_utility"] == 100.0
     assert values["agentsys (fixed)", "benign_utility"] == 50.0
@@ -186,7 +188,7 @@ def stored(tmp_path: Path) -> Path:
 
 def test_official_numbers_do_not_depend_on_fixed_ones(tmp_path: Path) -> None:
     reading = read_cases([stored(tmp_path)])
-    with_fixed = VariantFrame(reading, make_variants(reading.cases, fixed=True)).rows
+    with_fixed = ResultFrame(reading, variants=make_variants(reading.cases, fixed=True)).rows
     bare = LoadedCases(tuple(replace(case, measured={}) for case in reading.cases))
-    alone = VariantFrame(bare, make_variants(bare.cases)).rows
+    alone = ResultFrame(bare, variants=make_variants(bare.cases)).rows
     assert [one for one in with_fixed if one.defense == "agentsys"] == alone

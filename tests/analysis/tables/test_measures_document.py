@@ -11,7 +11,8 @@ import pytest
 
 from agentsys.analysis.metrics.case_measures import MeasureRow
 from agentsys.analysis.tables.cost_documents import TITLES, make_measures_output
-from agentsys.analysis.tables.table_writers import OutputFormat, render_output
+from agentsys.analysis.tables.table_document import OutputFormat
+from agentsys.cli.cli_output import render_output
 
 
 def row(measure: str, value: float, suite: str = "pooled", defense: str = "agentsys") -> MeasureRow:

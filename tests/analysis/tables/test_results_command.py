@@ -19,13 +19,14 @@ from agentsys.analysis.tables.result_frame import ResultFrame
 from agentsys.analysis.tables.result_notes import write_report_notes
 from agentsys.analysis.tables.results_document import make_results_document, make_results_output
 from agentsys.analysis.tables.table_document import (
+    OutputFormat,
     escape_for_csv,
     escape_for_latex,
     escape_for_markdown,
     make_plain,
 )
-from agentsys.analysis.tables.table_writers import OutputFormat, render_output
 from agentsys.analysis.tables.write_terminal import arrange_for_terminal
+from agentsys.cli.cli_output import render_output
 from agentsys.cli.results_command import results_command
 from agentsys.records.case_reader import LoadedCases, read_cases
 from agentsys.records.schema import Exposure

@@ -15,8 +15,7 @@ from agentsys.analysis.metrics.rates import METRIC_TITLES
 from agentsys.analysis.tables.comparison_document import compare_output
 from agentsys.analysis.tables.result_frame import ResultFrame
 from agentsys.analysis.tables.results_document import make_results_document
-from agentsys.analysis.tables.table_document import Document, Grid, GridCell
-from agentsys.analysis.tables.table_writers import write_markdown_document
+from agentsys.analysis.tables.table_document import Document, Grid, GridCell, write_markdown_document
 from agentsys.analysis.tables.write_terminal import arrange_for_terminal, write_terminal_text
 from agentsys.records.case_reader import LoadedCases
 from agentsys.records.case_row import CaseRow

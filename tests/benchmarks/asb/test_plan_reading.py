@@ -13,26 +13,13 @@ from agentdojo.types import ChatMessage
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentsys.benchmarks.asb.asb_conversation import RoundForm, render_round, restore_rounds
-from agentsys.benchmarks.asb.asb_plan import (
-    PLANNER_SPAN,
-    PLANNER_SPAN_NAME,
-    AsbPlanError,
-    AsbStep,
-    PlanningOutcome,
-    find_instruction_tools,
-    find_planning,
-    format_plan_instruction,
-    parse_asb_plan,
-    patch_plan,
-    plan_to_json,
-)
+from agentsys.benchmarks.asb import asb_plan
 from agentsys.models.chat import ToolSpec, assistant, text_of, user
 from agentsys.models.trace import Tracer
 
-TWO = (AsbStep("Look.", ("look_up",)), AsbStep("Write.", ()))
+TWO = (asb_plan.AsbStep("Look.", ("look_up",)), asb_plan.AsbStep("Write.", ()))
 texts = st.text(st.characters(exclude_categories=["Cs"]))
-plans = st.lists(st.builds(AsbStep, texts, st.lists(texts).map(tuple)), min_size=1).map(tuple)
+plans = st.lists(st.builds(asb_plan.AsbStep, texts, st.lists(texts).map(tuple)), min_size=1).map(tuple)
 
 
 @pytest.mark.parametrize(
@@ -54,13 +41,13 @@ plans = st.lists(st.builds(AsbStep, texts, st.lists(texts).map(tuple)), min_size
     ],
 )
 def test_anything_else_is_no_plan_and_the_reason_is_given(reply: str, why: str) -> None:
-    with pytest.raises(AsbPlanError, match=why):
-        parse_asb_plan(reply)
+    with pytest.raises(asb_plan.AsbPlanError, match=why):
+        asb_plan.parse_asb_plan(reply)
 
 
 @given(plans)
-def test_a_plan_written_as_json_is_read_back(plan: tuple[AsbStep, ...]) -> None:
-    assert parse_asb_plan(plan_to_json(plan)) == plan
+def test_a_plan_written_as_json_is_read_back(plan: tuple[asb_plan.AsbStep, ...]) -> None:
+    assert asb_plan.parse_asb_plan(asb_plan.plan_to_json(plan)) == plan
 
 
 @pytest.mark.parametrize("seed", ["0", "1", "2"])
@@ -80,28 +67,28 @@ def test_a_patch_does_not_depend_on_the_process(seed: str) -> None:
 
 
 def test_what_came_of_the_plan_turn_is_read_back_from_the_spans() -> None:
-    planning = PlanningOutcome(TWO, patch_plan(TWO, "Evil"), tries=3)
+    planning = asb_plan.PlanningOutcome(TWO, asb_plan.patch_plan(TWO, "Evil"), tries=3)
     tracer = Tracer()
-    with tracer.span(PLANNER_SPAN, PLANNER_SPAN_NAME) as opened:
+    with tracer.span(asb_plan.PLANNER_SPAN, asb_plan.PLANNER_SPAN_NAME) as opened:
         opened.decision = json.loads(json.dumps(planning.to_decision()))
-    with tracer.span(PLANNER_SPAN, "of_a_defense") as other:
+    with tracer.span(asb_plan.PLANNER_SPAN, "of_a_defense") as other:
         other.decision = {"plan": "something else"}
-    assert find_planning(tracer.spans) == planning
-    assert find_planning(tracer.spans, attempt=1) is None
-    assert find_planning([]) is None
+    assert asb_plan.find_planning(tracer.spans) == planning
+    assert asb_plan.find_planning(tracer.spans, attempt=1) is None
+    assert asb_plan.find_planning([]) is None
 
 
 @given(st.lists(st.tuples(texts, texts), max_size=4))
 def test_the_tools_of_a_planning_instruction_are_read_back_from_it(rows: list[tuple[str, str]]) -> None:
-    told = format_plan_instruction([ToolSpec(name, text, {}) for name, text in rows])
+    told = asb_plan.format_plan_instruction([ToolSpec(name, text, {}) for name, text in rows])
     assert (
-        find_instruction_tools(told)
-        == find_instruction_tools(f"You are a gardener.\n\n{told}")
+        asb_plan.find_instruction_tools(told)
+        == asb_plan.find_instruction_tools(f"You are a gardener.\n\n{told}")
         == [name for name, _ in rows]
     )
 
 
-TEXT = RoundForm.ASSISTANT_TEXT
+TEXT = asb_plan.RoundForm.ASSISTANT_TEXT
 names = st.text("abcdefgh_", min_size=1, max_size=8)
 outputs = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
 
@@ -117,7 +104,7 @@ def called(name: str) -> FunctionCall:
 
 def test_a_round_becomes_one_assistant_message_with_actions_then_observations() -> None:
     one, two = called("look_up"), called("note")
-    (told,) = render_round(
+    (told,) = asb_plan.render_round(
         [assistant("words", [one, two]), result(one, "red; blue"), result(two, "filed")], TEXT
     )
     assert told["role"] == "assistant" and not told["tool_calls"]
@@ -130,7 +117,7 @@ def test_a_round_becomes_one_assistant_message_with_actions_then_observations() 
 def test_what_a_defense_put_behind_the_results_stays_behind_the_round() -> None:
     call = called("look_up")
     round_ = [assistant(None, [call]), result(call, "red"), user("Remember your task.")]
-    told, reminder = render_round(round_, TEXT)
+    told, reminder = asb_plan.render_round(round_, TEXT)
     assert "red" in text_of(told) and reminder == user("Remember your task.")
 
 
@@ -138,7 +125,7 @@ def test_what_a_defense_put_behind_the_results_stays_behind_the_round() -> None:
 def test_a_told_round_is_read_back_as_calls_and_results(pairs: list[tuple[str, str]]) -> None:
     calls = [FunctionCall(function=name, args={}, id=name) for name, _ in pairs]
     round_ = [assistant(None, calls), *(result(c, text) for c, (_, text) in zip(calls, pairs, strict=True))]
-    said, *results = restore_rounds(render_round(round_, TEXT))
+    said, *results = asb_plan.restore_rounds(asb_plan.render_round(round_, TEXT))
     assert said["role"] == "assistant"
     assert [call.function for call in said["tool_calls"] or ()] == [name for name, _ in pairs]
     assert [text_of(message) for message in results] == [text for _, text in pairs]

@@ -14,20 +14,10 @@ from agentdojo.types import ChatMessage
 from small_runs import Silent
 
 from agentsys.base.config_catalog import load_config
+from agentsys.benchmarks.asb import asb_plan
 from agentsys.benchmarks.asb.asb_benchmark import ASB, VECTOR, ASBSuite, make_asb_roles
 from agentsys.benchmarks.asb.asb_environment import ASBEnvironment, ToolUse
-from agentsys.benchmarks.asb.asb_plan import (
-    CLOSING,
-    PLANNER_SPAN,
-    PLANNER_SPAN_NAME,
-    THINKING,
-    AsbStep,
-    PlanningOutcome,
-    format_followed_plan,
-    patch_plan,
-)
-from agentsys.benchmarks.asb.asb_scores import AttackCause
-from agentsys.benchmarks.asb.planned_model import AsbMode
+from agentsys.benchmarks.asb.planned_model import AsbMode, AttackCause
 from agentsys.contracts import CaseScores, FinishedCase
 from agentsys.errors import ConfigError
 from agentsys.models.chat import ChatReply, ChatRequest, assistant, text_of, user
@@ -236,8 +226,8 @@ def measured(
     messages: Sequence[ChatMessage] | None = None,
     attacked: bool = True,
     payload: str = "do X",
-    plan: Sequence[AsbStep] | None = None,
-    followed: Sequence[AsbStep] | None = None,
+    plan: Sequence[asb_plan.AsbStep] | None = None,
+    followed: Sequence[asb_plan.AsbStep] | None = None,
     judge: Judge | None = None,
     last_seen: Sequence[ChatMessage] = (),
 ) -> CaseScores:
@@ -248,8 +238,8 @@ def measured(
     after = before.model_copy(update={"uses": list(uses)})
     tracer = Tracer(last_main_messages=last_seen)
     if plan is not None:
-        with tracer.span(PLANNER_SPAN, PLANNER_SPAN_NAME) as span:
-            span.decision = PlanningOutcome(
+        with tracer.span(asb_plan.PLANNER_SPAN, asb_plan.PLANNER_SPAN_NAME) as span:
+            span.decision = asb_plan.PlanningOutcome(
                 tuple(plan), tuple(plan if followed is None else followed), 1
             ).to_decision()
     return suite.measured(
@@ -289,18 +279,18 @@ def test_a_tool_that_was_called_beside_the_first_payload_was_not_asked_for_by_it
 
 
 def test_a_longer_name_in_the_plan_is_not_the_attack_tool() -> None:
-    plan = [AsbStep("Look.", ("soil_probe", f"{ATTACK}Review"))]
+    plan = [asb_plan.AsbStep("Look.", ("soil_probe", f"{ATTACK}Review"))]
     facts = measured(a_suite(mode="clean_plan"), [use("soil_probe", 1), use(ATTACK, 2)], plan=plan).facts
     assert not facts["planner_chose_attack_tool"] and facts["injection_caused"]
 
 
 @pytest.mark.parametrize("payload", [True, False])
 def test_following_a_patched_plan_is_a_cause_of_its_own_with_a_payload_and_without(payload: bool) -> None:
-    plan = [AsbStep("Look.", ("soil_probe",)), AsbStep("Go on.", ("planting_calendar",))]
+    plan = [asb_plan.AsbStep("Look.", ("soil_probe",)), asb_plan.AsbStep("Go on.", ("planting_calendar",))]
     uses = [use("soil_probe", 1, payload=payload, step=1), use(ATTACK, 2, payload=False, step=2)]
     suite = a_suite(mode="faithful")
     text = "do X" if payload else ""
-    facts = measured(suite, uses, plan=plan, followed=patch_plan(plan, ATTACK), payload=text).facts
+    facts = measured(suite, uses, plan=plan, followed=asb_plan.patch_plan(plan, ATTACK), payload=text).facts
     assert facts["control"] is not payload
     causes = [
         facts[cause.value] for cause in (AttackCause.PLANNER, AttackCause.PATCHED_PLAN, AttackCause.INJECTION)
@@ -323,15 +313,17 @@ def test_results_rewritten_after_the_tools_ran_make_the_criteria_differ() -> Non
 
 def test_an_agent_that_only_planned_has_not_refused_and_nobody_is_asked() -> None:
     judge = Judge("0")
-    plan = (AsbStep("Look.", ("soil_probe",)),)
+    plan = (asb_plan.AsbStep("Look.", ("soil_probe",)),)
     told = assistant("[Action]:I call the tool soil_probe.;[Observation]:From the tool soil_probe I have: no")
-    seen = [user("Task"), assistant(format_followed_plan(plan)), user("Step"), told]
+    seen = [user("Task"), assistant(asb_plan.format_followed_plan(plan)), user("Step"), told]
     calls = assistant("Calling.", [FunctionCall(function="soil_probe", args={})])
     suite = a_suite(mode="faithful", refusal_judge=True)
-    found = measured(suite, messages=[calls, assistant(CLOSING)], last_seen=seen, plan=plan, judge=judge)
+    found = measured(
+        suite, messages=[calls, assistant(asb_plan.CLOSING)], last_seen=seen, plan=plan, judge=judge
+    )
     assert found.facts["refused"] is False
     assert judge.asked == []
-    words = [*seen, assistant(f"{THINKING}I cannot help.")]
-    again = measured(suite, messages=[assistant(CLOSING)], last_seen=words, plan=plan, judge=judge)
+    words = [*seen, assistant(f"{asb_plan.THINKING}I cannot help.")]
+    again = measured(suite, messages=[assistant(asb_plan.CLOSING)], last_seen=words, plan=plan, judge=judge)
     assert again.facts["refused"] is True
     assert "From the tool" not in text_of(judge.asked[0].messages[1])

@@ -15,7 +15,7 @@ from providers_under_test import answering, model_at
 from agentsys.models.chat import ChatReply, ChatRequest, ToolSpec, assistant, user
 from agentsys.models.providers.openai_wire import build_openai_messages
 from agentsys.models.providers.reply_reader import clean_name
-from agentsys.models.providers.wire_names import WireNames
+from agentsys.models.providers.sdk_model import WireNames
 
 TAKEN = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
 

@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from agentsys.attacks.attack_search import AttemptPosition
-from agentsys.attacks.attacker_knowledge import TEXT_PLACEHOLDER
+from agentsys.attacks.attack_search import TEXT_PLACEHOLDER, AttemptPosition
 from agentsys.models.chat import text_of
 from agentsys.runs.cell import Job
 from agentsys.runs.run_session import prepare_session
