@@ -159,6 +159,11 @@ def find_shipped_docs_dir() -> Path:
     return _find_shipped_dir("docs")
 
 
+def find_shipped_examples_dir() -> Path:
+    """The folder with the plug-ins that `agentsys new` copies: inside the wheel, or of a checkout."""
+    return _find_shipped_dir("examples")
+
+
 def _find_shipped_dir(name: str) -> Path:
     in_wheel = Path(__file__).parent / name
     return in_wheel if in_wheel.is_dir() else Path(__file__).parents[1] / name

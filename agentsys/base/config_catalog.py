@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from agentsys.base.model_prefixes import is_prefixed, load_prefixed_card
 from agentsys.errors import ConfigError, require_known_name
 from agentsys.extensions import list_shipped_config_dirs, shipped_config_dir
 
@@ -57,13 +58,16 @@ def read_description(group: str, name: str, config_dirs: Sequence[Path] = ()) ->
 
 
 def load_config(group: str, name: str, config_dirs: Sequence[Path] = ()) -> dict[str, Any]:
-    """Load a config's own file, with nothing merged and nothing resolved.
+    """Load a config's own file, with nothing merged and nothing resolved; or the card of a model by prefix.
 
     Raises:
         ConfigError: If there is no such config, or it is not a YAML mapping.
     """
     import yaml  # here, because tables of stored runs seldom need it and should start fast
 
+    if group == "model" and is_prefixed(name):
+        names = list_config_names(group, config_dirs)
+        return load_prefixed_card(name, (load_config(group, each, config_dirs) for each in names))
     path = find_config_file(group, name, config_dirs)
     try:
         values = yaml.load(_read_config(path), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))

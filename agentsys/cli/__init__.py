@@ -43,6 +43,11 @@ _CORE_SECTIONS = (
                 "Set up a model of yours; --check: the installation.",
                 ("agentsys init --url http://127.0.0.1:8000/v1", "agentsys init --check --ping"),
             ),
+            "new": CommandSource(
+                ".new_command:new_command",
+                "Write a defense, attack, metric, guard or model of yours.",
+                ("agentsys new defense my_filter", "agentsys new guard my_detector --to work"),
+            ),
             "run": CommandSource(
                 ".run_command:run_cases_command",
                 "Run cases: models x defenses x attacks x benchmarks.",

@@ -83,7 +83,10 @@ def _write_estimate_columns(guess: CostEstimate, needs: str | None) -> tuple[str
 def _write_total_line(cases: int, estimates: Mapping[CellLabels, CostEstimate]) -> str:
     able = [guess for guess in estimates.values() if guess.fails is None]
     costs = [guess.cost_usd for guess in able]
-    cost = "unknown" if None in costs else f"${sum(cost for cost in costs if cost is not None):,.2f}"
+    cost = f"${sum(cost for cost in costs if cost is not None):,.2f}"
+    if None in costs:
+        unpriced = dict.fromkeys(key.model for key, guess in estimates.items() if guess.cost_usd is None)
+        cost = f"cost unknown (no price: {', '.join(unpriced)})"
     without = "" if len(able) == len(estimates) else " (without what cannot run here)"
     tokens = sum(guess.tokens for guess in able)
     return f"In all {cases} cases, {tokens:,} tokens, {cost}{without}. {_ESTIMATE_NOTE}"

@@ -10,12 +10,15 @@ import sys
 from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 import typer
 import yaml
 
+from agentsys.base.config_catalog import list_config_names, load_config
+from agentsys.base.model_prefixes import make_card_name, make_server_card
 from agentsys.cli.cli_output import ConfigDirOption, print_line
 from agentsys.cli.terminal import escape_to_line
 from agentsys.errors import ConfigError, Unavailable
@@ -122,25 +125,13 @@ def _collect_values(
     if model is None:
         listed = f" It has: {', '.join(list(offered)[:8])}." if offered else ""
         model = _ask("--model", f"The model's id.{listed}")
-    name = name or re.sub(r"[^a-z0-9._-]+", "-", model.rpartition("/")[2].lower()).strip("-.") or "model"
+    name = name or make_card_name(model)
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name):
         raise ConfigError(f"--name {name}: letters, digits, '.', '_' and '-' only.")
-    return {
-        "_target_": "agentsys.models.providers.openai.OpenAIModel",
-        "name": name,
-        "prose_name": "Local model",
-        "simulated": False,
-        "model_id": model,
-        "api_key_env": key_env,
-        "base_url": url,
-        "temperature": 0.0,
-        "max_tokens": 4096,
-        "timeout_s": 300.0,
-        "context_tokens": offered.get(model),
-        "price": None,
-        "cache": True,
-        "tools": "native",
-    }
+    cards = [load_config("model", each) for each in list_config_names("model")]
+    card = make_server_card(model, url, name, cards)
+    context = offered.get(model) or card["context_tokens"]
+    return card | {"api_key_env": key_env, "context_tokens": context, "tools": "native"}
 
 
 def _ask(option: str, question: str) -> str:
@@ -193,8 +184,6 @@ def _list_models(url: str, key_env: str | None) -> dict[str, int | None]:
 
 def _write_yaml(to: Path, values: Mapping[str, Any]) -> Path:
     """Write `model/NAME.yaml`; a file of another model is never replaced, and of this one's only what is found out."""
-    from agentsys.base.config_catalog import list_config_names
-
     name = values["name"]
     if name in list_config_names("model"):
         raise ConfigError(f"'{name}' is the name of a shipped model. Give another one: --name my-{name}")
@@ -228,6 +217,9 @@ def _try_abilities(values: dict[str, Any]) -> tuple[list[Ability], dict[str, Any
     from agentsys.models.text_tools import TEXT_PROTOCOLS
     from agentsys.runs.preflight import find_first_trouble
 
+    if values["simulated"]:
+        print_line("It is simulated, a script and not an LLM: it plays the role of whoever asks.")
+        return [Ability(name, True, "") for name in dict.fromkeys(chain(*_NEEDS.values()))], values
     model = _build_model(values)
     trouble, odd, thoughts = find_first_trouble([model], None)
     if trouble is not None and "tool" not in trouble.needs:

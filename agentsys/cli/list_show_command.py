@@ -11,6 +11,7 @@ from typer.core import TyperGroup
 
 from agentsys.analysis.tables.table_document import break_between_words
 from agentsys.base.config_catalog import CONFIG_GROUPS, find_config_file, list_config_names, read_description
+from agentsys.base.model_prefixes import PREFIX_LINES
 from agentsys.base.object_import import add_plugin_paths
 from agentsys.cli import complete_names, complete_overrides, format_examples
 from agentsys.cli.cli_output import ConfigDirOption, PluginPathOption, find_table_width, print_line
@@ -214,6 +215,9 @@ def list_command(
         print_line("A dozen defenses by what they do (defense=NAME):")
         _print_columns([(family, ", ".join(names)) for family, names in _FAMILIES.items()], "  ")
     _print_columns(rows)
+    if group == "model":
+        print_line("Without a YAML (the cost is then unknown, unless one of the above is that model):")
+        _print_columns(list(PREFIX_LINES.items()), "  ")
 
 
 def _print_columns(rows: list[tuple[str, str]], indent: str = "") -> None:

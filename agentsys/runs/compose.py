@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import re
 import threading
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,6 +17,7 @@ from typing import Any
 from hydra import compose as hydra_compose
 from hydra import initialize_config_dir
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
+from hydra.core.config_store import ConfigStore
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import (
@@ -31,7 +33,8 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
-from agentsys.base.config_catalog import list_config_names
+from agentsys.base.config_catalog import list_config_names, load_config
+from agentsys.base.model_prefixes import is_prefixed
 from agentsys.errors import ConfigError, unknown_name
 from agentsys.extensions import explain_absent_guests, list_shipped_config_dirs, shipped_config_dir
 from agentsys.records.row_settings import NOT_IDENTITY
@@ -69,6 +72,8 @@ _APPLICATIONS = (  # Empty lists: Hydra reads groups deleted with `~` all the sa
 )
 """Switches off the config groups for applications that Hydra starts itself; composing them takes most of the time."""
 # Composing YAMLs takes Hydra 0.1 s, so compositions are cached as long as no file changes.
+_BY_PREFIX = "model=by_prefix"
+"""Stands for the card of a model by prefix, which no file holds."""
 _MOST_KEPT = 256
 """Size of the cache, in compositions of 0.1 MB each."""
 _Stamps = tuple[tuple[str, int, int], ...]
@@ -208,6 +213,8 @@ def _check_choice(group: str, name: object, choices: Mapping[str, Sequence[str]]
     if isinstance(name, list) and group in choices:
         names = ",".join(map(str, name))
         raise ConfigError(f"{group}=[{names}] is a list; a sweep has commas alone: {group}={names or 'NAME'}")
+    if group == "model" and is_prefixed(name):  # What is wrong with it is said where its card is made.
+        return
     if isinstance(name, str | int | float) and group in choices and name not in choices[group]:
         instead = find_choice_hint(group, str(name))
         raise ConfigError(unknown_name(group, str(name), choices[group]) + instead + explain_absent_guests())
@@ -353,8 +360,12 @@ class Composer:
         key = tuple(chosen)
         if key not in self._kept.composed:
             words = [*_APPLICATIONS, *self._searchpath, *chosen]
+            prefixed = next(filter(None, map(self._store_prefixed_card, chosen)), None)
+            if prefixed is not None:
+                words = [_BY_PREFIX if word.startswith("model=") else word for word in words]
             config = hydra_compose("config", words, return_hydra_config=True)
             choices = {str(k): str(v) for k, v in config.hydra.runtime.choices.items()}
+            choices |= {} if prefixed is None else {"model": prefixed}
             # The `hydra` node cannot be resolved outside a Hydra job.
             ours = OmegaConf.masked_copy(config, [str(key) for key in config if key != "hydra"])
             OmegaConf.set_struct(ours, True)
@@ -362,6 +373,16 @@ class Composer:
                 del self._kept.composed[next(iter(self._kept.composed))]
             self._kept.composed[key] = Composition(ours, choices, key)
         return self._kept.composed[key]
+
+    def _store_prefixed_card(self, word: str) -> str | None:
+        """Give Hydra the card of `model=PREFIX/ID` as if a file held it; return the prefixed name."""
+        if not word.startswith("model=") or not is_prefixed(word):
+            return None
+        name = str(OverridesParser.create().parse_override(word).value())  # Without a sweep's escapes.
+        # A date stays a string, as where Hydra reads a YAML.
+        card = json.loads(json.dumps(load_config("model", name, self.config_dirs), default=str))
+        ConfigStore.instance().store(name=_BY_PREFIX.partition("=")[2], group="model", node=card)
+        return name
 
 
 @contextmanager

@@ -22,6 +22,7 @@ from pydantic import ValidationError
 from agentsys.base.config_catalog import list_config_names
 from agentsys.base.grouping import join_names
 from agentsys.base.json_values import map_texts
+from agentsys.base.model_prefixes import is_prefixed
 from agentsys.errors import ConfigError
 from agentsys.models.wrappers.reply_cache import CacheMode
 from agentsys.records.case import ATTEMPTS, Case, make_safe_name
@@ -338,6 +339,8 @@ def _write_models(cell: BundledCell, folder: Path) -> None:
     """Write YAMLs for the models of further roles that are not shipped."""
     shipped = set(list_config_names("model"))
     for name, node in (cell.settings.get("others") or {}).items():
+        if is_prefixed(name):  # Its card is made from the name.
+            continue
         if (
             not isinstance(node, dict)
             or not name.replace("-", "").replace("_", "").replace(".", "").isalnum()

@@ -87,6 +87,17 @@ def test_calls_that_the_server_does_not_parse_go_through_text(
     assert "Would be broken: camel (cannot write one code block" in result.stdout
 
 
+def test_the_simulated_model_behind_serve_keeps_what_its_shipped_yaml_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with paid_server(answer_well) as server:
+        result = init("--url", server.url, "--model", "simulated", "--name", "script")
+    assert "Would be broken" not in result.stdout and "agentsys" in result.stdout.split("Can carry:")[1]
+    card = yaml.safe_load(Path("conf/model/script.yaml").read_text())
+    assert (card["simulated"], card["send_role"], card["base_url"]) == (True, True, server.url)
+
+
 def test_what_is_missing_is_one_line_and_no_file_is_overwritten(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -44,7 +44,7 @@ def test_list_names_every_shipped_config(kind: str) -> None:
     }
     rows = json.loads(listed(kind, "--format", "json"))
     assert {row["name"] for row in rows} == files
-    assert listed(kind).count("\n") == len(files)
+    assert listed(kind).partition("Without a YAML")[0].count("\n") == len(files)
 
 
 @pytest.mark.parametrize("group", config_catalog.CONFIG_GROUPS.values())
