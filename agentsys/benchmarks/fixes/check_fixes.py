@@ -44,7 +44,7 @@ from agentdojo.types import ChatMessage, MessageContentBlock
 from pydantic import BaseModel
 
 from agentsys.benchmarks.fixes.undone_attacks import AttackInWorld, is_carried_out_in_part, is_undone
-from agentsys.benchmarks.scoring import SuiteCheck, SuiteTask, select_scored_calls
+from agentsys.benchmarks.scoring import SuiteCheck, SuiteTask, copy_deeply, select_scored_calls
 from agentsys.contracts import Suite
 from agentsys.models.trace import Tracer
 
@@ -137,7 +137,7 @@ def _has_called_all(
     """True if each tool of the attack's ground truth was called: it spares most cases the play."""
     wanted = _WANTED_TOOLS.get(task)
     if wanted is None:
-        made = task.ground_truth(before.model_copy(deep=True))
+        made = task.ground_truth(copy_deeply(before))
         wanted = _WANTED_TOOLS.setdefault(task, frozenset(call.function for call in made))
     return bool(wanted) and wanted <= {call.function for call in calls}
 
