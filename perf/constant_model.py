@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import subprocess
 import sys
 import time
@@ -17,6 +18,7 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 CALLS = 4
@@ -33,6 +35,10 @@ class Served:
     """When the first request came, on the server's clock."""
     ended_s: float = 0.0
     """When the last reply went."""
+    begun_cpu_s: float = 0.0
+    """CPU seconds that the watched process had used when the first request came."""
+    ended_cpu_s: float = 0.0
+    """The same when the last reply went."""
 
     @property
     def seconds(self) -> float:
@@ -65,11 +71,21 @@ def _tools_without_arguments(request: dict[str, Any]) -> list[str]:
     return sorted(one["name"] for one in functions if not one.get("parameters", {}).get("required"))
 
 
+def _read_cpu_s(pid: int) -> float:
+    """CPU seconds of a process and its threads; 0 where there is no such process, or no Linux."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 async def _serve(latency_s: float) -> None:
-    served = Served()
+    served, watched = Served(), 0
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """One connection: HTTP/1.1 with a length, one request after the other."""
+        nonlocal watched
         while True:
             try:
                 head = await reader.readuntil(b"\r\n\r\n")
@@ -81,17 +97,19 @@ async def _serve(latency_s: float) -> None:
             length = next((int(one[15:]) for one in lines if one.startswith("content-length:")), 0)
             body = await reader.readexactly(length)
             if not length:
+                watched = int(lines[0].partition("/watch/")[2].partition(" ")[0] or watched)
                 said = json.dumps(asdict(served))
             else:
                 request = json.loads(body)
                 reply = make_reply(request)
                 said = json.dumps(reply)
                 if len(request.get("tools") or ()) > 1:
+                    served.begun_cpu_s = served.begun_cpu_s or _read_cpu_s(watched)
                     served.begun_s = served.begun_s or came
                     served.calls += 1
                     served.conversations += reply["choices"][0]["finish_reason"] == "stop"
                 await asyncio.sleep(came + latency_s - time.monotonic())
-                served.ended_s = time.monotonic()
+                served.ended_s, served.ended_cpu_s = time.monotonic(), _read_cpu_s(watched)
             sent = f"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {len(said)}\r\n\r\n"
             writer.write((sent + said).encode())
 
@@ -112,7 +130,14 @@ class ConstantModel:
 
     def served(self) -> Served:
         """What it has done so far."""
-        with urllib.request.urlopen(self.base_url) as reply:
+        return self._ask("")
+
+    def watch(self, pid: int) -> None:
+        """Note the CPU of this process at the first request and at the last reply (on Linux)."""
+        self._ask(f"/watch/{pid}")
+
+    def _ask(self, path: str) -> Served:
+        with urllib.request.urlopen(self.base_url + path) as reply:
             return Served(**json.loads(reply.read()))
 
 

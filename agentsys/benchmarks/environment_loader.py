@@ -286,10 +286,11 @@ class MarkedEnvironment:
             node = environment
             for step in way:
                 node = _get_contents(node)[step]
-            contents = _get_contents(node)
-            contents[last] = _replace_marks_in_text(contents[last], texts)
-            if contents is not node:  # Validate again, so that computed fields (a file's size) are updated.
-                contents.update(vars(type(node).model_validate(contents)))
+            text = _replace_marks_in_text(_get_contents(node)[last], texts)
+            if isinstance(node, BaseModel):  # Validators update computed fields (a file's size).
+                type(node).__pydantic_validator__.validate_assignment(node, last, text)
+            else:
+                node[last] = text
         return cast(TaskEnvironment, environment)
 
 

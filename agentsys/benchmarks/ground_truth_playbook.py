@@ -24,6 +24,8 @@ from agentdojo.functions_runtime import FunctionCall, FunctionsRuntime, TaskEnvi
 from pydantic_core import to_jsonable_python
 
 from agentsys.base.json_values import list_scalars
+from agentsys.base.yaml_dump import dump_yaml
+from agentsys.benchmarks.scoring import copy_deeply
 from agentsys.contracts import InjectionTask, Suite, UserTask
 from agentsys.simulated.playbook_index import (
     AlternativeSolution,
@@ -201,7 +203,7 @@ def run_calls(
         args = ground_arguments(call.args, drawn, outputs)
         value, error = runtime.run_function(environment, call.function, args)
         # Formatted at once: a later call may change the object that this one returned.
-        outputs.append(tool_result_to_str(value) if error is None else error)
+        outputs.append(tool_result_to_str(value, dump_yaml) if error is None else error)
     return outputs
 
 
@@ -345,9 +347,7 @@ def build_playbook(suites: Iterable[Suite]) -> Playbook:
 @lru_cache(maxsize=64)
 def _build_suite_scripts(suite: Suite) -> tuple[Sequence[TaskScript], Sequence[GoalScript]]:
     clean = suite.load_and_inject_default_environment({})
-    tasks = [
-        _build_task_script(suite, task, clean.model_copy(deep=True)) for task in suite.user_tasks.values()
-    ]
+    tasks = [_build_task_script(suite, task, copy_deeply(clean)) for task in suite.user_tasks.values()]
     goals = [_build_goal_script(suite, task, clean) for task in suite.injection_tasks.values()]
     return tasks, [goal for goal in goals if goal is not None]
 
@@ -368,7 +368,7 @@ def _build_goal_script(suite: Suite, task: InjectionTask, clean: TaskEnvironment
     if way is not None:
         return GoalScript(suite.name, task.ID, task.GOAL, way.calls, way.answer or None, way.drawn)
     complete = suite.complete_ground_truths
-    calls = script_calls(task.ground_truth(clean.model_copy(deep=True))) if complete else ()
+    calls = script_calls(task.ground_truth(copy_deeply(clean))) if complete else ()
     if calls:
         return GoalScript(suite.name, task.ID, task.GOAL, calls, task.GROUND_TRUTH_OUTPUT or None)
     own = _OWN_SCRIPTS.get(suite.name, {}).get(task.ID)
@@ -384,7 +384,7 @@ def _succeeds(
     suite: Suite, task: InjectionTask, clean: TaskEnvironment, calls: tuple[ScriptedCall, ...], words: str
 ) -> bool:
     """True if the task's own check holds after these calls and words on a clean environment."""
-    before, after = clean.model_copy(deep=True), clean.model_copy(deep=True)
+    before, after = copy_deeply(clean), copy_deeply(clean)
     run_calls(suite, calls, after)
     by_trace = task.security_from_traces(words, before, after, to_function_calls(calls))
     return bool(task.security(words, before, after) if by_trace is None else by_trace)

@@ -179,7 +179,10 @@ def _print_plan(session: Session, console: Console) -> None:
 
 def _run_with_progress(session: Session, console: Console, *, verbose: bool) -> RunOutcome:
     from agentsys.cli.run_progress import LiveProgress, PlainProgress, RunningTotals, VerboseProgress
+    from agentsys.records.case_reader import WORTH_AN_INDEX
 
+    if len(session.plan.jobs) < WORTH_AN_INDEX:  # A larger folder's table is made from the index.
+        session.store.rows = {}
     totals = RunningTotals.of_jobs(session.plan.open_jobs)
     meter = None if session.usage_log is None else session.usage_log.meter
     show = VerboseProgress if verbose else LiveProgress if console.is_terminal else PlainProgress
@@ -223,7 +226,8 @@ def _print_results(session: Session, console: Console, seconds: float) -> str:
     if many:
         read = read_cases([session.store.root], only=session.folders, looked=session.plan.index_table)
     else:
-        read = replace(read_cases(folders), unfinished=find_unfinished(session.folders))
+        held = session.store.rows
+        read = replace(read_cases(folders, held=held), unfinished=find_unfinished(session.folders))
     reading = replace(read, cases=shorten_names(read.cases))
     screen = make_results_screen(ResultFrame(reading, brief=True), console.width)
     console.print(arrange_for_terminal(screen), crop=False)

@@ -24,6 +24,7 @@ from pydantic import BaseModel
 
 from agentsys.base.json_values import bound_value, to_plain_data
 from agentsys.base.python_parser import literal_eval
+from agentsys.base.yaml_dump import dump_yaml
 from agentsys.models.chat import ChatModel, ChatRequest, ToolSpec, assistant, tool_message
 from agentsys.models.text_tools import explain_unread_call
 from agentsys.models.untrusted import ForeignFunction
@@ -125,9 +126,9 @@ class LoopStep(BasePipelineElement):  # type: ignore[misc]
 def write_tool_value(value: Any) -> str:
     """A tool's value as AgentDojo writes it; as YAML, too, where AgentDojo has no form for it (a list of mappings)."""
     try:
-        return str(tool_result_to_str(value))
+        return str(tool_result_to_str(value, dump_yaml))
     except (TypeError, ValueError, yaml.YAMLError):
-        return str(yaml.safe_dump(to_plain_data(value))).strip()
+        return dump_yaml(to_plain_data(value)).strip()
 
 
 class ModelElement(LoopStep):

@@ -117,6 +117,7 @@ def read_cases(
     names: RunNames | None = None,
     only: Collection[Path] | None = None,
     looked: FolderSnapshot | None = None,
+    held: Mapping[str, CaseRow] | None = None,
 ) -> LoadedCases:
     """Every stored case under some paths: ours, AgentDojo's published ones, DRIFT's and ASB's alike.
 
@@ -127,6 +128,7 @@ def read_cases(
         only: Folders below these paths, all else in which is passed over; None: nothing is. A folder's index
             serves all of its folders so. One that is not there may be planned, and counts as unfinished.
         looked: The only path as somebody has looked at it a moment ago; None: it is looked at now.
+        held: Path -> row of cases that this process stored, which are not read again.
 
     Returns:
         The cases and what was skipped. A bad file is never fatal. Where a case is stored twice, the
@@ -137,7 +139,7 @@ def read_cases(
     """
     roots = [open_runs(Path(path)) for path in paths]
     listings = [list_files(root) for root in roots] if looked is None else [looked.listing]
-    read = read_files(listings, only, looked)
+    read = read_files(listings, only, looked, held)
     # Rows of ASB's results files count as files and come last.
     results = _iterate_once(listing.asb_results for listing in listings)
     found = (row for path in results for row in _read_table(path))
@@ -182,7 +184,10 @@ class FilesContent(NamedTuple):
 
 
 def read_files(
-    listings: Sequence[Listing], only: Collection[Path] | None = None, looked: FolderSnapshot | None = None
+    listings: Sequence[Listing],
+    only: Collection[Path] | None = None,
+    looked: FolderSnapshot | None = None,
+    held: Mapping[str, CaseRow] | None = None,
 ) -> FilesContent:
     """Read the files of several listings; a folder in two of them is read once."""
     lines: list[FileContent] = [skip for listing in listings for skip in listing.skipped_entries]
@@ -197,20 +202,20 @@ def read_files(
             for path in files
         ]
         met |= listing.folders.keys()
-        lines += _read_wanted(listing, wanted, looked)
+        lines += _read_wanted(listing, wanted, looked, held or {})
     rows = [line for line in lines if isinstance(line, CaseRow)]
     skipped = [line for line in lines if isinstance(line, SkippedFile)]
     return FilesContent(rows, skipped, len(lines) - len(rows) - len(skipped))
 
 
 def _read_wanted(
-    listing: Listing, wanted: Sequence[bool], looked: FolderSnapshot | None
+    listing: Listing, wanted: Sequence[bool], looked: FolderSnapshot | None, held: Mapping[str, CaseRow]
 ) -> Iterable[FileContent]:
     if looked is not None:
         return compress(looked.contents, wanted)
     files = [*compress(listing.files, wanted)]
     if len(files) < WORTH_AN_INDEX or os.path.isfile(listing.root):  # noqa: PTH113
-        return map(read_content, files)
+        return (held.get(path) or read_content(path) for path in files)
     return load_index(listing, files)
 
 

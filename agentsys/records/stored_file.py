@@ -24,8 +24,8 @@ class RawCase(NamedTuple):
     """The file's JSON object."""
 
 
-def read_case_file(path: str) -> CaseRow | None:
-    """The case a file holds.
+def read_case_file(path: str, content: bytes | None = None) -> CaseRow | None:
+    """The case a file holds; `content` is what stands in it, if that is known.
 
     Returns:
         None for JSON that is something else (a plan, a cache).
@@ -33,7 +33,7 @@ def read_case_file(path: str) -> CaseRow | None:
     Raises:
         UnreadableRecord: If the file cannot be read or should hold a case and does not.
     """
-    found = identify_case(path)
+    found = identify_case(path, content)
     return None if found is None else _drop_odd_numbers(_build_row(found, path))
 
 
@@ -74,7 +74,7 @@ def _is_odd(value: object) -> bool:
     return isinstance(value, float) and not abs(value) < inf
 
 
-def identify_case(path: str) -> RawCase | None:
+def identify_case(path: str, content: bytes | None = None) -> RawCase | None:
     """A file's JSON and who wrote it, by its keys.
 
     Returns:
@@ -86,7 +86,7 @@ def identify_case(path: str) -> RawCase | None:
     from agentsys.records.agentdojo_format import is_drift_record
     from agentsys.records.schema import OWN_KEY
 
-    stored = load_stored_json(path)
+    stored = load_stored_json(path, content)
     if not isinstance(stored, dict):
         return None
     if OWN_KEY in stored:
@@ -97,15 +97,16 @@ def identify_case(path: str) -> RawCase | None:
     return RawCase("agentdojo", stored) if named else None
 
 
-def load_stored_json(path: str) -> object:
+def load_stored_json(path: str, content: bytes | None = None) -> object:
     """Read a file's JSON, with everything replaced that no file of ours could hold.
 
     Raises:
         UnreadableRecord: If it cannot be read or is not JSON.
     """
     try:
-        with open(path, "rb") as file:  # noqa: PTH123  Path.open costs 10% more over 40,000 files
-            content = file.read()
+        if content is None:
+            with open(path, "rb") as file:  # noqa: PTH123  Path.open costs 10% more over 40,000 files
+                content = file.read()
     except OSError as error:
         raise UnreadableRecord(f"cannot be read ({error.strerror})") from None
     try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -123,8 +124,7 @@ class Session:
             hashes = frozenset(settings.config_hash for settings in self.settings)
             work = partial(run_as_node, self.request, executor.workers, hashes)
             return run_on_nodes(work, jobs, executor, store=store, listener=listener, meter=meter)
-        for cell in self.cells:
-            cell.warm_up()
+        self._warm_up()
         workers = executor.workers
         make_runner: Callable[[RunContext], CaseRunner] = PlainRunner
         if self.plan.searched:
@@ -135,6 +135,10 @@ class Session:
 
         run = partial(run_on_threads, workers=workers, store=store, claims=claims)
         return run(jobs, listener=listener, meter=meter, make_runner=make_runner)
+
+    def _warm_up(self) -> None:
+        for cell in self.cells:
+            cell.warm_up()
 
     def drop_cells(self, unavailable_cells: Sequence[BlockedCell]) -> Session:
         """Copy the session without some cells."""
@@ -155,7 +159,9 @@ class Session:
         asked = [cell for cell in self.cells if cell.stack.list_probe_models()]
         if not asked or not self.settings[0].preflight:
             return self
-        unavailable_cells, preflight_warnings, thoughts = find_unreachable_cells(asked, self.usage_log)
+        with ThreadPoolExecutor(1) as pool:
+            pool.submit(self._warm_up)  # While the servers think; what it raises is raised again by the run.
+            unavailable_cells, preflight_warnings, thoughts = find_unreachable_cells(asked, self.usage_log)
         if unavailable_cells and (not skip_unavailable or len(unavailable_cells) == len(self.cells)):
             raise make_refusal_error(unavailable_cells, len(self.settings))
         looked = self.drop_cells([*self.unavailable_cells, *unavailable_cells]) if unavailable_cells else self

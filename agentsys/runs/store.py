@@ -14,7 +14,7 @@ from contextlib import suppress
 from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, NamedTuple, cast
 
 import orjson
 from pydantic import AfterValidator, BaseModel, ConfigDict
@@ -31,9 +31,11 @@ from agentsys.errors import ConfigError
 from agentsys.extensions import OUR_PACKAGES
 from agentsys.models.secrets import mask_credentials
 from agentsys.models.thought_text import ThoughtBlock
-from agentsys.records.case import Case
+from agentsys.records.case import Case, UnreadableRecord
+from agentsys.records.case_row import CaseRow
 from agentsys.records.old_shards import unpack_shards
 from agentsys.records.schema import CaseRecord
+from agentsys.records.stored_file import read_case_file
 from agentsys.records.stored_plan import encode_plan
 from agentsys.runs.settings import Settings, StoreMode
 from agentsys.runs.source_files import SourceCollector
@@ -81,6 +83,8 @@ class Store:
         self.own = root / OWN_FOLDER
         self.marker: Path | None = None
         """A file of the running process; if it is missing, the folder was removed during the run."""
+        self.rows: dict[str, CaseRow] | None = None
+        """Path -> row of every case that this process stores, for its table; None: the table reads the files."""
         self._versions_when_planned: dict[str, tuple[int, int, int]] = {}
         """Key -> (time, inode, size) of existing unfinished records; missing records take no memory."""
         try:
@@ -169,6 +173,9 @@ class Store:
             write_atomically(path, data)
         except OSError as error:
             raise self.make_write_error(path, error) from None
+        if self.rows is not None and attempt is None:
+            with suppress(UnreadableRecord):  # The table says so, too.
+                self.rows[str(path)] = cast(CaseRow, read_case_file(str(path), data))
         return path
 
     def load_record(self, case: Case) -> tuple[CaseRecord, str | None] | None:

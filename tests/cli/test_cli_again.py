@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from agentsys.cli import app
 from agentsys.extensions import OUR_PACKAGES
-from agentsys.records import case_reader
+from agentsys.records import case_reader, folder_index
 from agentsys.runs import plan
 
 SMALL = ["benchmark.suites=[slack]", "user_tasks=[0,1]", "executor.workers=1"]
@@ -149,3 +149,23 @@ def test_the_level_chooses_what_our_modules_log(
     assert sum("begins: " in entry.getMessage() for entry in logs) == begun
     assert any("did not parse" in entry.getMessage() for entry in logs) is warned
     assert not any("begins: " in line for line in said)
+
+
+def test_a_small_run_tabulates_what_it_holds_and_reads_only_the_cases_of_earlier_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = list[str]()
+
+    def noted(path: str) -> object:
+        read.append(path)
+        return real(path)
+
+    real = folder_index.read_case_file
+    monkeypatch.setattr(folder_index, "read_case_file", noted)
+    table = said(tmp_path).partition("Benign")[2][:200]
+    assert table and not read
+    assert table in said(tmp_path)
+    earlier, read[:] = sorted(read), []
+    assert len(earlier) == 2
+    assert "4 cases" in said(tmp_path, "epochs=2")
+    assert sorted(read) == earlier

@@ -214,7 +214,7 @@ def _has_called_all(
     """True if each tool of the attack's ground truth was called: it spares most cases the play."""
     wanted = _WANTED_TOOLS.get(task)
     if wanted is None:
-        made = task.ground_truth(before.model_copy(deep=True))
+        made = task.ground_truth(copy_deeply(before))
         wanted = _WANTED_TOOLS.setdefault(task, frozenset(call.function for call in made))
     return bool(wanted) and wanted <= {call.function for call in calls}
 
