@@ -202,9 +202,7 @@ def build_playbook(suites: Iterable[Suite]) -> Playbook:
 @lru_cache(maxsize=64)
 def _build_suite_scripts(suite: Suite) -> tuple[Sequence[TaskScript], Sequence[GoalScript]]:
     clean = suite.load_and_inject_default_environment({})
-    tasks = [
-        _build_task_script(suite, task, copy_deeply(clean)) for task in suite.user_tasks.values()
-    ]
+    tasks = [_build_task_script(suite, task, copy_deeply(clean)) for task in suite.user_tasks.values()]
     goals = [_build_goal_script(suite, task, clean) for task in suite.injection_tasks.values()]
     return tasks, [goal for goal in goals if goal is not None]
 
