@@ -20,7 +20,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -75,6 +75,8 @@ class Measured:
     served: Served
     cpu_s: float
     """Of the command and the processes it started."""
+    again_cpu_s: float
+    """Of the same command once more, if that was asked for; else 0."""
 
     @property
     def calls_per_s(self) -> float:
@@ -117,8 +119,8 @@ def inspect_port(program: str, workers: int, cases: int) -> Runner:
     return Runner(f"Inspect's port, {workers} samples", [program, "eval", *chosen], workers)
 
 
-def measure(runner: Runner, latency_s: float, folder: Path) -> Measured:
-    """Run a command before a server of its own.
+def measure(runner: Runner, latency_s: float, folder: Path, *, again: bool = False) -> Measured:
+    """Run a command before a server of its own; with `again`, twice.
 
     Raises:
         SystemExit: If the command fails, or calls are missing.
@@ -128,24 +130,33 @@ def measure(runner: Runner, latency_s: float, folder: Path) -> Measured:
             word.replace("URL", model.base_url).replace("FOLDER", str(folder)) for word in runner.command
         ]
         variables = {"OPENAI_BASE_URL": model.base_url, "OPENAI_API_KEY": "none"}
-        cpu_s = cpu_of(words, folder, os.environ | variables)
+        cpu_s = cpu_of(words, folder, os.environ | variables, model.watch)
         served = model.served()
+        again_cpu_s = cpu_of(words, folder, os.environ | variables) if again else 0.0
     if not served.conversations:
         raise SystemExit(f"{runner.name} ended without a conversation: {' '.join(words)}")
-    return Measured(served, cpu_s)
+    return Measured(served, cpu_s, again_cpu_s)
 
 
-def cpu_of(command: Sequence[str], folder: Path, environment: dict[str, str] | None = None) -> float:
-    """CPU seconds of a command, its start and its processes included.
+def cpu_of(
+    command: Sequence[str],
+    folder: Path,
+    environment: dict[str, str] | None = None,
+    watch: Callable[[int], None] = lambda pid: None,
+) -> float:
+    """CPU seconds of a command, its start and its processes included; `watch` is called with its process.
 
     Raises:
         SystemExit: If it fails, with the end of what it said.
     """
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    with subprocess.Popen(command, cwd=folder, env=environment, text=True, **pipes) as process:
+        watch(process.pid)
+        said = process.communicate()[0]
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    if done.returncode:
-        raise SystemExit(f"{' '.join(command)}\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
+    if process.returncode:
+        raise SystemExit(f"{' '.join(command)}\n{said[-4000:]}")
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
@@ -193,6 +204,26 @@ def cpu_table(extent: Extent, inspect: str | None) -> Iterator[str]:
         each = 1000 * (most.cpu_s - least.cpu_s) / cases
         base = base or each
         yield table_row(pair[0].name, f"{each:.0f}", f"{each / base:.0%}")
+
+
+def around_table(extent: Extent) -> Iterator[str]:
+    """What `agentsys run` does before its first request, after its last reply and for each further case."""
+    few, many = 128, 128 * (1 + extent.rounds)
+    runs = []
+    for cases in (few, many):
+        with tempfile.TemporaryDirectory() as folder:
+            runs.append(measure(ours(64, cases), 0.0, Path(folder), again=cases == few))
+    first, last = runs
+    between = [run.served.ended_cpu_s - run.served.begun_cpu_s for run in runs]
+    further = (between[1] - between[0]) / (last.served.conversations - first.served.conversations)
+    yield f"CPU of `agentsys run` on {few} cases, no latency (0 where the system is not Linux):\n"
+    yield from table_head("What", "Seconds")
+    yield table_row("until the first request", f"{first.served.begun_cpu_s:.2f}")
+    yield table_row(
+        "after the last reply, its table and its end", f"{first.cpu_s - first.served.ended_cpu_s:.2f}"
+    )
+    yield table_row("the same command again, with nothing to do", f"{first.again_cpu_s:.2f}")
+    yield table_row(f"each further case, up to {last.served.conversations}", f"{further:.4f}")
 
 
 def records_table(extent: Extent) -> Iterator[str]:
@@ -264,6 +295,8 @@ def tables(extent: Extent, inspect: str | None) -> Iterator[str]:
     if extent is not QUICK:  # a few cases more vanish in what one start takes more or less than another
         yield from cpu_table(extent, inspect)
         yield ""
+    yield from around_table(extent)
+    yield ""
     yield from records_table(extent)
     yield ""
     yield "A served agent (`perf/serve_bench.py`):\n"

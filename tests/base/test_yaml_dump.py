@@ -13,16 +13,70 @@ from hypothesis import strategies as st
 from agentsys.base.yaml_dump import dump_yaml
 
 PIECES = [
-    *("the", "it's", "-", "- ", "#", "# ", ":", ": ", "'", '"', "%", "&", "*", "!", "|", ">", "{", "}", "[", "]"),
-    *(",", "?", "? ", "...", "---", "\n", "\n\n", " ", "  ", "\t", "true", "null", "1.5", "2024-05-15", "10:00"),
-    *("~", "=", "<<", "@", "`", "\\", "\\n", "é", "\u2019", "\U0001f600", "\x85", "\u2028", "\r", "\x07", "x" * 90),
+    *(
+        "the",
+        "it's",
+        "-",
+        "- ",
+        "#",
+        "# ",
+        ":",
+        ": ",
+        "'",
+        '"',
+        "%",
+        "&",
+        "*",
+        "!",
+        "|",
+        ">",
+        "{",
+        "}",
+        "[",
+        "]",
+    ),
+    *(
+        ",",
+        "?",
+        "? ",
+        "...",
+        "---",
+        "\n",
+        "\n\n",
+        " ",
+        "  ",
+        "\t",
+        "true",
+        "null",
+        "1.5",
+        "2024-05-15",
+        "10:00",
+    ),
+    *(
+        "~",
+        "=",
+        "<<",
+        "@",
+        "`",
+        "\\",
+        "\\n",
+        "é",
+        "\u2019",
+        "\U0001f600",
+        "\x85",
+        "\u2028",
+        "\r",
+        "\x07",
+        "x" * 90,
+    ),
 ]
 texts = st.lists(st.sampled_from(PIECES), max_size=40).flatmap(
     lambda words: st.sampled_from(["", " "]).map(lambda joint: joint.join(words))
 )
 leaves = texts | st.none() | st.booleans() | st.integers() | st.floats() | st.dates() | st.datetimes()
 data = st.recursive(
-    leaves, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(texts | st.integers(), inner, max_size=4)
+    leaves,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(texts | st.integers(), inner, max_size=4),
 )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from agentsys.cli import app
 from agentsys.errors import ConfigError, Unavailable
 from agentsys.models.reply_checks import READING_SENTENCES
 from agentsys.records.case_reader import read_cases
+from agentsys.runs.cell import Cell
 from agentsys.runs.run_session import prepare_session
 from agentsys_plugins.redteam.encoded_attack import TEXT_CODES
 from agentsys_plugins.rivals.datafilter.defense import KNOWN_FACT, KNOWN_ORDER
@@ -175,6 +177,31 @@ def test_a_server_that_makes_no_tool_call_is_told_and_one_that_is_busy_is_no_rea
         assert "the run goes on" in session.preflight().preflight_warnings[0]
         assert session.preflight().preflight_warnings == ()
         assert server.asked[0]["tools"][0]["function"]["name"] == "ready"
+
+
+def test_data_load_while_the_question_is_under_way_and_a_bad_config_asks_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loaded, load = threading.Event(), Cell.warm_up
+
+    def noted(cell: Cell) -> None:
+        load(cell)
+        loaded.set()
+
+    def answer(_number: int, _body: dict[str, Any]) -> Answer:
+        assert loaded.wait(60)
+        return calls("ready", '{"word": "yes"}')
+
+    monkeypatch.setattr(Cell, "warm_up", noted)
+    with paid_server(answer) as server:
+        chosen = ["model=paid", "benchmark.suites=[slack]", f"logdir={tmp_path / 'runs'}"]
+        confs = [paid_model(tmp_path, server.url)]
+        with pytest.raises(ConfigError, match="user_task_99"):
+            prepare_session([*chosen, "user_tasks=[99]"], config_dirs=confs)
+        session = prepare_session([*chosen, "user_tasks=[0]"], config_dirs=confs)
+        assert not server.asked and not loaded.is_set()
+        assert session.preflight().preflight_warnings == ()
+        assert len(server.asked) == 1
 
 
 READY_CALLS = {
