@@ -24,7 +24,7 @@ from agentdojo.types import (
 from agentsys.contracts import Defense
 from agentsys.errors import ConfigError, unknown_name
 from agentsys.models.chat import ChatModel, ChatReply, ChatRequest, ModelWrapper, user
-from agentsys.models.pipeline_elements import LoopState, LoopStep, default_system_message, tool_loop
+from agentsys.models.pipeline_elements import LoopState, LoopStep, defended_loop
 from agentsys.models.providers.wire_parts import read_visible_text
 from agentsys.models.trace import span
 from baselines.tool_boundary.result_rewriter import rewrite_new_results
@@ -106,12 +106,8 @@ class _RewordedDefense(Defense):
     def pipeline(self, model: ChatModel, suite: TaskSuite[Any]) -> BasePipelineElement:
         """Build the plain agent over a model that reads the request reworded."""
         rewrite = partial(insert_user_task, self.template)
-        return tool_loop(
-            RewordingModel(model, rewrite),
-            " ".join(filter(None, [default_system_message(suite), self.addition])),
-            name=f"{model.name}-{self.name}",
-            before=[RecordRewording(rewrite)],
-        )
+        reworded, recorder = RewordingModel(model, rewrite), RecordRewording(rewrite)
+        return defended_loop(reworded, suite, self.name, addition=self.addition, before=[recorder])
 
     def prompts(self) -> dict[str, str]:
         """Every text this defense adds, by name."""
@@ -213,12 +209,8 @@ class PromptSandwiching(Defense):
 
     def pipeline(self, model: ChatModel, suite: TaskSuite[Any]) -> BasePipelineElement:
         """Build the plain agent with a reminder after each round of tool results."""
-        return tool_loop(
-            model,
-            default_system_message(suite),
-            name=f"{model.name}-{self.name}",
-            after_results=[AppendReminder(self.position, self.template)],
-        )
+        reminder = AppendReminder(self.position, self.template)
+        return defended_loop(model, suite, self.name, after_results=[reminder])
 
     def description(self) -> str:
         """Say what is repeated, and where."""

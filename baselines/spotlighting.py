@@ -29,8 +29,8 @@ from agentsys.models.pipeline_elements import (
     LoopStep,
     ModelElement,
     default_system_message,
+    defended_loop,
     make_named_pipeline,
-    tool_loop,
 )
 from agentsys.models.trace import get_current_tracer, span
 from baselines.tool_boundary.result_rewriter import rewrite_new_results, rewrite_text_blocks
@@ -314,10 +314,11 @@ class Spotlighting(Defense):
     def build_agent(self, model: ChatModel, suite: TaskSuite[Any], marking: Marking) -> ElementSequence:
         """Build the agent with this marking."""
         copies = marking if isinstance(marking, Datamarking) else None
-        return tool_loop(
+        return defended_loop(
             model,
-            f"{default_system_message(suite)} {marking.build_explanation()}",
-            name=f"{model.name}-{self.name}",
+            suite,
+            self.name,
+            addition=marking.build_explanation(),
             before_tools=[UnmarkArguments(copies)] if copies and self.unmark_arguments else [],
             after_results=[MarkResults(marking)],
             after=[UnmarkAnswer(copies)] if copies and self.unmark_answer else [],

@@ -23,8 +23,7 @@ from agentsys.models.chat import ChatModel, user
 from agentsys.models.pipeline_elements import (
     LoopState,
     LoopStep,
-    default_system_message,
-    tool_loop,
+    defended_loop,
     tool_specs,
 )
 from agentsys.models.providers.wire_parts import read_visible_text
@@ -108,11 +107,8 @@ class ToolFilter(Defense):
 
     def pipeline(self, model: ChatModel, suite: TaskSuite[Any]) -> BasePipelineElement:
         """Put the plain agent behind a filter of its tools."""
-        return tool_loop(
-            model,
-            default_system_message(suite),
-            name=f"{model.name}-{self.name}",
-            before=[FilterTools(model, self.options, self.question)],
+        return defended_loop(
+            model, suite, self.name, before=[FilterTools(model, self.options, self.question)]
         )
 
     def description(self) -> str:

@@ -119,10 +119,10 @@ def find_model_class(model: str, path: object) -> type[Any]:
     Raises:
         ConfigError: If there is no such class, or it has no `complete`.
     """
-    found = load_target(f"model '{model}'", {"_target_": path})
-    if not isinstance(found, type) or not hasattr(found, "complete"):
+    target = load_target(f"model '{model}'", {"_target_": path})
+    if not isinstance(target, type) or not hasattr(target, "complete"):
         raise ConfigError(f"Model '{model}': {path} is no chat model: no class with a method `complete`.")
-    return found
+    return target
 
 
 def build_provider(fields: Mapping[str, Any], card: ModelCard) -> ChatModel:
@@ -236,10 +236,10 @@ class _BuiltModel:
             model = ThoughtSplittingModel(model, self.thoughts)
         return BugTaggingModel(RetryingModel(model, self.card.retry or RetryPolicy()))
 
-    def split_thoughts(self, found: Mapping[str, ThoughtBlock]) -> _BuiltModel:
+    def split_thoughts(self, blocks: Mapping[str, ThoughtBlock]) -> _BuiltModel:
         """The same with its thoughts split off, unless its YAML decides that (`strip_think`)."""
         decided = getattr(self.provider, "strip_think", None) is not None
-        return self if decided else replace(self, thoughts=found.get(self.card.name, self.thoughts))
+        return self if decided else replace(self, thoughts=blocks.get(self.card.name, self.thoughts))
 
     def _make_request_keys(self, scene: Scene) -> RequestKeys:
         return RequestKeys(
@@ -280,18 +280,21 @@ class ModelStack:
         parts = (self.main, *self.roles.values())
         return RecordingModel(model, side_by_side=all(part.answers_in_any_order for part in parts))
 
-    def split_thoughts(self, found: Mapping[str, ThoughtBlock]) -> ModelStack:
+    def split_thoughts(self, blocks: Mapping[str, ThoughtBlock]) -> ModelStack:
         """The same where the thoughts of some models, by name, are split off their texts."""
-        roles = {role: part.split_thoughts(found) for role, part in self.roles.items()}
-        return ModelStack(self.main.split_thoughts(found), roles)
+        roles = {role: part.split_thoughts(blocks) for role, part in self.roles.items()}
+        return ModelStack(self.main.split_thoughts(blocks), roles)
 
     @property
     def notes(self) -> tuple[str, ...]:
         """Facts found out about its models, for every record."""
-        told = (part.card.name for part in (self.main, *self.roles.values()) if part.thoughts is not None)
+        split_models = (
+            part.card.name for part in (self.main, *self.roles.values()) if part.thoughts is not None
+        )
         return tuple(
             dict.fromkeys(
-                f"strip_think: on for {name}, as its first answer began with thoughts" for name in told
+                f"strip_think: on for {name}, as its first answer began with thoughts"
+                for name in split_models
             )
         )
 

@@ -407,7 +407,7 @@ FAILED = ";failed="
 def write_role(request: ChatRequest) -> str:
     """The asking role as the header has it, e.g. `agent` or `agent;failed=0,2`."""
     results = [message for message in request.messages if message["role"] == "tool"]
-    failed = [str(place) for place, result in enumerate(results) if result["error"] is not None]
+    failed = [str(index) for index, result in enumerate(results) if result["error"] is not None]
     return f"{request.role}{FAILED}{','.join(failed)}" if failed else request.role
 
 

@@ -53,9 +53,9 @@ class EarlyQuestions:
     def take(self, request: ChatRequest) -> Future[ChatReply] | None:
         """Take the reply to an equal question out; None if there is none."""
         with self._lock:
-            equal = (place for place, (asked, _) in enumerate(self._pending) if asked == request)
-            place = next(equal, None)
-            return None if place is None else self._pending.pop(place)[1]
+            equal = (index for index, (asked, _) in enumerate(self._pending) if asked == request)
+            index = next(equal, None)
+            return None if index is None else self._pending.pop(index)[1]
 
 
 _CURRENT: ContextVar[EarlyQuestions | None] = ContextVar("agentsys_early_questions", default=None)

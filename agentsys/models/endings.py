@@ -225,21 +225,21 @@ def find_ending(reason: str, *, native: str = "", calls: bool = False, refused: 
         calls: Whether the reply calls a tool.
         refused: Whether it declines in a field of its own.
     """
-    told, behind = _look_up(reason), _look_up(native)
+    ending, behind = _look_up(reason), _look_up(native)
     if behind is not Ending.UNKNOWN and (
-        behind not in PLAIN_ENDINGS or told in (Ending.COMPLETE, Ending.UNKNOWN)
+        behind not in PLAIN_ENDINGS or ending in (Ending.COMPLETE, Ending.UNKNOWN)
     ):
-        told = behind
-    if told is Ending.PAUSED and calls:
-        told = Ending.CALLS  # which want their results before anything goes on
-    if told not in PLAIN_ENDINGS:
-        return told
+        ending = behind
+    if ending is Ending.PAUSED and calls:
+        ending = Ending.CALLS  # which want their results before anything goes on
+    if ending not in PLAIN_ENDINGS:
+        return ending
     if calls:
         # Many servers say `stop`, or nothing, beside calls; a word that nobody knows stays unknown.
-        return Ending.UNKNOWN if told is Ending.UNKNOWN and reason else Ending.CALLS
-    if refused and told is not Ending.UNKNOWN:
+        return Ending.UNKNOWN if ending is Ending.UNKNOWN and reason else Ending.CALLS
+    if refused and ending is not Ending.UNKNOWN:
         return Ending.REFUSED
-    return Ending.MALFORMED_CALL if told is Ending.CALLS else told
+    return Ending.MALFORMED_CALL if ending is Ending.CALLS else ending
 
 
 PLAIN_ENDINGS = (Ending.COMPLETE, Ending.CALLS, Ending.UNKNOWN)

@@ -256,6 +256,17 @@ def tool_loop(
     return ElementSequence([*opening, *before, element, loop, *after], name)
 
 
+def defended_loop(
+    model: ChatModel, suite: object, defense: str, *, addition: str = "", **elements: Any
+) -> ElementSequence:
+    """The plain agent on a suite with a defense's elements (see `tool_loop`), named after its model and the defense.
+
+    `addition` stands behind AgentDojo's own system message.
+    """
+    message = " ".join(filter(None, (default_system_message(suite), addition)))
+    return tool_loop(model, message, name=f"{model.name}-{defense}", **elements)
+
+
 def make_named_pipeline(name: str, *elements: BasePipelineElement) -> ElementSequence:
     """Elements in a row, under a name."""
     return ElementSequence(elements, name)

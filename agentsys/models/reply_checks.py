@@ -184,13 +184,13 @@ def find_call_form(text: str, tools: Collection[str], copied: Iterable[str] = ()
     if not (_HINT.search(text) or any(name in text for name in tools)):
         return None
     names = _compile_names(frozenset(tools))
-    said = names.sub(rf"{_TOOL}\1", text.strip().replace('\\"', '"').replace(_TOOL, ""))
+    marked = names.sub(rf"{_TOOL}\1", text.strip().replace('\\"', '"').replace(_TOOL, ""))
     shown: list[str] | None = None
     for form, pattern in _COMPILED:
-        for found in pattern.finditer(said):
+        for match in pattern.finditer(marked):
             shown = [_squeeze(one) for one in copied] if shown is None else shown
-            end = found.start() + len(found[0].rstrip())
-            passage = found[0].rstrip() + said[end : end + _PASSAGE].partition("\n")[0]
+            end = match.start() + len(match[0].rstrip())
+            passage = match[0].rstrip() + marked[end : end + _PASSAGE].partition("\n")[0]
             passage = _squeeze(_cut_call(passage))
             if not any(passage in one for one in shown):
                 return form
@@ -285,10 +285,10 @@ def find_unparsed_call(request: ChatRequest, reply: ChatReply) -> CallForm | Non
     """The form of the call that a reply holds as text, in its thoughts where it says nothing else; mostly None."""
     if not request.tools or request.tool_choice == "none" or reply.message["tool_calls"]:
         return None
-    said = text_of(reply.message)[:_MAX_CHARS]
+    answer = text_of(reply.message)[:_MAX_CHARS]
     own = (
-        split_all_thoughts(said).text.strip()
-        or said.strip()
+        split_all_thoughts(answer).text.strip()
+        or answer.strip()
         or read_thoughts_text(reply.message)[:_MAX_CHARS]
     )
     return find_call_form(own, {tool.name for tool in request.tools}, _list_copied(request))
@@ -359,8 +359,8 @@ class ReadingTest:
         for question, sentence in zip(self.make_questions(), READING_SENTENCES, strict=True):
             reply = text_of(model.complete(question).message)
             # Whatever its signs and capitals.
-            said, wanted = (" ".join(_WORDS.findall(text.casefold())) for text in (reply, sentence))
-            read += wanted in said
+            heard, wanted = (" ".join(_WORDS.findall(text.casefold())) for text in (reply, sentence))
+            read += wanted in heard
         return read
 
     def format_note(self, read: int) -> str:

@@ -132,25 +132,25 @@ class ReplyContract(Generic[Read]):
                 request = replace(request, temperature=round(heating * attempt, 1))
             reply = model.complete(request)
             replies.append(reply)
-            said = read_visible_words(reply)
+            words = read_visible_words(reply)
             try:
                 if is_cut_off(reply, request):
                     raise UnusableReply(ReplyFlaw.UNREAD, _CUT)
-                found = read(reply) if read else None
-                value = self.parse(said) if found is None else found
+                parsed = read(reply) if read else None
+                value = self.parse(words) if parsed is None else parsed
                 return ContractAnswer(value, replies, faults, [*context, reply.message])
             except UnusableReply as fault:
                 mark_reply_unreadable(fault.flaw)
                 faults.append(fault)
             if not repeat:
                 # A model may answer with nothing; some providers refuse empty messages.
-                context += [assistant(said or "(nothing)"), self.repair(faults[-1].flaw, str(faults[-1]))]
+                context += [assistant(words or "(nothing)"), self.repair(faults[-1].flaw, str(faults[-1]))]
         return ContractAnswer(None, replies, faults, context)
 
     def _echoes_example(self, reply: str) -> bool:
-        said = "".join(reply.split())
+        squeezed = "".join(reply.split())
         examples = ("".join(answered.split()) for _, answered in self.examples)
-        return any(len(example) >= _SHORTEST_ECHO and example in said for example in examples)
+        return any(len(example) >= _SHORTEST_ECHO and example in squeezed for example in examples)
 
 
 @dataclass(frozen=True)

@@ -131,12 +131,12 @@ def with_parsed_calls(
     """
     if not request.tools or request.tool_choice == "none":
         return message
-    said = split_all_thoughts(text_of(message), unclosed=True).text
-    calls = protocol.parse_calls(said)
+    text = split_all_thoughts(text_of(message), unclosed=True).text
+    calls = protocol.parse_calls(text)
     if protocol.lenient:
         fields = {tool.name: frozenset(tool.arguments) for tool in request.tools}
         calls = [_unwrap_arguments(call, fields.get(call.function, frozenset())) for call in calls]
-        calls = calls or _parse_bare_arguments(said, request)
+        calls = calls or _parse_bare_arguments(text, request)
     return {**message, "tool_calls": calls or None}
 
 
@@ -314,8 +314,8 @@ def iterate_json_values(text: str) -> Iterator[object]:
         ValueError: If anything but blanks and semicolons stands between them.
     """
     position = 0
-    while (found := _NO_SEPARATOR.search(text, position)) is not None:
-        value, position = _DECODER.raw_decode(text, found.start())
+    while (separator := _NO_SEPARATOR.search(text, position)) is not None:
+        value, position = _DECODER.raw_decode(text, separator.start())
         yield from value if isinstance(value, list) else [value]
 
 

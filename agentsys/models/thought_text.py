@@ -66,7 +66,7 @@ def split_all_thoughts(text: str, *, unclosed: bool = False) -> SplitText:
         return SplitText("", text)
     thoughts, rest = split_leading_thoughts(text)
     pattern = _BLOCK if unclosed else _CLOSED
-    inner = [found[1].strip() for found in pattern.finditer(rest)]
+    inner = [block[1].strip() for block in pattern.finditer(rest)]
     return SplitText("\n".join(filter(None, (thoughts, *inner))), pattern.sub("", rest))
 
 
@@ -87,9 +87,9 @@ class ThoughtSplittingModel(ModelWrapper):
         """Ask the wrapped model."""
         reply = self.model.complete(request)
         thoughts, text = split_leading_thoughts(
-            said := text_of(reply.message), {ThoughtBlock.TAGGED, self.block}
+            whole := text_of(reply.message), {ThoughtBlock.TAGGED, self.block}
         )
-        if text == said:
+        if text == whole:
             return reply
         blocks = [block for block in reply.message["content"] or () if block["type"] != "text"]
         blocks += [{"type": "thinking", "content": thoughts, "id": None}]

@@ -16,13 +16,13 @@ _MAX_PARTS = 200
 
 def list_arguments(schema: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
     """Name -> schema of each argument that a schema names: at its top, in what it refers to or is combined of."""
-    found: dict[str, Mapping[str, Any]] = {}
+    arguments: dict[str, Mapping[str, Any]] = {}
     for part in _walk_parts(schema, COMBINATORS):
         own = part.get("properties")
         for name, one in own.items() if isinstance(own, Mapping) else ():
             if one is not False:  # which nothing fits
-                found.setdefault(str(name), one if isinstance(one, Mapping) else {})
-    return found
+                arguments.setdefault(str(name), one if isinstance(one, Mapping) else {})
+    return arguments
 
 
 def list_required(schema: Mapping[str, Any]) -> tuple[str, ...]:
@@ -76,11 +76,11 @@ def _find_target(schema: Mapping[str, Any], reference: str) -> Any:
     """Resolve a reference within a schema; None if it has no target here."""
     if not reference.startswith("#"):
         return None
-    found: Any = schema
+    node: Any = schema
     for step in reference[1:].split("/")[1:]:
         name = step.replace("~1", "/").replace("~0", "~")
-        found = found.get(name) if isinstance(found, Mapping) else None
-    return found
+        node = node.get(name) if isinstance(node, Mapping) else None
+    return node
 
 
 _OWN_DEFINITION = re.compile(r"#/(\$defs|definitions)/[^/]+")

@@ -140,8 +140,8 @@ def _is_exception_here(name: str, function: Function) -> bool:
     if name in _RUNTIME_KINDS:
         return True
     own = sys.modules.get(getattr(function.run, "__module__", ""))
-    found = getattr(builtins, name, None) or getattr(own, name, None)
-    return isinstance(found, type) and issubclass(found, Exception) and found.__name__ == name
+    kind = getattr(builtins, name, None) or getattr(own, name, None)
+    return isinstance(kind, type) and issubclass(kind, Exception) and kind.__name__ == name
 
 
 _MAIL = r"[\w.+-]{1,64}@[A-Za-z0-9-]{1,63}(?:\.[A-Za-z0-9-]{1,63}){1,4}"

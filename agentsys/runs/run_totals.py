@@ -123,10 +123,8 @@ def describe_likely_cause(troubles: Sequence[ErrorCount]) -> str:
     if not troubles:
         return "no case was stored."
     worst, cases = troubles[0], sum(one.cases for one in troubles)
-    said = worst.message.splitlines()[0][:300] if worst.message else "no message"
-    return (
-        f"{worst.cases} of {cases} cases end in {worst.kind} ({said}). {_MENDS.get(worst.kind, '')}".strip()
-    )
+    message = worst.message.splitlines()[0][:300] if worst.message else "no message"
+    return f"{worst.cases} of {cases} cases end in {worst.kind} ({message}). {_MENDS.get(worst.kind, '')}".strip()
 
 
 _SERVER_ERRORS = frozenset(kind.value for kind in ErrorKind if kind.consequence is Consequence.RETRY)
@@ -260,8 +258,8 @@ class RunTally:
         if end.fatal is not None:
             self.stop(end.fatal, running)
         elif self._most_errors is not None and streak.reaches(self._most_errors):
-            told = end.agentdojo.get("error") or streak.kind
-            self.stop(f"{streak.describe(job.labels.model)}: {told} (budget.errors).", running)
+            message = end.agentdojo.get("error") or streak.kind
+            self.stop(f"{streak.describe(job.labels.model)}: {message} (budget.errors).", running)
 
     def stop(self, why: str, running: int) -> None:
         """Start no further case, for every one would fail alike."""

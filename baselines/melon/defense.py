@@ -15,7 +15,7 @@ from agentdojo.task_suite.task_suite import TaskSuite
 
 from agentsys.base.option_checks import check_options
 from agentsys.models.chat import ChatModel
-from agentsys.models.pipeline_elements import MAX_ROUNDS, default_system_message, tool_loop
+from agentsys.models.pipeline_elements import MAX_ROUNDS, defended_loop
 from baselines.defense_bases import AgentDefense
 from baselines.melon.embedders import EMBEDDERS, Embedder, build_embedder
 from baselines.melon.guarded_turn import PROMPTS, ROLES, GuardedTurn, MelonSettings, resolve_threshold
@@ -77,13 +77,7 @@ class Melon(AgentDefense):
         """The plain agent whose every turn after a tool result is guarded."""
         embedder = self._load_embedder()
         turn = GuardedTurn(model, embedder, resolve_threshold(embedder.name, self.threshold), self.settings)
-        return tool_loop(
-            model,
-            default_system_message(suite),
-            name=f"{model.name}-{self.name}",
-            turn=turn,
-            max_rounds=self.max_rounds,
-        )
+        return defended_loop(model, suite, self.name, turn=turn, max_rounds=self.max_rounds)
 
     def ready(self) -> None:
         """Look whether the embedder can be built."""

@@ -151,7 +151,7 @@ def _read_vectors(answer: Mapping[str, Any], count: int, model: str, price: Pric
     if not isinstance(rows, list) or len(rows) != count:
         raise make_malformed_reply_error(f"the embedding service did not answer with {count} vectors")
     by_place = {str(as_mapping(row).get("index")): as_mapping(row).get("embedding") for row in rows}
-    vectors = [by_place.get(str(place)) for place in range(count)]
+    vectors = [by_place.get(str(index)) for index in range(count)]
     if not all(isinstance(vector, list) for vector in vectors):
         raise make_malformed_reply_error("the embedding service left out a vector")
     usage = Usage(prompt=read_token_count(as_mapping(answer.get("usage")).get("prompt_tokens")))

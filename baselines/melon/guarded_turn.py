@@ -223,8 +223,8 @@ def play_masked_run(request: chat.ChatRequest, knowledge: SimulatedKnowledge) ->
         return chat.assistant(SUMMARY)
     willing = replace(knowledge, options=replace(knowledge.options, susceptibility=1.0))
     unfolded = [chat.user(MASKED_REQUEST)]
-    for place, (function, output) in enumerate(_read_sections(chat.text_of(request.messages[-1]))):
-        unfolded += _make_call_and_result(None, function, f"read_{place}", output)
+    for index, (function, output) in enumerate(_read_sections(chat.text_of(request.messages[-1]))):
+        unfolded += _make_call_and_result(None, function, f"read_{index}", output)
     return play_plain_agent(replace(request, messages=unfolded), willing)
 
 

@@ -14,7 +14,7 @@ from agentdojo.types import ChatAssistantMessage
 from agentsys.base.json_values import list_scalars
 from agentsys.base.option_checks import check_options
 from agentsys.models.chat import ChatModel, ChatRequest, assistant
-from agentsys.models.pipeline_elements import default_system_message, tool_loop
+from agentsys.models.pipeline_elements import defended_loop
 from agentsys.simulated.playbook_index import ScriptedCall
 from agentsys.simulated.simulated_role import SimulatedKnowledge, SimulatedRole
 from baselines.defense_bases import RoleDefense
@@ -181,10 +181,10 @@ class Progent(RoleDefense):
         """Build the plain agent behind the gate."""
         settings = self.settings
         updates = [UpdatePolicy(model, settings)] if settings.generate and settings.update else []
-        return tool_loop(
+        return defended_loop(
             model,
-            default_system_message(suite),
-            name=f"{model.name}-{self.name}",
+            suite,
+            self.name,
             before=[BeginProgentTask(model, settings, suite.name)],
             tools=GatedTools(),
             after_results=updates,

@@ -371,9 +371,5 @@ class BoundaryDefense(Defense):
 
     def pipeline(self, model: ChatModel, suite: TaskSuite[Any]) -> BasePipelineElement:
         """Build the plain agent with the filters between it and its tools."""
-        return pipeline_elements.tool_loop(
-            model,
-            pipeline_elements.default_system_message(suite),
-            name=f"{model.name}-{self.name}",
-            tools=FilteredTools(self.boundary_filters(model, suite), self.history),
-        )
+        tools = FilteredTools(self.boundary_filters(model, suite), self.history)
+        return pipeline_elements.defended_loop(model, suite, self.name, tools=tools)

@@ -195,14 +195,6 @@ def draw_rounds(axes: Axes, panel: str, marks: Sequence[Mark], looks: Mapping[st
     axes.label_outer()
 
 
-def measure_tokens(selection: Selection, errors: ErrorRule = ErrorRule.REPORT) -> list[Mark]:
-    """List what is plotted: x tool results in the recorded run (10: 10 and more), y thousand tokens per case.
-
-    Benign and attacked cases together; errored ones are left out under either rule.
-    """
-    return selection.measure(_measure_growth, errors)
-
-
 def write_token_notes(selection: Selection, marks: Sequence[Mark]) -> Iterator[str]:
     """Say what was counted, and whose runs hold no tokens."""
     yield (
@@ -213,7 +205,11 @@ def write_token_notes(selection: Selection, marks: Sequence[Mark]) -> Iterator[s
     yield from selection.name_series("No tokens recorded", selection.list_absent(marks))
 
 
-def _measure_growth(about: Mark, line: RunLine, errors: ErrorRule) -> Iterator[Mark]:
+def measure_growth(about: Mark, line: RunLine, errors: ErrorRule) -> Iterator[Mark]:
+    """Measure a line: x tool results in the recorded run (10: 10 and more), y thousand tokens per case.
+
+    Benign and attacked cases together; errored ones are left out under either rule.
+    """
     del errors  # an errored case has no length to place it at
     with_length = [case for case in line.cases if case.trajectory_length is not None]
     by_length = group_by(with_length, lambda case: min(case.trajectory_length or 0, _LONGEST))

@@ -241,16 +241,12 @@ def find_family(defense: str) -> str:
     return next((family for family in _FAMILIES if defense.startswith(family)), defense)
 
 
-def measure_guarantees(selection: Selection, errors: ErrorRule = ErrorRule.REPORT) -> list[Mark]:
-    """List what is plotted: y benign utility in percent, both panels.
+def measure_guarantee(about: Mark, line: RunLine, errors: ErrorRule) -> Iterator[Mark]:
+    """Measure a line: y benign utility in percent, both panels.
 
     Panel a: x planted targets in percent of attacked cases, under the worst of the attacks that were run. Panel b:
     x tokens of all roles per benign case, in thousands. The paper has no such numbers.
     """
-    return selection.measure(_measure_guarantee, errors)
-
-
-def _measure_guarantee(about: Mark, line: RunLine, errors: ErrorRule) -> Iterator[Mark]:
     if _CLOSED not in {case.attack for case in line.cases}:
         return
     rows = [row for row in rates.measure(line.cases, errors, own=[PlantedTarget()]) if row.suite == OVERALL]

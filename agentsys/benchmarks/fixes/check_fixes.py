@@ -225,10 +225,10 @@ _WANTED_TOOLS: WeakKeyDictionary[SuiteTask, frozenset[str]] = WeakKeyDictionary(
 
 def _keep_one_alone(part: str, items: str, before: Any, after: Any) -> Iterator[Any]:
     known = getattr(getattr(before, part), items)
-    held = getattr(after, part)
-    for key, item in getattr(held, items).items():
+    container = getattr(after, part)
+    for key, item in getattr(container, items).items():
         if key not in known:
-            yield after.model_copy(update={part: held.model_copy(update={items: {key: item}})})
+            yield after.model_copy(update={part: container.model_copy(update={items: {key: item}})})
 
 
 _mails_alone = partial(_keep_one_alone, "inbox", "emails")

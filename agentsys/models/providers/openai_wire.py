@@ -182,19 +182,19 @@ def _read_choices(body: Mapping[str, Any], strip_think: bool, key: str | None) -
     choices = [as_mapping(choice) for choice in listed] if isinstance(listed, list) else []
     for choice in choices:
         raise_error_field(choice, key)
-    said = [_read_message(choice, strip_think) for choice in choices]
-    if not said:
+    messages = [_read_message(choice, strip_think) for choice in choices]
+    if not messages:
         raise make_malformed_reply_error("the reply has no choices")
     natives = [_read_native_reason(choice) for choice in choices]
     return RawReply(
         # An empty text beside another choice's is none.
-        blocks=[b for one in said for b in one.blocks if b["content"] or len(said) == 1],
-        calls=[call for one in said for call in one.calls],
+        blocks=[b for one in messages for b in one.blocks if b["content"] or len(messages) == 1],
+        calls=[call for one in messages for call in one.calls],
         reasons=[_read_reason(choice) for choice in choices],
         native=next(filter(None, natives), None),
-        kept={name: value for one in said for name, value in one.kept.items()},
-        refused=any(one.refused for one in said),
-        left_in_thoughts="".join(one.left_in_thoughts for one in said),
+        kept={name: value for one in messages for name, value in one.kept.items()},
+        refused=any(one.refused for one in messages),
+        left_in_thoughts="".join(one.left_in_thoughts for one in messages),
         more={
             "logprobs": _parse_logprobs(choices),
             **{name: body[name][:100] for name in _SERVERS if isinstance(body.get(name), str)},
@@ -232,9 +232,9 @@ def _read_message(choice: Mapping[str, Any], strip_think: bool) -> RawReply:
     if strip_think:
         content = split_think_tag(content)
     refusal = _read_part_text(message.get("refusal"))
-    told = next(filter(None, (_read_part_text(message.get(field)) for field in _THOUGHT_FIELDS)), "")
+    apart = next(filter(None, (_read_part_text(message.get(field)) for field in _THOUGHT_FIELDS)), "")
     blocks: list[MessageContentBlock] = []
-    if thoughts := told or content.thoughts:
+    if thoughts := apart or content.thoughts:
         blocks.append({"type": "thinking", "content": thoughts, "id": None})
     text = content.text or refusal or content.text
     if text is not None:  # an empty text is one: AgentDojo runs a pipeline again only where there is none
@@ -244,7 +244,7 @@ def _read_message(choice: Mapping[str, Any], strip_think: bool) -> RawReply:
         _list_calls(message),
         kept=keep_message_fields(message),
         refused=(bool(refusal) and not content.text) or _is_refusal(message.get("content")),
-        left_in_thoughts=told if told and not _has_sealed_thoughts(message) else "",
+        left_in_thoughts=apart if apart and not _has_sealed_thoughts(message) else "",
     )
 
 

@@ -53,10 +53,10 @@ class RawCall:
         """A call of chat completions; some servers leave its `function` wrapper out, or name the fields otherwise."""
         call = as_mapping(raw)
         wrapped = (call.get(name) for name in ("function", "custom", "tool_use"))
-        told = next((one for one in wrapped if isinstance(one, Mapping)), call)
-        name = told.get("name") if "name" in told else call.get("function")
+        inner = next((one for one in wrapped if isinstance(one, Mapping)), call)
+        name = inner.get("name") if "name" in inner else call.get("function")
         fields = ("arguments", "parameters", "args", "input")
-        return cls(name, next((told[one] for one in fields if one in told), None), call.get("id"), kept)
+        return cls(name, next((inner[one] for one in fields if one in inner), None), call.get("id"), kept)
 
 
 @dataclass(frozen=True)
@@ -135,8 +135,8 @@ class Reading:
         words = {keep_reason(word) for word in raw.reasons} - {""} or {""}
         native = keep_reason(raw.native)
         judge = partial(find_ending, calls=bool(raw.calls), refused=raw.refused)
-        found = [(judge(word, native=native), word) for word in sorted(words)]
-        ending, reason = max(found, key=lambda pair: _GRAVITY.index(pair[0]))
+        judged = [(judge(word, native=native), word) for word in sorted(words)]
+        ending, reason = max(judged, key=lambda pair: _GRAVITY.index(pair[0]))
         bound = self.request.max_tokens or self.max_tokens
         at_bound = bound is not None and usage.completion == bound
         if at_bound and ending in (Ending.COMPLETE, Ending.CALLS):
@@ -166,9 +166,9 @@ class Reading:
             "content": content if content or raw.is_list else None,
             "tool_calls": made.calls or None,
         }
-        told: Any = {"ending": ending, "reason": reason, "odd": odd, **raw.more}
+        fields: Any = {"ending": ending, "reason": reason, "odd": odd, **raw.more}
         cost = cost_usd(usage, self.price)
-        return ChatReply(message, usage, cost, model_id=model_id, notes=tuple(notes), **told)
+        return ChatReply(message, usage, cost, model_id=model_id, notes=tuple(notes), **fields)
 
     def _check_consequence(self, raw: RawReply, ending: Ending, reason: str) -> None:
         match find_consequence(ending):
@@ -183,8 +183,8 @@ class Reading:
                 )
             case _:
                 return
-        said = ": ".join(filter(None, (reason, _say(raw.words))))
-        raise ModelError(kind, redact_line(f"{what} ({said})", self.key))
+        message = ": ".join(filter(None, (reason, _say(raw.words))))
+        raise ModelError(kind, redact_line(f"{what} ({message})", self.key))
 
     @property
     def _may_call(self) -> bool:
@@ -194,32 +194,32 @@ class Reading:
     def _make_calls(self, raw: RawReply, ending: Ending) -> _MadeCalls:
         if not raw.calls:
             return _MadeCalls([])
-        tools, said = {tool.name: tool.parameters for tool in self.request.tools}, list[FunctionCall]()
+        tools, calls = {tool.name: tool.parameters for tool in self.request.tools}, list[FunctionCall]()
         made, used = _MadeCalls([]), list_call_ids(self.request)
-        for told in raw.calls:
-            name, call_id = clean_name(told.name, tools), str(told.id) if told.id else None
+        for raw_call in raw.calls:
+            name, call_id = clean_name(raw_call.name, tools), str(raw_call.id) if raw_call.id else None
             schema = None if ending is Ending.CUT else tools.get(name)
-            args = read_arguments(told.arguments, schema) if name else None
+            args = read_arguments(raw_call.arguments, schema) if name else None
             if args is not None:
                 call = FunctionCall(function=name, args=args, id=call_id)
             elif ending is Ending.CUT:
                 continue
             elif self._may_call:
-                call = make_unread_call(f"{name} {_say(told.arguments)}", call_id)
+                call = make_unread_call(f"{name} {_say(raw_call.arguments)}", call_id)
             else:
                 what = f"the arguments of a call of {name!r:.80} are not a JSON object"
                 raise make_malformed_reply_error(what if name else "a tool call without a name")
-            if call_id is not None and call in said:  # said twice, it is one
+            if call_id is not None and call in calls:  # said twice, it is one
                 continue
-            said.append(call)
-            if args is not None and name != told.name:
-                made.notes.append(f"a call of {str(told.name)!r:.80} was taken as one of {name}")
-            needs_id = call_id in used if call_id else bool(told.kept)
+            calls.append(call)
+            if args is not None and name != raw_call.name:
+                made.notes.append(f"a call of {str(raw_call.name)!r:.80} was taken as one of {name}")
+            needs_id = call_id in used if call_id else bool(raw_call.kept)
             if needs_id:
                 # Some servers count from 0 in every reply.
                 call = call.model_copy(update={"id": make_call_id(f"{call_id} {len(used)}")})
-            if told.kept:
-                made.kept[str(call.id)] = told.kept
+            if raw_call.kept:
+                made.kept[str(call.id)] = raw_call.kept
             used |= {call.id} - {None}
             made.calls.append(call)
         return made
@@ -289,8 +289,8 @@ def clean_name(name: object, offered: Collection[str]) -> str:
     visible = "".join(sign for sign in name if sign.isprintable() or sign.isspace())
     words = [word.strip("\"'`") for word in _MARKER.sub(" ", visible).split()]
     plain = {_NUMBER.sub("", _NAMESPACE.sub("", word)) for word in words if not _CHANNEL.fullmatch(word)}
-    found = {form for word in plain for form in (word, _CHANNEL.sub("", word)) if form in offered}
-    return found.pop() if len(plain) == len(found) == 1 else name
+    matches = {form for word in plain for form in (word, _CHANNEL.sub("", word)) if form in offered}
+    return matches.pop() if len(plain) == len(matches) == 1 else name
 
 
 def raise_error_field(level: Mapping[str, Any], key: str | None) -> None:
@@ -358,11 +358,15 @@ def _parse_text(text: str, schema: JsonSchema | None) -> object:
 
 def _find_one_object(text: str, schema: JsonSchema | None) -> object:
     try:
-        said = list(iterate_json_values(text))
+        values = list(iterate_json_values(text))
     except ValueError:
         return _UNREADABLE if schema is None else _mend_slips(text, schema)
-    told = [value for value in said if value != {}] or [{}]
-    return told[0] if all(isinstance(value, dict) and value == told[0] for value in told) else _UNREADABLE
+    objects = [value for value in values if value != {}] or [{}]
+    return (
+        objects[0]
+        if all(isinstance(value, dict) and value == objects[0] for value in objects)
+        else _UNREADABLE
+    )
 
 
 _ESCAPE = re.compile(r"\\(?:u([0-9A-Fa-f]{4})|(.))", re.DOTALL)

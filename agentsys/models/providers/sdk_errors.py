@@ -76,8 +76,8 @@ def classify_error(status: int, body: str) -> ErrorKind:
 
 def _never_fits(body: str) -> bool:
     """True if a request alone is above a limit of tokens a minute: asked again it would be above it, too."""
-    found = _TOKENS_A_MINUTE.search(body)
-    limit, requested = (int(text.replace(",", "") or 0) for text in found.groups()) if found else (0, 0)
+    match = _TOKENS_A_MINUTE.search(body)
+    limit, requested = (int(text.replace(",", "") or 0) for text in match.groups()) if match else (0, 0)
     return 0 < limit < requested
 
 

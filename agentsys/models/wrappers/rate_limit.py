@@ -312,12 +312,12 @@ def _read_state(file: int) -> RateState | None:
 @contextmanager
 def _lock_file(path: Path | None) -> Iterator[int | None]:
     """The file of a rate, held against other processes; None where there can be none."""
-    with contextlib.ExitStack() as held:
+    with contextlib.ExitStack() as stack:
         file = None
         if path is not None and CAN_LOCK:
             with contextlib.suppress(OSError):
                 make_folder(path.parent)
-                file = held.enter_context(lock_file(path))
+                file = stack.enter_context(lock_file(path))
         yield file
 
 

@@ -115,16 +115,16 @@ class ReplyStore:
     def lock_key(self, key: str) -> Iterator[None]:
         """Hold a key against other processes; what a killed one held is free."""
         path = self._make_entry_path(key).with_name(f".{key[2:]}.lock")
-        with contextlib.ExitStack() as held:
+        with contextlib.ExitStack() as stack:
             # Where there can be no file two processes may both ask.
             with contextlib.suppress(OSError):
                 while CAN_LOCK:
                     make_folder(path.parent)
-                    file = held.enter_context(lock_file(path))
+                    file = stack.enter_context(lock_file(path))
                     if _is_same_file(file, path):
-                        held.callback(path.unlink, missing_ok=True)
+                        stack.callback(path.unlink, missing_ok=True)
                         break
-                    held.close()
+                    stack.close()
             yield
 
     def _make_entry_path(self, key: str) -> Path:
@@ -339,7 +339,7 @@ def dump_reply(reply: ChatReply, keepsake: Any) -> dict[str, Any]:
     stored = {"message": reply.message, "usage": asdict(reply.usage), "model_id": reply.model_id}
     more: dict[str, Any] = {"ending": reply.ending, "reason": reply.reason} if reply.ending else {}
     servers = {"provider": reply.provider, "system_fingerprint": reply.system_fingerprint}
-    more |= {name: told for name, told in servers.items() if told}
+    more |= {name: value for name, value in servers.items() if value}
     if reply.odd:
         more["odd"] = dict(reply.odd)
     if reply.logprobs:
@@ -380,6 +380,6 @@ def load_reply(value: Mapping[str, Any]) -> ChatReply:
     if is_empty_reply(reply):
         raise ValueError("an empty reply is never stored")
     ending = stored.ending or (Ending.CUT if stored.cut else None)
-    told = replace(reply, ending=ending, reason=stored.reason, odd=stored.odd)
-    told = replace(told, provider=stored.provider, system_fingerprint=stored.system_fingerprint)
-    return replace(told, attempts=0, from_cache=True, notes=stored.notes)
+    whole = replace(reply, ending=ending, reason=stored.reason, odd=stored.odd)
+    whole = replace(whole, provider=stored.provider, system_fingerprint=stored.system_fingerprint)
+    return replace(whole, attempts=0, from_cache=True, notes=stored.notes)

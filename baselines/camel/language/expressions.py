@@ -250,7 +250,7 @@ def _evaluate_call(node: ast.Call, machine: Machine) -> Value:
 def _read_keyword_arguments(value: Value) -> dict[str, Value]:
     if not isinstance(value, Dictionary) or not all(isinstance(key, str) for key in value.entries):
         raise ProgramError("TypeError", "** takes a dict with texts as keys", value.full)
-    return {str(key): held for key, (_, held) in value.entries.items()}
+    return {str(key): argument for key, (_, argument) in value.entries.items()}
 
 
 def _evaluate_comprehension(node: ast.ListComp | ast.SetComp | ast.DictComp, machine: Machine) -> Value:
@@ -278,7 +278,7 @@ def _evaluate_comprehension(node: ast.ListComp | ast.SetComp | ast.DictComp, mac
         value = operators.build_set(items, label)
     elif isinstance(node, ast.DictComp):
         pairs = [pair.list_parts() for pair in items]
-        value = Dictionary(label, {operators.make_dictionary_key(key): (key, held) for key, held in pairs})
+        value = Dictionary(label, {operators.make_dictionary_key(key): (key, item) for key, item in pairs})
     return machine.spending.count_value(value)
 
 

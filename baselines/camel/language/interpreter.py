@@ -113,8 +113,8 @@ def assign_target(target: ast.expr, value: Value, machine: Machine) -> None:
     Values never change: an assignment into one gives its name a changed copy, so other names do not see it.
     """
     if isinstance(target, ast.Attribute | ast.Subscript):
-        held = machine.join(value, machine.control) if machine.strict else value
-        _read_place(target, machine).assign(held, machine)
+        joined = machine.join(value, machine.control) if machine.strict else value
+        _read_place(target, machine).assign(joined, machine)
     else:
         bind_target(target, value, machine)
 

@@ -43,7 +43,7 @@ def to_str(value: Value) -> str:
         case Scalar(raw=raw):
             return str(raw.value) if isinstance(raw, Enum) and isinstance(raw, str) else str(raw)
         case Instance(fields=fields):
-            return " ".join(f"{name}={to_repr(held)}" for name, held in fields.items())
+            return " ".join(f"{name}={to_repr(field)}" for name, field in fields.items())
         case ErrorValue(text=text):
             return "" if text is None else to_str(text)
     return to_repr(value)
@@ -62,9 +62,9 @@ def to_repr(value: Value) -> str:
                 return f"({inside},)" if len(items) == 1 else f"({inside})"
             return f"{{{inside}}}" if items else "set()"
         case Dictionary(entries=entries):
-            return "{" + ", ".join(f"{to_repr(key)}: {to_repr(held)}" for key, held in entries.values()) + "}"
+            return "{" + ", ".join(f"{to_repr(key)}: {to_repr(item)}" for key, item in entries.values()) + "}"
         case Instance(of=of, fields=fields):
-            inside = ", ".join(f"{name}={to_repr(held)}" for name, held in fields.items())
+            inside = ", ".join(f"{name}={to_repr(item)}" for name, item in fields.items())
             return f"{of.__name__}({inside})"
         case ClassValue(name=name):
             return f"<class '{name}'>"
@@ -218,8 +218,8 @@ def apply_unary(machine: Machine, sign: ast.unaryop, value: Value) -> Value:
     """The result of a unary operator."""
     if isinstance(sign, ast.Not):
         return Scalar(value.full, not is_truthy(value))
-    held = _read_operand_data(value)
-    return compute_plain(machine, lambda: _UNARY[type(sign)](held), value.full)
+    operand = _read_operand_data(value)
+    return compute_plain(machine, lambda: _UNARY[type(sign)](operand), value.full)
 
 
 def compare_values(machine: Machine, sign: ast.cmpop, left: Value, right: Value) -> Value:
