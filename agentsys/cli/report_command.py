@@ -9,10 +9,9 @@ from typing import Annotated
 import typer
 
 from agentsys.analysis.html_report.charts import draw_paper_figures
-from agentsys.analysis.html_report.page import MOST_CASES, make_html_report
+from agentsys.analysis.html_report.page import make_html_report
 from agentsys.analysis.statistics.outcome_grid import ErrorRule
 from agentsys.analysis.tables.result_frame import ResultFrame
-from agentsys.base.atomic_file import write_atomically
 from agentsys.cli.cli_output import ConfigDirOption, PluginPathOption, explain_unwritable, print_line
 from agentsys.cli.stored_runs import (
     ErrorsOption,
@@ -41,8 +40,9 @@ def report_command(
         ),
     ] = None,
     max_cases: Annotated[
-        int, typer.Option(min=0, help="Trajectories in the file, at most; numbers always cover all cases.")
-    ] = MOST_CASES,
+        int | None,
+        typer.Option(min=0, help="Trajectories in the report, at most; numbers always cover all cases."),
+    ] = None,
     figures: Annotated[
         bool, typer.Option(help="Draw the paper's figures with these runs, which takes some seconds.")
     ] = True,
@@ -56,18 +56,24 @@ def report_command(
     own = load_own_metrics(metric, config_dir, plugin_path)
     reading = read_stored_runs(folders, names)
     frame = ResultFrame(reading, errors, own=own)
+    path = out or choose_report_path(folders[0], reading)
+    if path.is_dir():
+        raise ConfigError(f"'{path}' is a folder. Name a file: --out {path / DEFAULT_REPORT_NAME}")
     made = make_html_report(
         frame,
         [str(folder) for folder in folders],
         max_cases=max_cases,
         figures=draw_paper_figures(frame) if figures else (),
         made_on=f"{datetime.now():%Y-%m-%d %H:%M}",
+        beside=f"{path.stem}_files",
     )
-    path = out or choose_report_path(folders[0], reading)
-    _write_report(path, made.html)
-    size = path.stat().st_size / 1e6
+    with explain_unwritable(path, Path(DEFAULT_REPORT_NAME)):
+        size = made.write(path)
     left = f"; {made.left_out:,} trajectories left out (see the note in it)" if made.left_out else ""
-    print_line(escape_to_line(f"Wrote {path}: {made.trajectories:,} trajectories, {size:.1f} MB{left}."))
+    data = f", its data in {made.beside}/" if made.files else ""
+    print_line(
+        escape_to_line(f"Wrote {path}{data}: {made.trajectories:,} trajectories, {size:.1f} MB{left}.")
+    )
 
 
 def choose_report_path(folder: Path, reading: LoadedCases) -> Path:
@@ -75,10 +81,3 @@ def choose_report_path(folder: Path, reading: LoadedCases) -> Path:
     if not any(not case.foreign and Path(case.source).is_relative_to(folder) for case in reading.cases):
         return Path(DEFAULT_REPORT_NAME)
     return (folder if folder.is_dir() else folder.parent) / DEFAULT_REPORT_NAME
-
-
-def _write_report(path: Path, html: str) -> None:
-    if path.is_dir():
-        raise ConfigError(f"'{path}' is a folder. Name a file: --out {path / DEFAULT_REPORT_NAME}")
-    with explain_unwritable(path, Path(DEFAULT_REPORT_NAME)):
-        write_atomically(path, html.encode())
