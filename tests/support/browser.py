@@ -91,6 +91,10 @@ class Browser:
         """Give the window another size, in CSS pixels."""
         self.page.set_viewport_size({"width": width, "height": height})
 
+    def use_colours(self, scheme: str) -> None:
+        """Ask pages for `light` or `dark`."""
+        self.page.emulate_media(color_scheme=scheme)
+
     def wait_for(self, script: str, *arguments: object, seconds: float = PATIENCE_S) -> None:
         """Wait until a script returns something true."""
         self.page.wait_for_function(
@@ -129,12 +133,8 @@ class Browser:
 
 
 @contextmanager
-def browser(scheme: str = "light") -> Iterator[Browser]:
-    """A fresh browser; skips the test where Chromium or Playwright is missing.
-
-    Args:
-        scheme: `light` or `dark`: the colours the page is asked for.
-    """
+def browser() -> Iterator[Browser]:
+    """A fresh browser; skips the test where Chromium or Playwright is missing."""
     chromium = shutil.which("chromium")
     if chromium is None:
         pytest.skip("no Chromium here (Debian: apt-get install chromium)")
@@ -145,6 +145,6 @@ def browser(scheme: str = "light") -> Iterator[Browser]:
     with playwright.sync_playwright() as started:
         opened = started.chromium.launch(executable_path=chromium, args=_FLAGS)
         try:
-            yield Browser(opened.new_page(color_scheme=scheme, viewport={"width": 1400, "height": 1000}))
+            yield Browser(opened.new_page(viewport={"width": 1400, "height": 1000}))
         finally:
             opened.close()

@@ -244,52 +244,48 @@ def test_the_policy_stops_markup_and_scripts_that_a_mistake_of_ours_would_let_in
 WIDTHS = (390, 1024, 1600)
 
 
-@pytest.fixture(scope="module")
-def dark() -> Iterator[Browser]:
-    with browser("dark") as opened:
-        yield opened
-
-
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_it_fits_the_width_shows_its_numbers_and_has_no_serious_fault(
-    request: pytest.FixtureRequest, small: Path, width: int, scheme: str
+    window: Browser, small: Path, width: int, scheme: str
 ) -> None:
-    shown: Browser = request.getfixturevalue("window" if scheme == "light" else "dark")
-    shown.resize(width, 850)
+    window.use_colours(scheme)
+    window.resize(width, 850)
     try:
-        shown.open(small, f"#case={first_id(shown, small)}")
-        assert shown.run("return document.documentElement.scrollWidth <= window.innerWidth")
-        visible = shown.run(
-            "return [...document.querySelectorAll('#tables table')].slice(0, 1).flatMap((table) => "
-            "[...table.tBodies[0].rows[0].querySelectorAll('td.number')]).filter((cell) => {"
-            "const {left, right} = cell.getBoundingClientRect(); return left >= 0 && right <= window.innerWidth}).length"
+        window.open(small, f"#case={first_id(window, small)}")
+        assert window.run("return document.documentElement.scrollWidth <= window.innerWidth")
+        visible = window.run(
+            "return [...document.querySelector('#tables table').tBodies[0].rows[0].querySelectorAll('td.number')]"
+            ".filter((cell) => cell.getBoundingClientRect().right <= window.innerWidth).length"
         )
         assert visible >= 3, "numbers stand in the window, without moving the table"
-        paper = shown.run("return getComputedStyle(document.body).backgroundColor.match(/\\d+/g).map(Number)")
+        paper = window.run(
+            "return getComputedStyle(document.body).backgroundColor.match(/\\d+/g).map(Number)"
+        )
         assert (max(paper) < 60) == (scheme == "dark")
-        assert shown.audit() == []
-        shown.press("?")
-        assert shown.audit() == []
-        shown.press("Escape")
+        assert window.audit() == []
+        window.press("?")
+        assert window.audit() == []
+        window.press("Escape")
     finally:
-        shown.resize(1400, 1000)
+        window.resize(1400, 1000)
+        window.use_colours("light")
 
 
-def test_figures_are_dark_on_a_dark_page(dark: Browser, tmp_path: Path) -> None:
+def test_figures_are_dark_on_a_dark_page(window: Browser, tmp_path: Path) -> None:
     store_attacked(tmp_path)
     frame = ResultFrame(read_cases([tmp_path]))
     page = tmp_path / "report.html"
     make_html_report(frame, figures=draw_paper_figures(frame)[:1]).write(page)
-    dark.open(page)
-    dark.run("document.querySelector('#figures').scrollIntoView()")
-    dark.wait_for("return document.querySelector('#figures img').complete")
-    image = dark.page.locator("#figures img").first.screenshot()
-    pixels = Image.open(io.BytesIO(image)).convert("L").resize((64, 64))
-    values = sorted(
-        pixels.get_flattened_data() if hasattr(pixels, "get_flattened_data") else pixels.getdata()
-    )
-    assert values[len(values) // 2] < 90, "most of a figure is its ground"
+    middle = {}
+    for scheme in ("dark", "light"):
+        window.use_colours(scheme)
+        window.open(page)
+        window.wait_for("return document.querySelector('#figures img').complete")
+        picture = Image.open(io.BytesIO(window.page.locator("#figures img").first.screenshot()))
+        counts = picture.convert("L").histogram()
+        middle[scheme] = counts.index(max(counts))
+    assert middle["dark"] < 70 and middle["light"] > 200, "the ground of the figure"
 
 
 def test_it_can_be_used_by_keyboard_alone(window: Browser, small: Path) -> None:
@@ -322,7 +318,7 @@ def test_it_can_be_used_by_keyboard_alone(window: Browser, small: Path) -> None:
         ("outcome=attack_succeeded", 2),
         ("outcome=attack_succeeded,benign", 4),
         ("outcome!=benign solved=true", 4),
-        ("tokens>0", 6),
+        ("exposed_raw=true", 2),
         ("tokens>999999999", 0),
         ("defense=none outcome!=error suite=banking", 1),
         ("verdict!=broken", 6),

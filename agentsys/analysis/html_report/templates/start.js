@@ -9,14 +9,17 @@ function same(before, after, names) {
   return before !== null && names.every((name) => before[name] === after[name]);
 }
 
-function setBusy(busy) {
-  document.body.toggleAttribute("data-busy", busy);
+let atWork = 0;
+
+function setBusy(more) {
+  atWork += more;
+  document.body.toggleAttribute("data-busy", atWork > 0);
 }
 
 // `arrive`: go where the address leads. `anew`: the list has grown, or a search has ended.
 async function show({ arrive = false, anew = false } = {}) {
   const state = stateOfAddress();
-  setBusy(true);
+  setBusy(1);
   try {
     if (state.q && (state.q !== search.query || anew === "grown")) {
       if (!await find(state.q)) return;
@@ -33,8 +36,9 @@ async function show({ arrive = false, anew = false } = {}) {
     if (arrive) goTo(before, state);
   } catch (error) {
     foundLine.textContent = error.message;
+  } finally {
+    setBusy(-1);
   }
-  setBusy(false);
 }
 
 function showFiltered(rows, state) {
@@ -68,13 +72,17 @@ function goTo(before, state) {
   }
 }
 
+let waiting = 0;
+
 function typed() {
+  clearTimeout(waiting);
+  waiting = 0;
   const state = { ...stateOfAddress() };
   for (const name of [...FILTERS, "order"]) state[name] = form.elements[name].value;
   if (!state.order) state.order = USUAL_ORDER;
   state.show = [...columnsBox.querySelectorAll("input:checked")].map((box) => box.name).join(",");
   history.replaceState(null, "", addressOf(state));
-  show();
+  return show();
 }
 
 function step(by) {
@@ -84,7 +92,6 @@ function step(by) {
   if (next !== undefined) location.hash = addressOf({ ...state, case: next.id, beside: "" });
 }
 
-let waiting = 0;
 const soon = () => { clearTimeout(waiting); waiting = setTimeout(typed, 200); };
 form.addEventListener("submit", (event) => { event.preventDefault(); typed(); });
 form.addEventListener("change", typed);
@@ -105,13 +112,18 @@ const KEYS = {
   "?": () => keys.showModal(),
 };
 
+async function backToList(from) {
+  if (waiting) await typed();
+  from.blur();
+  (list.querySelector("[aria-current]") || list.querySelector("a") || document.body).focus();
+}
+
 document.addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey || keys.open) return;
   const typing = event.target.matches("input:not([type=checkbox]), select, textarea");
   if (event.key === "Escape") {
     event.preventDefault(); // A search field would be emptied.
-    (list.querySelector("[aria-current]") || list.querySelector("a") || document.body).focus();
-    if (document.activeElement === event.target) event.target.blur();
+    backToList(event.target);
   } else if (!typing && Object.hasOwn(KEYS, event.key)) {
     event.preventDefault();
     KEYS[event.key]();
@@ -133,7 +145,7 @@ async function follow() {
 }
 
 async function start() {
-  setBusy(true);
+  setBusy(1);
   fillOrders();
   fillColumns();
   document.getElementById("fields").textContent = FIELDS.join(", ");
@@ -152,7 +164,6 @@ async function start() {
   await Promise.all(shown);
   if (scrolled) window.scrollTo(0, scrolled);
   if (DATA.follow) setInterval(follow, 2000);
-  setBusy(false);
 }
 
-start().catch((error) => { foundLine.textContent = error.message; setBusy(false); });
+start().catch((error) => { foundLine.textContent = error.message; }).finally(() => setBusy(-1));
