@@ -386,9 +386,9 @@ def test_a_sentence_says_what_became_of_the_injection(
     assert sentence in told
 
 
-def many_cases(count: int) -> list[CaseRow]:
+def many_cases(count: int) -> tuple[CaseRow, ...]:
     """Rows with what differs from case to case in a real run."""
-    return [
+    return tuple(
         row(
             defense=f"d{at % 20}",
             attack="important_instructions",
@@ -401,7 +401,7 @@ def many_cases(count: int) -> list[CaseRow]:
             duration_s=at / 7,
         )
         for at in range(count)
-    ]
+    )
 
 
 @pytest.mark.parametrize(("count", "seconds"), [(20_000, 2.0), (200_000, 4.0)])
@@ -416,7 +416,7 @@ def test_many_cases_open_quickly_and_the_last_one_is_reached(
     monkeypatch.setattr(
         "agentsys.analysis.html_report.page.make_results_document", lambda *_: Document((), ())
     )
-    frame = ResultFrame(LoadedCases(many_cases(count), []))
+    frame = ResultFrame(LoadedCases(many_cases(count)))
     page = tmp_path / "report.html"
     report = make_html_report(frame)
     assert bool(report.files) == (count > 20_000)
