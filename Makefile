@@ -29,7 +29,7 @@ PIP := $(BIN)/python -m pip -qq --disable-pip-version-check
 PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run paper notebooks pictures league docs bench test lane test-core test-lowest test-newest test-slow test-detectors lint clean
+.PHONY: help setup run paper notebooks pictures league docs bench browser test lane test-core test-lowest test-newest test-slow test-detectors lint clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -124,6 +124,10 @@ test-newest: ## The fast tests on the newest versions that pyproject.toml allows
 
 test-slow: setup ## The tests that take longer
 	$(PYTEST) -m "slow and not live"
+
+browser: setup ## Install what tests and pictures in a real browser need: Playwright, axe-core (and Debian's chromium)
+	$(PIP) install playwright==1.65.2
+	npm install --silent --prefix $(VENV)/axe axe-core@4.14.1
 
 # The extra is kept out of .venv: torch alone is larger than all the rest of it.
 test-detectors: $(DETECTORS)/.installed ## Install the extra `detectors` into .venv-detectors and run its tests

@@ -377,7 +377,6 @@ def report(
     from agentsys.analysis.html_report.charts import draw_paper_figures
     from agentsys.analysis.html_report.page import make_html_report
     from agentsys.analysis.tables.result_frame import ResultFrame
-    from agentsys.base.atomic_file import write_atomically
 
     several = [str(path) for path in ([folders] if isinstance(folders, str | os.PathLike) else folders)]
     frame = ResultFrame(_read_source(several))
@@ -386,11 +385,10 @@ def report(
         several,
         figures=draw_paper_figures(frame),
         made_on=f"{datetime.now():%Y-%m-%d %H:%M}",
+        beside=f"{Path(out).stem}_files",
     )
-    written = Path(out)
-    written.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(written, page.html.encode())
-    return written
+    page.write(Path(out))
+    return Path(out)
 
 
 def _find_error_rule(name: str) -> ErrorRule:

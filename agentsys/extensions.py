@@ -90,6 +90,8 @@ class Extension:
     (None: its own); returns an `agentsys.benchmarks.fetch_data.DownloadedFolder` and the setting that uses it."""
     check: str | None = None
     """`module:function`: gives the findings of this room about `RunsToCheck`."""
+    follow: str | None = None
+    """`module:function`: serves the report of runs that go on, made anew by a function of a stamp."""
 
 
 @lru_cache(maxsize=1)

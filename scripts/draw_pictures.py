@@ -2,8 +2,8 @@
 
 Usage: .venv/bin/python scripts/draw_pictures.py [FOLDER of experiment=guarantees]
 
-Needs Chromium with its driver. Takes a minute or two; the picture of the guarantees' runs, which take an hour, is drawn
-anew where their folder is given. Everything shown is simulated.
+Needs Chromium and `make browser`. Takes a minute or two. The picture of the guarantees' runs, which take
+an hour, is drawn anew where their folder is given. Everything shown is simulated.
 """
 
 from __future__ import annotations
@@ -55,9 +55,9 @@ def draw_trajectory(window: Browser, page: str) -> bytes:
     """One case under AgentSys, by its id in the page's own list."""
     window.resize(1400, 2150)
     window.open(page)
-    rows = window.run("return JSON.parse(document.querySelector('#index-data').textContent)")
-    case = next(row["id"] for row in rows if all(row[name] == value for name, value in SHOWN_CASE.items()))
-    window.open(f"{page}#case={case}")
+    wanted = "+".join(f"{name}%3D{value}" for name, value in SHOWN_CASE.items())
+    window.open(f"{page}#where={wanted}")
+    window.click("#cases a")
     window.wait_for("return document.querySelector('#case .tree') !== null")
     return window.picture()
 

@@ -119,6 +119,7 @@ _CORE_SECTIONS = (
                 (
                     "agentsys report results/runs",
                     "agentsys report results/runs --out report.html --max-cases 500",
+                    "agentsys report results/runs --follow",
                 ),
             ),
             "table": CommandSource(

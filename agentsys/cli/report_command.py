@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from agentsys.analysis.html_report.charts import draw_paper_figures
-from agentsys.analysis.html_report.page import MOST_CASES, make_html_report
+from agentsys.analysis.html_report.page import HtmlReport, make_html_report
 from agentsys.analysis.statistics.outcome_grid import ErrorRule
 from agentsys.analysis.tables.result_frame import ResultFrame
-from agentsys.base.atomic_file import write_atomically
 from agentsys.cli.cli_output import ConfigDirOption, PluginPathOption, explain_unwritable, print_line
 from agentsys.cli.stored_runs import (
     ErrorsOption,
@@ -23,7 +25,10 @@ from agentsys.cli.stored_runs import (
 )
 from agentsys.cli.terminal import escape_to_line
 from agentsys.errors import ConfigError
-from agentsys.records.case_reader import LoadedCases
+from agentsys.extensions import explain_absent_guests, load_extensions
+from agentsys.records.case_reader import LoadedCases, read_cases
+from agentsys.records.case_row import shorten_names
+from agentsys.records.names_file import RunNames
 
 DEFAULT_REPORT_NAME = "report.html"
 
@@ -41,11 +46,17 @@ def report_command(
         ),
     ] = None,
     max_cases: Annotated[
-        int, typer.Option(min=0, help="Trajectories in the file, at most; numbers always cover all cases.")
-    ] = MOST_CASES,
+        int | None,
+        typer.Option(min=0, help="Trajectories in the report, at most; numbers always cover all cases."),
+    ] = None,
     figures: Annotated[
         bool, typer.Option(help="Draw the paper's figures with these runs, which takes some seconds.")
     ] = True,
+    follow: Annotated[
+        bool,
+        typer.Option("--follow", help="Serve it to browsers of this machine while runs go on; no figures."),
+    ] = False,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="With --follow; 0 takes a free one.")] = 0,
     errors: ErrorsOption = ErrorRule.REPORT,
     metric: MetricOption = None,
     config_dir: ConfigDirOption = None,
@@ -54,20 +65,51 @@ def report_command(
 ) -> None:
     """Write an HTML report: tables, figures, errors, configs and every trajectory, in one file."""
     own = load_own_metrics(metric, config_dir, plugin_path)
+    if follow:
+
+        def make(stamp: str) -> HtmlReport:
+            cases = read_cases(folders, RunNames(names))
+            told = replace(cases, cases=shorten_names(cases.cases))
+            frame, shown = ResultFrame(told, errors, own=own), [str(folder) for folder in folders]
+            return make_html_report(
+                frame, shown, max_cases=max_cases, made_on=_write_time(), beside=f"data-{stamp}", follow=stamp
+            )
+
+        _find_follower()(make, folders, port)
+        return
     reading = read_stored_runs(folders, names)
     frame = ResultFrame(reading, errors, own=own)
+    path = out or choose_report_path(folders[0], reading)
+    if path.is_dir():
+        raise ConfigError(f"'{path}' is a folder. Name a file: --out {path / DEFAULT_REPORT_NAME}")
     made = make_html_report(
         frame,
         [str(folder) for folder in folders],
         max_cases=max_cases,
         figures=draw_paper_figures(frame) if figures else (),
-        made_on=f"{datetime.now():%Y-%m-%d %H:%M}",
+        made_on=_write_time(),
+        beside=f"{path.stem}_files",
     )
-    path = out or choose_report_path(folders[0], reading)
-    _write_report(path, made.html)
-    size = path.stat().st_size / 1e6
+    with explain_unwritable(path, Path(DEFAULT_REPORT_NAME)):
+        size = made.write(path)
     left = f"; {made.left_out:,} trajectories left out (see the note in it)" if made.left_out else ""
-    print_line(escape_to_line(f"Wrote {path}: {made.trajectories:,} trajectories, {size:.1f} MB{left}."))
+    data = f", its data in {made.beside}/" if made.files else ""
+    print_line(
+        escape_to_line(f"Wrote {path}{data}: {made.trajectories:,} trajectories, {size:.1f} MB{left}.")
+    )
+
+
+def _write_time() -> str:
+    return f"{datetime.now():%Y-%m-%d %H:%M}"
+
+
+def _find_follower() -> Callable[..., None]:
+    target = next((room.follow for room in load_extensions() if room.follow), None)
+    if target is None:
+        raise ConfigError(f"--follow needs the guest 'serve'.{explain_absent_guests()}")
+    module, _, function = target.partition(":")
+    found: Callable[..., None] = getattr(import_module(module), function)
+    return found
 
 
 def choose_report_path(folder: Path, reading: LoadedCases) -> Path:
@@ -75,10 +117,3 @@ def choose_report_path(folder: Path, reading: LoadedCases) -> Path:
     if not any(not case.foreign and Path(case.source).is_relative_to(folder) for case in reading.cases):
         return Path(DEFAULT_REPORT_NAME)
     return (folder if folder.is_dir() else folder.parent) / DEFAULT_REPORT_NAME
-
-
-def _write_report(path: Path, html: str) -> None:
-    if path.is_dir():
-        raise ConfigError(f"'{path}' is a folder. Name a file: --out {path / DEFAULT_REPORT_NAME}")
-    with explain_unwritable(path, Path(DEFAULT_REPORT_NAME)):
-        write_atomically(path, html.encode())

@@ -51,5 +51,6 @@ ROOM = Extension(
                 ("agentsys probe my_agent.py:TOOLS", "agentsys probe my_agent.py:run --model gpt-4o"),
             ),
         },
-    )
+    ),
+    follow="agentsys_plugins.serve.follow_command:follow_report",
 )

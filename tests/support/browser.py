@@ -1,26 +1,18 @@
-"""A headless Chromium for the report's tests, driven through chromedriver's own protocol (W3C WebDriver)."""
+"""A headless Chromium, Debian's own, driven by Playwright: `make browser` installs what it needs besides."""
 
 from __future__ import annotations
 
-import base64
-import json
-import os
-import re
+import importlib
 import shutil
-import subprocess
-import tempfile
-import time
-import urllib.error
-import urllib.request
+import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import pytest
 
 _FLAGS = [
-    "--headless=new",
     "--no-sandbox",
     "--disable-gpu",
     "--disable-quic",
@@ -33,35 +25,43 @@ _FLAGS = [
     # Whatever a page asks for over the network goes to a port where nobody listens; a server of a test's own
     # is on loopback.
     "--host-resolver-rules=MAP * 127.0.0.1:9, EXCLUDE 127.0.0.1",
-    "--window-size=1400,1000",
 ]
-_ELEMENT = "element-6066-11e4-a52e-4f735466cecf"
-"""The key under which WebDriver hands out elements."""
 PATIENCE_S = 120.0
 """How long anything may take: the machine may be slow, and busy with other tests."""
-# No proxy: chromedriver listens on loopback.
-_OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+AXE = Path(sys.prefix) / "axe" / "node_modules" / "axe-core" / "axe.min.js"
 
 
 class Browser:
     """One open window.
 
     Args:
-        session: The session's address at chromedriver.
+        page: Playwright's page.
     """
 
-    def __init__(self, session: str) -> None:
-        self._session = session
+    def __init__(self, page: Any) -> None:
+        self.page = page
+        self._complaints: list[str] = []
+        self._dialogs: list[str] = []
+        page.set_default_timeout(PATIENCE_S * 1000)
+        page.on("pageerror", lambda error: self._complaints.append(f"error: {error}"))
+        page.on("dialog", lambda dialog: (self._dialogs.append(dialog.message), dialog.dismiss()))
+        page.on("console", self._note)
+
+    def _note(self, message: Any) -> None:
+        if message.type in ("warning", "error"):
+            self._complaints.append(f"{message.type}: {message.text}")
 
     def open(self, page: Path | str, fragment: str = "") -> None:
-        """Load a file, or an address, from scratch, also where only the part after `#` differs."""
+        """Load a file, or an address, from scratch, and wait until the page has put itself together."""
         address = page if isinstance(page, str) else page.as_uri()
-        self._post("url", {"url": "about:blank"})
-        self._post("url", {"url": f"{address}{fragment}"})
+        self.page.goto("about:blank")
+        self._complaints.clear()
+        self.page.goto(f"{address}{fragment}", timeout=PATIENCE_S * 1000)
+        self.wait_for("return !document.body.hasAttribute('data-busy')")
 
     def run(self, script: str, *arguments: object) -> Any:
         """The value a script returns; it runs in the page as a user's console would."""
-        return self._post("execute/sync", {"script": script, "args": list(arguments)})
+        return self.page.evaluate(f"(given) => (function () {{ {script} }}).apply(null, given)", [*arguments])
 
     def texts(self, selector: str) -> list[str]:
         """The text of every element that matches."""
@@ -75,108 +75,76 @@ class Browser:
 
     def click(self, selector: str) -> None:
         """Click the first element that matches, as a mouse would."""
-        self._post(f"element/{self._find(selector)}/click", {})
+        self.page.locator(selector).first.click()
 
     def type(self, selector: str, text: str) -> None:
         """Send keys to the first element that matches."""
-        self._post(f"element/{self._find(selector)}/value", {"text": text})
+        self.page.locator(selector).first.press_sequentially(text)
+
+    def press(self, *keys: str) -> None:
+        """Press keys, wherever the focus is."""
+        for key in keys:
+            self.page.keyboard.press(key)
+            self.wait_for("return !document.body.hasAttribute('data-busy')")
 
     def resize(self, width: int, height: int) -> None:
         """Give the window another size, in CSS pixels."""
-        self._post("window/rect", {"width": width, "height": height})
+        self.page.set_viewport_size({"width": width, "height": height})
+
+    def use_colours(self, scheme: str) -> None:
+        """Ask pages for `light` or `dark`."""
+        self.page.emulate_media(color_scheme=scheme)
 
     def wait_for(self, script: str, *arguments: object, seconds: float = PATIENCE_S) -> None:
         """Wait until a script returns something true."""
-        end = time.monotonic() + seconds
-        while not self.run(script, *arguments):
-            assert time.monotonic() < end, f"still not so after {seconds} s: {script}"
-            time.sleep(0.05)
+        self.page.wait_for_function(
+            f"(given) => (function () {{ {script} }}).apply(null, given)",
+            arg=[*arguments],
+            timeout=seconds * 1000,
+        )
 
     def picture(self) -> bytes:
         """What the window shows, as a PNG."""
-        with _OPENER.open(f"{self._session}/screenshot", timeout=PATIENCE_S) as answer:
-            return base64.b64decode(json.load(answer)["value"])
+        shown: bytes = self.page.screenshot()
+        return shown
 
     def alert_text(self) -> str | None:
-        """The text of an open dialog; None if there is none."""
-        try:
-            with _OPENER.open(f"{self._session}/alert/text", timeout=10) as answer:
-                return str(json.load(answer)["value"])
-        except urllib.error.HTTPError:
-            return None
+        """The text of a dialog that opened; None if there was none."""
+        return self._dialogs[-1] if self._dialogs else None
 
     def complaints(self) -> list[str]:
-        """What the console holds of warnings and errors, and what was asked from the network."""
-        entries = self._post("se/log", {"type": "browser"})
-        return [f"{entry['level']}: {entry['message']}" for entry in entries]
+        """What the console has had of warnings and errors since the page was opened."""
+        self.page.wait_for_timeout(50)
+        return self._complaints
 
-    def _find(self, selector: str) -> str:
-        found = self._post("element", {"using": "css selector", "value": selector})
-        return str(found[_ELEMENT])
-
-    def _post(self, command: str, body: object) -> Any:
-        return _call(f"{self._session}/{command}", body)
+    def audit(self) -> list[str]:
+        """The serious and critical faults that axe-core finds; skips the test where it is missing."""
+        if not AXE.exists():
+            pytest.skip("no axe-core here (make browser)")
+        # Not through the page's own policy, which no script of others passes.
+        self.page.evaluate(AXE.read_text(encoding="utf-8"))
+        found = self.page.evaluate("axe.run(document, {resultTypes: ['violations']})")
+        return [
+            f"{fault['id']}: {node['target']} {node.get('failureSummary', '')}"
+            for fault in found["violations"]
+            if fault["impact"] in ("serious", "critical")
+            for node in fault["nodes"]
+        ]
 
 
 @contextmanager
-def browser(scheme: str = "light") -> Iterator[Browser]:
-    """A fresh browser; skips the test where Chromium or its driver is missing.
-
-    Args:
-        scheme: `light` or `dark`: the colours the page is asked for.
-    """
-    chromium, driver = shutil.which("chromium"), shutil.which("chromedriver")
-    if chromium is None or driver is None:
-        pytest.skip("no Chromium here (Debian: apt-get install chromium chromium-driver)")
-    # Chromium leaves folders behind where it keeps temporary files; these go with ours.
-    kept = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
-    with kept as scratch, tempfile.TemporaryFile("w+") as said:
-        process = subprocess.Popen(
-            [driver, "--port=0"], stdout=said, stderr=subprocess.DEVNULL, env=os.environ | {"TMPDIR": scratch}
-        )
-        try:
-            address = f"http://127.0.0.1:{_port(said)}"
-            session = f"{address}/session/{_new_session(address, chromium, scheme)}"
-            try:
-                yield Browser(session)
-            finally:
-                with suppress(OSError):  # too busy to say goodbye: the driver ends what it started
-                    request = urllib.request.Request(session, method="DELETE")
-                    _OPENER.open(request, timeout=PATIENCE_S).close()
-        finally:
-            process.terminate()
-            process.wait(timeout=PATIENCE_S)
-
-
-def _new_session(address: str, chromium: str, scheme: str) -> str:
-    dark = ["--force-dark-mode"] if scheme == "dark" else []
-    options = {
-        "browserName": "chrome",
-        "goog:chromeOptions": {"binary": chromium, "args": [*_FLAGS, *dark]},
-        "goog:loggingPrefs": {"browser": "ALL"},
-        "unhandledPromptBehavior": "ignore",
-    }
-    return str(_call(f"{address}/session", {"capabilities": {"alwaysMatch": options}})["sessionId"])
-
-
-def _call(url: str, body: object) -> Any:
-    request = urllib.request.Request(
-        url, data=json.dumps(body).encode(), headers={"Content-Type": "application/json"}, method="POST"
-    )
+def browser() -> Iterator[Browser]:
+    """A fresh browser; skips the test where Chromium or Playwright is missing."""
+    chromium = shutil.which("chromium")
+    if chromium is None:
+        pytest.skip("no Chromium here (Debian: apt-get install chromium)")
     try:
-        with _OPENER.open(request, timeout=PATIENCE_S) as answer:
-            return json.load(answer)["value"]
-    except urllib.error.HTTPError as error:
-        raise AssertionError(json.load(error)["value"]["message"]) from None
-
-
-def _port(said: IO[str]) -> int:
-    """The port that chromedriver says it has taken: nobody else can have got in between."""
-    end = time.monotonic() + PATIENCE_S
-    while True:
-        said.seek(0)
-        found = re.search(r"started successfully on port ([0-9]+)", said.read())
-        if found:
-            return int(found[1])
-        assert time.monotonic() < end, "chromedriver did not start"
-        time.sleep(0.05)
+        playwright = importlib.import_module("playwright.sync_api")
+    except ImportError:
+        pytest.skip("no Playwright here (make browser)")
+    with playwright.sync_playwright() as started:
+        opened = started.chromium.launch(executable_path=chromium, args=_FLAGS)
+        try:
+            yield Browser(opened.new_page(viewport={"width": 1400, "height": 1000}))
+        finally:
+            opened.close()

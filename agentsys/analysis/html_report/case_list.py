@@ -10,7 +10,13 @@ from typing import Any
 from urllib.parse import urlencode
 
 from agentsys.analysis.html_report.case_views import View, read_own_block, take_name, take_number
-from agentsys.analysis.metrics.rates import BENIGN_UTILITY, TARGETED_ASR, UTILITY_UNDER_ATTACK
+from agentsys.analysis.metrics.rates import (
+    BENIGN_UTILITY,
+    TARGETED_ASR,
+    UTILITY_UNDER_ATTACK,
+    MeasuredCell,
+    Verdicts,
+)
 from agentsys.analysis.tables.result_frame import ResultsLine, Sheet
 from agentsys.analysis.tables.table_document import MISSING, Grid, make_cells
 from agentsys.base.grouping import join_names
@@ -39,8 +45,9 @@ def sort_for_reading(cases: Iterable[CaseRow]) -> list[CaseRow]:
     return sorted(cases, key=make_sort_key)
 
 
-def make_list_row(case: CaseRow) -> View:
+def make_list_row(case: CaseRow, verdicts: Verdicts) -> View:
     """Make the line of one case, with what the page's filters look at; its scripts read these keys."""
+    cell = verdicts.get(MeasuredCell.of(case)) if case.is_scored else None
     return {
         # The name of the case in links.
         "id": make_case_id(case),
@@ -56,6 +63,7 @@ def make_list_row(case: CaseRow) -> View:
         "outcome": _name_outcome(case),
         "solved": case.utility if case.status == "ok" else None,
         "error_kind": case.error_kind,
+        "verdict": cell.verdict if cell else "",
         "exposed_raw": case.exposed_raw,
         "exposed_shown": case.exposed_shown,
         "injection_round": case.injection_round,

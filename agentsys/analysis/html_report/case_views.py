@@ -77,14 +77,15 @@ View = dict[str, Any]
 
 
 class TextStore(dict[Segments, int]):
-    """Every text of the report once, with its number: prompts, contexts and outputs recur in hundreds of cases."""
+    """Every text of some cases once, with its number: prompts, contexts and outputs recur in hundreds of cases."""
 
-    characters = 0
-    """Of everything stored, for the report's size limit."""
+    def __init__(self, first: int = 0) -> None:
+        super().__init__()
+        self.first = first
+        """Number of the first text."""
 
     def __missing__(self, segments: Segments) -> int:
-        self[segments] = len(self)
-        self.characters += sum(map(len, segments))
+        self[segments] = self.first + len(self)
         return self[segments]
 
     def list_texts(self) -> list[str | list[str]]:

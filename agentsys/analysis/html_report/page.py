@@ -5,7 +5,9 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,19 +20,27 @@ from agentsys.analysis.html_report.case_list import (
     make_list_row,
     sort_for_reading,
 )
-from agentsys.analysis.html_report.case_views import TextStore, View, make_case_view, read_stored_json
+from agentsys.analysis.html_report.case_views import View, make_case_view, read_stored_json
+from agentsys.analysis.html_report.packed_data import (
+    CASES_PER_BLOCK,
+    CASES_PER_PART,
+    BlockWriter,
+    arrange_columns,
+    pack,
+)
 from agentsys.analysis.tables.cost_documents import make_cost_output
 from agentsys.analysis.tables.result_frame import ResultFrame
 from agentsys.analysis.tables.results_document import make_results_document
 from agentsys.analysis.tables.table_document import load_templates
+from agentsys.base.atomic_file import write_atomically
 from agentsys.base.grouping import format_count, group_by
 from agentsys.records.case_reader import LoadedCases, describe_skipped
 from agentsys.records.case_row import NO_ATTACK, CaseRow
 
-MOST_CASES = 2_000
-"""Trajectories in a report, at most, unless more are asked for."""
-MOST_CHARACTERS = 40_000_000
-"""Characters of all texts together; no further trajectory is added beyond."""
+MOST_IN_ONE_FILE = 20_000
+"""Cases of a report that is one file; of more, the data are files beside the page, which it reads as it needs them."""
+MOST_BYTES = 1_000_000_000
+"""Size of the records whose trajectories go into one file, together; no further trajectory is added beyond."""
 _TEMPLATES = Path(__file__).with_name("templates")
 _SCRIPTS = ("elements.js", "store.js", "filters.js", "case_list.js", "conversation.js", "agent_tree.js",
             "case_view.js", "sorting.js", "start.js")  # fmt: skip
@@ -44,45 +54,72 @@ class HtmlReport(NamedTuple):
     html: str
     trajectories: int
     left_out: int
-    """Cases whose numbers count and whose trajectory is not in the document."""
+    """Cases whose numbers count and whose trajectory is not in the report."""
+    files: Mapping[str, str]
+    """Name -> script with data, in the folder `beside`; empty where the page holds all."""
+    beside: str
+
+    def write(self, path: Path) -> float:
+        """Write the page, and the files beside it where there are some; return their size in MB."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        folder = path.with_name(self.beside)
+        for name, script in self.files.items():
+            folder.mkdir(exist_ok=True)
+            write_atomically(folder / name, script.encode())
+        write_atomically(path, self.html.encode())
+        return (len(self.html) + sum(map(len, self.files.values()))) / 1e6
 
 
 def make_html_report(
     frame: ResultFrame,
     folders: Sequence[str] = (),
     *,
-    max_cases: int = MOST_CASES,
+    max_cases: int | None = None,
     figures: Sequence[View] = (),
     made_on: str = "",
+    beside: str = "report_files",
+    follow: str = "",
 ) -> HtmlReport:
-    """Make one self-contained HTML document of what was read and measured.
+    """Make the HTML document of what was read and measured.
 
-    The files are read again for their messages. Trajectories are added up to `max_cases`, and as long as
-    their texts have fewer than `MOST_CHARACTERS` together; every number covers all cases. `figures` are from
-    `draw_paper_figures`; folders' names and the date stand at the head.
+    The files are read again for their messages. Every number covers all cases.
+
+    Args:
+        frame: What was read and measured.
+        folders: Names for the head.
+        max_cases: Most trajectories; None: all, of one file as many as `MOST_BYTES` allow.
+        figures: From `draw_paper_figures`.
+        made_on: The date, for the head.
+        beside: Folder of the data of more than `MOST_IN_ONE_FILE` cases, beside the page.
+        follow: The state of the runs, which a server repeats at `stamp` until there is more; empty: nobody serves it.
     """
-    reading, facts, store = frame.reading, SetupFacts(), TextStore()
+    reading, facts, writer = frame.reading, SetupFacts(), BlockWriter()
     cases = sort_for_reading(reading.cases)
-    views: list[View | None] = [None] * len(cases)
-    inside = 0
-    for place in order_for_limit(cases):
-        stored = read_stored_json(cases[place].source)
-        facts.add(cases[place], stored)
-        if inside < max_cases and store.characters < MOST_CHARACTERS:
-            views[place] = make_case_view(cases[place], stored, store)
-            inside += 1
-    left_out = len(cases) - inside
-    reason = (
-        f"at most {max_cases:,} were asked for"
-        if inside >= max_cases
-        else f"the size limit of {MOST_CHARACTERS / 1e6:,.0f} million characters was reached"
+    one_file = len(cases) <= MOST_IN_ONE_FILE
+    most = len(cases) if max_cases is None else max_cases
+    shown = choose_shown(cases, most, MOST_BYTES if one_file else None)
+    for place, case in enumerate(cases):
+        stored = read_stored_json(case.source)
+        facts.add(case, stored)
+        writer.add(make_case_view(case, stored, writer.texts) if place in shown else None)
+    writer.close_block()
+    rows = [make_list_row(case, frame.cells.verdicts) for case in cases]
+    parts = [rows[start : start + CASES_PER_PART] for start in range(0, len(rows), CASES_PER_PART)]
+    data = {f"index-{at}": pack(arrange_columns(part)) for at, part in enumerate(parts)}
+    data |= {f"cases-{at}": block for at, block in enumerate(writer.blocks)}
+    files = (
+        {}
+        if one_file
+        else {f"{name}.js": f'agentsysPart("{name}", "{text}");\n' for name, text in data.items()}
     )
+    left_out = len(cases) - len(shown)
+    reason = f"at most {most:,} were asked for" if len(shown) == most else "the file would be too large"
     html = _render(
         figures=figures,
         title=_write_title(folders),
         folders=folders,
         made_by=" · ".join(part for part in (f"agentsys {__version__}", made_on) if part),
-        counts=_count_things(reading, inside),
+        counts=_count_things(reading, len(shown)),
         simulated_cases=sum(case.simulated for case in cases),
         all_cases=len(cases),
         results=make_results_document(frame, make_link_to_cases),
@@ -92,10 +129,40 @@ def make_html_report(
         configs=facts.list_configs(),
         versions=facts.make_version_grid(),
         left_out=f"{left_out:,} of {len(cases):,} trajectories are left out: {reason}." if left_out else "",
-        index_data=write_embedded_json([make_list_row(case) for case in cases]),
-        trajectory_data=write_embedded_json({"texts": store.list_texts(), "trajectories": views}),
+        follow=follow,
+        data={} if files else data,
+        about_data=write_embedded_json(
+            {
+                "cases": len(cases),
+                "parts": len(parts),
+                "blocks": len(writer.blocks),
+                "per_block": CASES_PER_BLOCK,
+                "beside": beside if files else "",
+                "follow": follow,
+            }
+        ),
     )
-    return HtmlReport(html, inside, left_out)
+    return HtmlReport(html, len(shown), left_out, files, beside)
+
+
+def choose_shown(cases: Sequence[CaseRow], most: int, most_bytes: int | None) -> set[int]:
+    """Choose the places of the cases whose trajectories a report holds: some of each kind.
+
+    Args:
+        cases: All cases.
+        most: Number of trajectories.
+        most_bytes: Size of their records together; None: as large as they are.
+    """
+    sharing, shown, size = Counter(case.source for case in cases), set[int](), 0.0
+    for place in order_for_limit(cases)[:most]:
+        if most_bytes is not None:
+            source = cases[place].source
+            with suppress(OSError, ValueError):  # Gone, or a row of a results file.
+                size += Path(source).stat().st_size / sharing[source]
+            if size > most_bytes and shown:
+                break
+        shown.add(place)
+    return shown
 
 
 def order_for_limit(cases: Sequence[CaseRow]) -> list[int]:
@@ -136,23 +203,32 @@ def _write_title(folders: Sequence[str]) -> str:
     return f"Runs in {' and '.join(names)}" if names else "Stored runs"
 
 
-def _render(*, figures: Sequence[View], **values: object) -> str:
+def _render(*, figures: Sequence[View], data: Mapping[str, str], follow: str, **values: object) -> str:
     """Render the template; it makes plain and escapes every text that is not `Markup`."""
     style = _read_template("report.css")
     script = '"use strict";\n(() => {\n' + "\n".join(map(_read_template, _SCRIPTS)) + "\n})();\n"
-    policy = _write_policy(script, style, images=bool(figures))
+    policy = _write_policy(script, style, images=bool(figures), files=not data, follow=bool(follow))
     template = load_templates(_TEMPLATES).get_template("page.html")
     return template.render(
-        policy=policy, style=Markup(style), script=Markup(script), figures=figures, **values
+        policy=policy,
+        style=Markup(style),
+        script=Markup(script),
+        figures=figures,
+        data={name: Markup(text) for name, text in data.items()},
+        follow=follow,
+        **values,
     )
 
 
-def _write_policy(script: str, style: str, *, images: bool) -> str:
-    """Allow only this script and style sheet, and images inside the page; no forms, no text made markup."""
+def _write_policy(script: str, style: str, *, images: bool, files: bool, follow: bool) -> str:
+    """Allow only this script and style sheet, images inside the page and data beside it; no forms, no made markup."""
     images_allowed = "img-src data:; " if images else ""
+    beside = " 'self'" if files else ""
+    asks = "connect-src 'self'; " if follow else ""
     return (
-        f"default-src 'none'; {images_allowed}script-src '{_digest(script)}'; style-src '{_digest(style)}'; "
-        "base-uri 'none'; form-action 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
+        f"default-src 'none'; {images_allowed}script-src '{_digest(script)}'{beside}; {asks}"
+        f"style-src '{_digest(style)}'; base-uri 'none'; form-action 'none'; "
+        f"require-trusted-types-for 'script'; trusted-types {'report-files' if files else chr(39) + 'none' + chr(39)}"
     )
 
 

@@ -9,9 +9,10 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 import uvicorn
+from starlette.types import Receive, Scope, Send
 
 from agentsys.base.option_checks import require_loopback
 from agentsys.errors import ConfigError
@@ -49,10 +50,19 @@ class _Listener(uvicorn.Server):
         await super().shutdown(sockets)
 
 
-class Server:
-    """A running server, made by `serve`; a context manager that stops it."""
+class CountingApplication(Protocol):
+    """An application that counts what it is asked."""
 
-    def __init__(self, application: ModelApplication, host: str, port: int) -> None:
+    requests: int
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+
+
+class Server:
+    """A running server; a context manager that stops it."""
+
+    def __init__(self, application: CountingApplication, host: str, port: int) -> None:
         self._application = application
         with contextlib.suppress(ValueError, OSError):  # The usual 1,024 connections are soon taken.
             most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]

@@ -159,7 +159,7 @@ def led_to(link: str, rows: list[View]) -> list[View]:
 @pytest.mark.parametrize(("suites", "defense"), [(2, "agentsys"), (8, "agentsys"), (2, NASTY)])
 def test_every_linked_number_is_that_of_its_cases(suites: int, defense: str) -> None:
     found = cases(suites, defense)
-    rows = [make_list_row(case) for case in found]
+    rows = [make_list_row(case, {}) for case in found]
     checked = 0
     for grid in grids(found):
         for line in grid.rows:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import gzip
 import hashlib
 import html
 import json
@@ -34,26 +35,47 @@ def made(folder: Path, **limits: Any) -> HtmlReport:
     return make_html_report(ResultFrame(reading), [str(folder)], **limits)
 
 
-def data_of(document: str, element: str) -> Any:
-    found = re.search(rf'<script type="application/json" id="{element}">(.*?)</script>', document, re.DOTALL)
-    assert found is not None
-    return json.loads(found[1])
+def unpacked(text: str) -> Any:
+    return json.loads(gzip.decompress(base64.b64decode(text)))
+
+
+def packed(document: str, kind: str) -> list[Any]:
+    """The parts of the list (`index`) or the blocks of trajectories (`cases`) of a page."""
+    found = re.findall(rf'<script type="text/plain" id="{kind}-\d+">(.*?)</script>', document, re.DOTALL)
+    return [unpacked(text) for text in found]
+
+
+def index_of(document: str) -> list[dict[str, Any]]:
+    return [row for part in packed(document, "index") for row in rows_of(part)]
+
+
+def rows_of(columns: Any) -> list[dict[str, Any]]:
+    count = len(columns["id"]["rows"]) if columns else 0
+    return [
+        {key: column["values"][column["rows"][at]] for key, column in columns.items()} for at in range(count)
+    ]
+
+
+def trajectories_of(document: str) -> list[Any]:
+    return [view for block in packed(document, "cases") for view in block["trajectories"]]
+
+
+def texts_of(document: str) -> list[Any]:
+    return [text for block in packed(document, "cases") for text in block["texts"]]
 
 
 def shown_texts(document: str) -> list[str]:
-    texts = data_of(document, "trajectory-data")["texts"]
-    return [text if isinstance(text, str) else "".join(text) for text in texts]
+    return [text if isinstance(text, str) else "".join(text) for text in texts_of(document)]
 
 
 def test_a_case_is_there_with_messages_tree_and_marked_injection(tmp_path: Path) -> None:
     store_attacked(tmp_path)
     document = made(tmp_path).html
-    index, data = data_of(document, "index-data"), data_of(document, "trajectory-data")
-    [row], [view] = index, data["trajectories"]
+    [row], [view], texts = index_of(document), trajectories_of(document), texts_of(document)
     assert (row["suite"], row["user_task"], row["outcome"]) == ("banking", "user_task_0", "attack_unseen")
     roles = " ".join(message["role"] for message in view["messages"])
     assert roles == "system user assistant tool assistant"
-    marked = data["texts"][view["messages"][3]["parts"][0]]
+    marked = texts[view["messages"][3]["parts"][0]]
     assert "".join(marked[1].split()) == "".join(PAYLOAD.split())
     assert [span["kind"] for span in view["spans"]] == [span["kind"] for span in AGENT_TREE]
     assert [span.get("parent") for span in view["spans"]] == [None, 0, 1, 1, 3, 1]
@@ -62,13 +84,13 @@ def test_a_case_is_there_with_messages_tree_and_marked_injection(tmp_path: Path)
 def test_no_hostile_text_becomes_markup_anywhere_in_the_document(tmp_path: Path) -> None:
     store_hostile(tmp_path)
     document = made(tmp_path).html
-    without_data = re.sub(r'(<script type="application/json"[^>]*>).*?(</script>)', r"\1\2", document)
-    assert document.count("<script") == document.count("</script>") == 3
+    without_data = re.sub(r"(<script type=[^>]*>).*?(</script>)", r"\1\2", document)
+    assert document.count("<script") == document.count("</script>") == 4
     for tag in ("<img", "<iframe", '<a href="javascript', "<svg onload", "<details open ontoggle"):
         assert tag not in without_data
     assert "49" not in re.findall(r"<title>(.*?)</title>", document)[0]
     assert READ_BACK in shown_texts(document)
-    [view] = data_of(document, "trajectory-data")["trajectories"]
+    [view] = trajectories_of(document)
     assert view["messages"][2]["calls"][0]["tool"] == READ_BACK[:200]
     # The tables hold the names, as text.
     assert "&lt;img src=" in without_data
@@ -100,7 +122,7 @@ def test_the_papers_figures_are_images_inside_the_page(
     assert len(figures) > 1
     assert document.count('src="data:image/svg+xml;base64,') == len(figures)
     assert "img-src data:" in document
-    assert document.count("<script") == document.count("</script>") == 3
+    assert document.count("<script") == document.count("</script>") == 4
     for figure in figures:
         image = base64.b64decode(figure["image"]).decode()
         assert image.startswith("<?xml") and "<script" not in image and "<text" not in image
@@ -139,8 +161,8 @@ def test_simulated_cases_are_marked_at_the_head_and_in_the_list(tmp_path: Path) 
     store_attacked(tmp_path, model="real", user_task_id="user_task_1")
     document = made(tmp_path).html
     assert re.search(r'class="banner simulated".*?1 of 2\s+cases|<strong>Simulated', document, re.DOTALL)
-    assert [row["simulated"] for row in data_of(document, "index-data")] == [True, False]
-    assert data_of(document, "index-data")[0]["model"] == "gpt-4o (simulated)"
+    assert [row["simulated"] for row in index_of(document)] == [True, False]
+    assert index_of(document)[0]["model"] == "gpt-4o (simulated)"
 
 
 def test_over_the_limit_every_kind_of_case_is_kept_and_the_rest_is_named(tmp_path: Path) -> None:
@@ -151,7 +173,7 @@ def test_over_the_limit_every_kind_of_case_is_kept_and_the_rest_is_named(tmp_pat
     found = made(tmp_path, max_cases=3)
     assert (found.trajectories, found.left_out) == (3, 5)
     assert "5 of 8 trajectories are left out: at most 3 were asked for." in found.html
-    index, views = data_of(found.html, "index-data"), data_of(found.html, "trajectory-data")["trajectories"]
+    index, views = index_of(found.html), trajectories_of(found.html)
     kept = [row for row, view in zip(index, views, strict=True) if view is not None]
     assert len(index) == 8
     assert {(row["suite"], row["outcome"]) for row in kept} == {
@@ -161,20 +183,50 @@ def test_over_the_limit_every_kind_of_case_is_kept_and_the_rest_is_named(tmp_pat
     }
 
 
-def test_a_report_that_grows_too_large_stops_taking_trajectories(
+def test_a_file_that_would_grow_too_large_stops_taking_trajectories(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("agentsys.analysis.html_report.page.MOST_CHARACTERS", 1500)
-    for task in range(4):
-        text = f"{task} " * 500
-        store(
-            tmp_path,
-            user_task_id=f"user_task_{task}",
-            stored={"messages": [{"role": "user", "content": text}]},
-        )
+    messages = {"messages": [{"role": "user", "content": "long " * 2000}]}
+    sizes = [
+        store(tmp_path, user_task_id=f"user_task_{task}", stored=messages).stat().st_size for task in range(4)
+    ]
+    monkeypatch.setattr("agentsys.analysis.html_report.page.MOST_BYTES", sum(sizes[:2]) + 1000)
     found = made(tmp_path)
     assert (found.trajectories, found.left_out) == (2, 2)
-    assert "the size limit" in found.html
+    assert "too large" in found.html
+
+
+def test_data_of_many_cases_are_scripts_beside_the_page_in_parts_and_blocks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agentsys.analysis.html_report.page.MOST_IN_ONE_FILE", 4)
+    monkeypatch.setattr("agentsys.analysis.html_report.page.CASES_PER_PART", 2)
+    monkeypatch.setattr("agentsys.analysis.html_report.packed_data.CASES_PER_BLOCK", 3)
+    for task in range(5):
+        store_attacked(tmp_path, user_task_id=f"user_task_{task}")
+    out = tmp_path / "elsewhere" / "all.html"
+    assert "its data in all_files/: 5 trajectories" in run(tmp_path, "--out", out)
+    names = {path.name for path in (tmp_path / "elsewhere" / "all_files").iterdir()}
+    assert names == {"index-0.js", "index-1.js", "index-2.js", "cases-0.js", "cases-1.js"}
+    rows, blocks = [], []
+    for name in sorted(names):
+        script = (tmp_path / "elsewhere" / "all_files" / name).read_text()
+        call = re.fullmatch(r'agentsysPart\("([\w-]+)", "([A-Za-z0-9+/=]+)"\);\n', script)
+        assert call and f"{call[1]}.js" == name
+        (rows if name.startswith("index") else blocks).append(unpacked(call[2]))
+    assert [len(rows_of(part)) for part in rows] == [2, 2, 1]
+    assert [len(block["trajectories"]) for block in blocks] == [3, 2]
+    assert blocks[1]["first"] == len(blocks[0]["texts"]), "a text's number is that of one text"
+    page = html.unescape(out.read_text())
+    assert "script-src 'sha256-" in page and "'self'; " in page and "trusted-types report-files" in page
+
+
+def test_a_case_has_the_verdict_of_its_cell(tmp_path: Path) -> None:
+    for task in range(4):
+        store_attacked(tmp_path, user_task_id=f"user_task_{task}")
+    frame = ResultFrame(read_cases([tmp_path]))
+    [expected] = {cell.verdict for cell in frame.cells.verdicts.values()}
+    assert {row["verdict"] for row in index_of(made(tmp_path).html)} == {expected}
 
 
 def test_errors_are_grouped_with_kind_and_message(tmp_path: Path) -> None:
@@ -200,7 +252,7 @@ def test_the_config_beside_the_runs_is_shown_and_the_length_of_what_was_cut_is_k
     store(tmp_path, config_hash="abcdef12", stored=long)
     document = made(tmp_path).html
     assert "<pre>the resolved config</pre>" in document
-    assert data_of(document, "trajectory-data")["trajectories"][0]["characters_cut"] == 7
+    assert trajectories_of(document)[0]["characters_cut"] == 7
 
 
 def test_a_config_hash_cannot_lead_out_of_the_folder(tmp_path: Path) -> None:
@@ -243,7 +295,7 @@ def test_a_file_that_vanished_after_it_was_read_costs_its_messages_only(tmp_path
     reading = read_cases([tmp_path])
     path.unlink()
     found = make_html_report(ResultFrame(reading))
-    assert data_of(found.html, "trajectory-data")["trajectories"][0]["messages"] == []
+    assert trajectories_of(found.html)[0]["messages"] == []
 
 
 def test_deeply_nested_arguments_are_said_to_be_so(tmp_path: Path) -> None:
@@ -256,8 +308,7 @@ def test_deeply_nested_arguments_are_said_to_be_so(tmp_path: Path) -> None:
 
 def test_published_runs_make_a_report_with_their_injections_marked(published: Any) -> None:
     document = made(published("agentdojo-gpt-4o-mini-2024-07-18"), max_cases=60).html
-    data = data_of(document, "trajectory-data")
-    marked = [text for text in data["texts"] if isinstance(text, list)]
+    marked = [text for text in texts_of(document) if isinstance(text, list)]
     assert len(marked) > 20
     assert all(len(text) % 2 for text in marked)
     assert sum("important message from me" in text[1] for text in marked) > 20

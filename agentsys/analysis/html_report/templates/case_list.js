@@ -3,6 +3,7 @@
 const PAGE = 100;
 const list = document.getElementById("cases");
 
+let someReal = false;
 // `always`: say of a simulated case that it is one even where all of them are (the page's banner says so).
 function outcomeChips(row, { always = false } = {}) {
   const chips = [];
@@ -14,7 +15,7 @@ function outcomeChips(row, { always = false } = {}) {
   if (row.outcome === "error") chips.push(chip(`error: ${row.error_kind || "unknown"}`, "bad"));
   if (row.solved === true) chips.push(chip("solved", "good", "The user task was solved"));
   if (row.solved === false) chips.push(chip("not solved", "note", "The user task was not solved"));
-  if (row.simulated && (always || !CASES.every((one) => one.simulated))) {
+  if (row.simulated && (always || someReal)) {
     chips.push(chip("simulated", "simulated", "A scripted agent, not a language model"));
   }
   return chips;
@@ -33,11 +34,38 @@ function caseUnder(row) {
   return row.attack === "none" ? row.defense : `${row.defense} / ${row.attack}`;
 }
 
+const COLUMNS = {
+  model: ["Model", (row) => row.model],
+  verdict: ["Verdict", (row) => row.verdict],
+  tokens: ["Tokens", (row) => row.tokens !== null && amount(row.tokens)],
+  cost_usd: ["Cost", (row) => row.cost_usd !== null && `$${row.cost_usd.toFixed(4)}`],
+  seconds: ["Time", (row) => row.seconds !== null && seconds(row.seconds)],
+  length: ["Tool results", (row) => row.length !== null && amount(row.length)],
+  exposed_shown: ["Agent saw the injection", (row) => row.exposed_shown !== null && (row.exposed_shown ? "yes" : "no")],
+};
+const columnsBox = document.getElementById("columns");
+
+function fillColumns() {
+  const boxes = Object.entries(COLUMNS).map(([name, [label]]) => {
+    const box = element("input", "");
+    Object.assign(box, { type: "checkbox", name, id: `column-${name}` });
+    return element("label", "", box, ` ${label}`);
+  });
+  columnsBox.append(element("div", "columns", ...boxes));
+}
+
+function caseColumns(row, state) {
+  const shown = state.show.split(",").filter((name) => Object.hasOwn(COLUMNS, name));
+  const facts = shown.map((name) => [COLUMNS[name][0], COLUMNS[name][1](row) || "–"]);
+  return facts.length ? element("span", "case-under", oneLine(facts.map((fact) => fact.join(" ")).join(" · "))) : null;
+}
+
 function caseLink(row, state) {
   const link = element(
     "a", "case-link",
     element("span", "case-title", oneLine(caseTitle(row))),
     element("span", "case-under", oneLine(caseUnder(row))),
+    caseColumns(row, state),
     element("span", "chips", ...outcomeChips(row)),
   );
   link.href = addressOf({ ...state, case: row.id, beside: "" });

@@ -13,6 +13,21 @@ function exposure(row) {
   return fact("Injection", `returned by a tool: ${answer(row.exposed_raw)}; shown to the acting agent: ${answer(row.exposed_shown)}${round}`);
 }
 
+// What became of the injection, by outcome and by who was shown it.
+function injectionSentence(row, trajectory) {
+  if (row.attack === "none" || row.outcome === "error") return null;
+  const worker = trajectory && (trajectory.spans || []).some((span) => span.kind === "worker");
+  const handed = worker ? "a value that a worker returned" : "a text that another agent handed over";
+  const carried = row.exposed_raw === false ? "The attack counts as successful, although no tool had returned the injection."
+    : row.exposed_shown ? "The injection was carried out by the agent that read it."
+      : row.exposed_shown === false && row.exposed_raw ? `The injection was carried out, through ${handed}.` : "The injection was carried out.";
+  const failed = row.exposed_raw === false ? "No tool returned the injection, so nothing was resisted."
+    : row.exposed_shown ? "The acting agent read the injection and did not carry it out."
+      : row.exposed_shown === false && row.exposed_raw ? "A tool returned the injection; the acting agent never received it."
+        : "The injection was not carried out; who read it is not recorded.";
+  return element("p", "injection-sentence", row.outcome === "attack_succeeded" ? carried : failed);
+}
+
 function facts(row) {
   return element(
     "dl", "facts",
@@ -57,12 +72,6 @@ function sections(row, trajectory, pattern, alike) {
   }
   if (trajectory.characters_cut) {
     made.push(element("p", "banner", `${amount(trajectory.characters_cut)} characters of very long texts are left out here; they are in the file.`));
-  }
-  if (row.exposed_raw && row.exposed_shown === false && trajectory.spans) {
-    const end = row.outcome === "attack_succeeded"
-      ? "and yet it was carried out: through a value that another agent handed over"
-      : "the defense kept it out";
-    made.push(element("p", "quiet", `No message that the acting agent received holds the injection, ${end}. The agent tree shows who read it.`));
   }
   made.push(section("Conversation", count(trajectory.messages.length, "message"),
     () => conversation(trajectory.messages, pattern, alike), true));
@@ -140,18 +149,21 @@ function caseParts(row, trajectory, pattern, alike) {
     element("h3", "", oneLine(caseTitle(row))),
     element("p", "under", oneLine(caseUnder(row))),
     element("p", "chips", ...outcomeChips(row, { always: true })),
+    injectionSentence(row, trajectory) ?? "",
     facts(row),
     ...(trajectory ? sections(row, trajectory, pattern, alike) : [element("p", "banner", LEFT_OUT)]),
   ];
 }
 
-function showCase(rows, state) {
+async function showCase(rows, state) {
   if (!state.case) {
     view.replaceChildren(element("p", "quiet empty", "Choose a case from the list."));
     return;
   }
   const ids = [state.case, state.beside].filter(Boolean);
-  const told = ids.map((id) => (BY_ID.has(id) ? source.trajectory(id) : null));
+  const told = await Promise.all(ids.map((id) => (BY_ID.has(id) ? trajectoryOf(BY_ID.get(id)) : null)));
+  const now = stateOfAddress();
+  if (now.case !== state.case || now.beside !== state.beside) return; // another one was chosen meanwhile
   const pattern = searchPattern(state.q);
   const alike = told.length === 2 && told.every(Boolean) ? alikeIn(...told) : null;
   const shown = ids.map((id, place) => caseParts(BY_ID.get(id), told[place], pattern, alike));

@@ -1,46 +1,90 @@
-// The cases: the list of them at once, texts and trajectories when they are needed.
+// The cases: lines of the list part by part, texts and trajectories block by block, when they are needed.
+// All of it is compressed, inside the page or in files beside it.
 
-const CASES = JSON.parse(document.getElementById("index-data").textContent);
-const BY_ID = new Map(CASES.map((row) => [row.id, row]));
+const DATA = JSON.parse(document.getElementById("about-data").textContent);
+const CASES = [];
+const BY_ID = new Map();
 const TEXTS = new Map();
+const MOST_BLOCKS = 64;
 
-// `trajectory` gives one or null, `withText` the ids of cases that hold a text.
-const source = {
-  loaded: null,
-  data() {
-    if (source.loaded === null) {
-      const { texts, trajectories } = JSON.parse(document.getElementById("trajectory-data").textContent);
-      texts.forEach((text, number) => TEXTS.set(number, text));
-      source.loaded = new Map(CASES.map((row, place) => [row.id, trajectories[place]]));
-    }
-    return source.loaded;
-  },
-  trajectory: (id) => source.data().get(id),
-  withText(query) {
-    const known = source.data();
-    const pattern = searchPattern(query);
-    const holds = (text) => { pattern.lastIndex = 0; return pattern.test(text); };
-    const texts = new Set();
-    for (const [number, text] of TEXTS) if (holds(typeof text === "string" ? text : text.join(""))) texts.add(number);
-    return new Set(CASES.filter((row) => {
-      if (holds(namesOf(row))) return true;
-      const found = known.get(row.id) && searchable(row.id, known.get(row.id));
-      return Boolean(found) && (holds(found.tools) || found.texts.some((number) => texts.has(number)));
-    }).map((row) => row.id));
-  },
-};
+const asked = new Map();
+const url = { createScriptURL: (name) => `${DATA.beside}/${name}.js` };
+const files = DATA.beside && window.trustedTypes ? window.trustedTypes.createPolicy("report-files", url) : url;
+if (DATA.beside) window.agentsysPart = (name, packed) => asked.get(name)(packed);
+
+function packedData(name) {
+  const inside = document.getElementById(name);
+  if (inside) return Promise.resolve(inside.textContent);
+  return new Promise((resolve, reject) => {
+    asked.set(name, resolve);
+    const script = document.createElement("script");
+    script.src = files.createScriptURL(name);
+    script.onload = () => script.remove();
+    script.onerror = () => reject(new Error(`${DATA.beside}/${name}.js cannot be read; keep that folder beside this page`));
+    document.head.append(script);
+  });
+}
+
+async function unpack(name) {
+  const bytes = Uint8Array.from(atob(await packedData(name)), (character) => character.charCodeAt(0));
+  const plain = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
+  return JSON.parse(await new Response(plain).text());
+}
+
+// `loaded` is called after each part; the first is enough to begin with.
+async function loadCases(loaded) {
+  for (let part = 0; part < DATA.parts; part += 1) {
+    const columns = Object.entries(await unpack(`index-${part}`));
+    const start = CASES.length;
+    columns[0][1].rows.forEach((_, at) => {
+      const row = { place: start + at };
+      for (const [name, { values, rows }] of columns) row[name] = values[rows[at]];
+      CASES.push(row);
+      BY_ID.set(row.id, row);
+    });
+    loaded();
+  }
+}
+
+const blocks = new Map();
+function block(number) {
+  if (!blocks.has(number)) {
+    if (blocks.size >= MOST_BLOCKS) blocks.delete(blocks.keys().next().value);
+    blocks.set(number, unpack(`cases-${number}`));
+  }
+  return blocks.get(number);
+}
+
+// Null where it was left out. Its texts stay: what is folded is built when it is opened.
+async function trajectoryOf(row) {
+  const number = Math.floor(row.place / DATA.per_block);
+  const { first, texts, trajectories } = await block(number);
+  texts.forEach((text, at) => TEXTS.set(first + at, text));
+  return trajectories[row.place % DATA.per_block];
+}
+
+// Ids of the cases that hold a text; null where `goOn` says that nobody waits any longer.
+async function idsWithText(query, goOn) {
+  const pattern = searchPattern(query);
+  const holds = (text) => { pattern.lastIndex = 0; return pattern.test(text); };
+  const ids = new Set();
+  for (let number = 0; number < DATA.blocks; number += 1) {
+    const { first, texts, trajectories } = await block(number);
+    if (!goOn(number)) return null;
+    const holding = new Set();
+    texts.forEach((text, at) => { if (holds(typeof text === "string" ? text : text.join(""))) holding.add(first + at); });
+    trajectories.forEach((trajectory, at) => {
+      const row = CASES[number * DATA.per_block + at];
+      const inside = () => holds(toolNames(trajectory)) || [...textNumbers(trajectory)].some((one) => holding.has(one));
+      if (row && (holds(namesOf(row)) || (trajectory && inside()))) ids.add(row.id);
+    });
+  }
+  return ids;
+}
 
 function namesOf(row) {
   return [row.id, row.suite, row.user_task, row.injection_task, row.defense, row.attack, row.model,
     row.error_kind || "", row.path].join("\n");
-}
-
-const perCase = new Map();
-function searchable(id, trajectory) {
-  if (!perCase.has(id)) {
-    perCase.set(id, { texts: [...textNumbers(trajectory)], tools: toolNames(trajectory).join("\n") });
-  }
-  return perCase.get(id);
 }
 
 function pieces(number) {
@@ -75,5 +119,5 @@ function textNumbers(trajectory) {
 
 function toolNames(trajectory) {
   const names = trajectory.messages.flatMap((message) => (message.calls || []).map((call) => call.tool));
-  return names.concat((trajectory.spans || []).map((span) => span.name || ""));
+  return names.concat((trajectory.spans || []).map((span) => span.name || "")).join("\n");
 }
