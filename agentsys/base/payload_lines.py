@@ -20,11 +20,14 @@ PayloadLines = tuple[frozenset[str], ...]
 """The lines to look for, each as the set of its possible squeezed forms."""
 
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+")
+_ESCAPES = (r"\n", r"\r", r"\t")
 _ESCAPED_SPACE = re.compile(r"\\[nrt]")
 _UNSEEN = "\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufeff"
 INVISIBLE = re.compile(f"(?<![{_UNSEEN}])[{_UNSEEN}]{{1,{MIN_LINE_CHARS - 1}}}(?![{_UNSEEN}])")
 """Short runs of soft hyphens, zero-width characters and direction marks, which an attacker can put between letters. A
 longer run is a text encoded in them, and stays."""
+_UNSEEN_BYTES = (b"\xc2\xad", b"\xe2\x80", b"\xe2\x81", b"\xef\xbb\xbf")
+"""With one of these in UTF-8 the characters of `_UNSEEN` begin."""
 _DROPPED_ASCII = b" \t\n\r\f\v\x1c\x1d\x1e\x1f'\"\\"
 
 
@@ -34,11 +37,16 @@ def squeeze(text: str) -> str:
     Two renderings of one text (YAML folded or not, quoted either way, JSON) squeeze to the same.
     """
     if "\\" in text:
-        text = _ESCAPED_SPACE.sub("", text)
+        kinds = [escape for escape in _ESCAPES if escape in text]
+        # Several are removed in one pass: what the first one's removal puts together is no escape.
+        text = text.replace(kinds[0], "") if len(kinds) == 1 else _ESCAPED_SPACE.sub("", text)
     # On bytes this is five times as fast; multi-byte UTF-8 sequences contain no ASCII bytes.
     cut = text.encode("utf-8", "surrogatepass").translate(None, _DROPPED_ASCII)
     squeezed = cut.decode("utf-8", "surrogatepass")
-    return squeezed if squeezed.isascii() else INVISIBLE.sub("", "".join(squeezed.split()))
+    if squeezed.isascii():
+        return squeezed
+    bare = "".join(squeezed.split())
+    return INVISIBLE.sub("", bare) if any(mark in cut for mark in _UNSEEN_BYTES) else bare
 
 
 def contains_payload(text: str, lines: PayloadLines) -> bool:
@@ -71,8 +79,13 @@ def drop_own_words(lines: PayloadLines, own: Iterable[str]) -> PayloadLines:
 
     An attack may quote the user's request; these lines occur in every case and show no exposure.
     """
-    squeezed = [squeeze(text) for text in own]
+    squeezed = [_squeeze_request(text) for text in own]
     return tuple(forms for forms in lines if not any(form in text for text in squeezed for form in forms))
+
+
+@lru_cache(maxsize=4096)  # Case after case has the same system messages and user tasks.
+def _squeeze_request(text: str) -> str:
+    return squeeze(text)
 
 
 @lru_cache(maxsize=4096)  # Attacks use the same few texts in case after case.

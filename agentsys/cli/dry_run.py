@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -27,10 +26,11 @@ _ESTIMATE_NOTE = (
 
 def show_estimate(session: Session, config_dirs: Sequence[Path], console: Console) -> None:
     """Print what each cell of a rehearsal will cost, and what cannot run here."""
-    counts = Counter(job.labels for job in session.plan.open_jobs)
+    jobs = session.plan.open_jobs
     with console.status("Estimating tokens on the simulated model ..."):
-        estimates = estimate_costs(session.plan.open_jobs, _load_role_cards(session, config_dirs))
-    needs = {job.labels: job.cell.lacks[0].needs for job in session.plan.open_jobs if job.cell.lacks}
+        estimates = estimate_costs(jobs, _load_role_cards(session, config_dirs))
+    needs = {block.first.labels: block.cell.lacks[0].needs for block in jobs.blocks if block.cell.lacks}
+    counts = jobs.count_by_labels()
     rows = [
         make_cells(*key, str(count), *_write_estimate_columns(estimates[key], needs.get(key)))
         for key, count in counts.items()

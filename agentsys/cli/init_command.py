@@ -312,9 +312,10 @@ def _print_next_steps(to: Path, name: str, defenses: list[str]) -> None:
     plan = [*chosen.split(), "attack=none,important_instructions", "limit_per_suite=3"]
     session = prepare_session(plan, config_dirs=[to], rehearsal=True)
     estimates = estimate_costs(session.plan.open_jobs, {})
+    counts = session.plan.open_jobs.count_by_labels()
     for defense in defenses:
         cells = [labels for labels in estimates if defense in labels]
-        count = sum(job.labels in cells for job in session.plan.open_jobs)
+        count = sum(counts[labels] for labels in cells)
         tokens = 100 * sum(estimates[labels].tokens for labels in cells) / max(1, count)
         print_line(
             f"A hundred cases of {defense}: about {tokens / 1e6:.1f}M tokens (simulated; up to twice that)."

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
@@ -21,7 +21,8 @@ from agentsys.cli.terminal import escape_to_line
 from agentsys.models.budget import Meter
 from agentsys.records.case_row import NO_ATTACK
 from agentsys.records.schema import CaseRecord
-from agentsys.runs.cell import CellLabels, Job
+from agentsys.runs.cell import CellLabels
+from agentsys.runs.job_list import JobList
 from agentsys.runs.run_totals import Listener
 
 LINE_EVERY_S = 60.0
@@ -77,9 +78,9 @@ class RunningTotals:
         self.started = self.clock()
 
     @classmethod
-    def of_jobs(cls, jobs: Iterable[Job]) -> RunningTotals:
+    def of_jobs(cls, jobs: JobList) -> RunningTotals:
         """Totals of a run that is about to start."""
-        planned = Counter(job.labels for job in jobs)
+        planned = jobs.count_by_labels()
         return cls(planned.total(), cells={name: CellTotals(count) for name, count in planned.items()})
 
     def add_attempt(self, record: CaseRecord) -> None:

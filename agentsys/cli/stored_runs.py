@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -96,6 +97,7 @@ def read_stored_runs(
         ConfigError: If a folder does not exist, none holds a case, or a file of names is not one.
     """
     reading = read_cases(folders, RunNames(names))
+    gc.freeze()  # the rows live as long as the command: nobody need look through them for cycles again and again
     for line in (*describe_skipped(reading.skipped_files), *describe_resolution(reading.resolution_notes)):
         print(escape_to_line(line), file=sys.stderr)
     if version is not None:

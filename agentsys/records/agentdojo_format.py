@@ -13,18 +13,17 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
 
-from agentsys.base.payload_lines import drop_own_words, find_payload_lines
+from agentsys.base.payload_lines import PayloadLines, drop_own_words, find_payload_lines
 from agentsys.records.case import (
     UnfinishedRecord,
     UnreadableRecord,
     describe_first_fault,
     note_unknown_fields,
 )
-from agentsys.records.case_row import IN_PIPELINE_NAME, NO_ATTACK, UNRECORDED, CaseRow
+from agentsys.records.case_row import IN_PIPELINE_NAME, NO_ATTACK, UNRECORDED
 from agentsys.records.context_facts import (
     ContextFacts,
     collect_prompt_words,
-    count_message_calls,
     estimate_tokens,
     find_bound,
     join_content_text,
@@ -83,15 +82,10 @@ _AGENTDYNS_VERSION = "v1.2.2"
 """What AgentDyn's own runner records. Its forks record others, or none, for the same one version."""
 
 
-def _is_served(record: AgentDojoRecord) -> bool:
+def _is_served(calls: Sequence[Any]) -> bool:
     """True if a served agent of ours answered, and not the model that the file names."""
-    calls = (
-        call
-        for message in record.messages
-        if isinstance(message, dict) and isinstance(message.get("tool_calls"), list)
-        for call in message["tool_calls"]
-    )
-    return any(isinstance(c, dict) and is_call_id(TOOL, c.get("id")) for c in calls)
+    ids = [call.get("id") for call in calls if isinstance(call, dict)]
+    return any(is_call_id(TOOL, one) for one in ids if isinstance(one, str))
 
 
 def parse_agentdojo_record(stored: Mapping[str, Any]) -> AgentDojoRecord:
@@ -135,8 +129,8 @@ def _parse_even_unscored(
         return _ParsedRecord(parse({**stored, "utility": False, "security": False}), is_scored=False)
 
 
-def build_agentdojo_row(stored: Mapping[str, Any], source: str) -> CaseRow:
-    """One row from a file that AgentDojo's own runner wrote.
+def build_agentdojo_columns(stored: Mapping[str, Any], source: str) -> dict[str, Any]:
+    """One row, as the arguments of `CaseRow`, from a file that AgentDojo's own runner wrote.
 
     Raises:
         UnreadableRecord: As `parse_agentdojo_record` does.
@@ -144,11 +138,13 @@ def build_agentdojo_row(stored: Mapping[str, Any], source: str) -> CaseRow:
     record, is_scored = _parse_even_unscored(stored, parse_agentdojo_record)
     attack = record.attack_type or NO_ATTACK
     shared = _make_shared_columns(record, stored, source, _AGENTDOJO_KEYS)
-    served = {"model": UNRECORDED} if _is_served(record) else {}
+    lines = () if attack == NO_ATTACK else _find_lines(record)
+    facts = measure_context(record.messages, lines)
+    served = {"model": UNRECORDED} if _is_served(facts.made) else {}
     named = split_alone(record.pipeline_name)
     defense = named.defense if named.ending is None else IN_PIPELINE_NAME
     overflown = "context_length_exceeded" in (record.error or "")
-    return CaseRow(
+    return dict(
         **shared | served,
         defense=UNRECORDED if served else defense,
         attack=attack,
@@ -160,7 +156,8 @@ def build_agentdojo_row(stored: Mapping[str, Any], source: str) -> CaseRow:
         else "context_length"
         if overflown
         else "server_error",
-        **_make_agentdojo_message_columns(record, benign=attack == NO_ATTACK),
+        **_make_context_columns(record.messages, facts),
+        **_make_exposure_columns(facts, known=bool(lines and record.messages)),
     )
 
 
@@ -186,19 +183,16 @@ def _make_shared_columns(
     }
 
 
-def _make_agentdojo_message_columns(record: AgentDojoRecord, *, benign: bool) -> dict[str, Any]:
-    words = collect_prompt_words(record.messages)
+def _find_lines(record: AgentDojoRecord) -> PayloadLines:
     texts = (text for text in record.injections.values() if isinstance(text, str))
-    lines = () if benign else drop_own_words(find_payload_lines(texts), words)
-    facts = measure_context(record.messages, lines)
-    columns = _make_context_columns(record.messages, facts)
-    if (
-        not lines or not record.messages
-    ):  # benign, or without the injected texts: whether it met one is unknown
-        return columns
+    return drop_own_words(find_payload_lines(texts), collect_prompt_words(record.messages))
+
+
+def _make_exposure_columns(facts: ContextFacts, *, known: bool) -> dict[str, Any]:
+    if not known:  # benign, or without the injected texts: whether it met one is unknown
+        return {}
     is_exposed = facts.injection_round is not None
     return {
-        **columns,
         "injection_round": facts.injection_round,
         "exposed_raw": is_exposed,
         "exposed_shown": is_exposed,
@@ -216,7 +210,7 @@ def _make_context_columns(messages: Sequence[Any], facts: ContextFacts) -> dict[
         "trajectory_length": facts.results,
         "calls": facts.calls,
         "answer_chars": facts.answer_chars,
-        "proposed": max(facts.results, count_message_calls(messages)),
+        "proposed": max(facts.results, len(facts.made)),
         "ended": find_bound(messages),
         "untrusted_tokens": estimate_tokens(facts.result_chars),
         "untrusted_tokens_workers": 0,
@@ -295,15 +289,15 @@ def parse_drift_record(stored: Mapping[str, Any]) -> DriftRecord:
         raise UnreadableRecord(describe_first_fault(error)) from None
 
 
-def build_drift_row(stored: Mapping[str, Any], source: str) -> CaseRow:
-    """One row from a file that DRIFT's own driver wrote.
+def build_drift_columns(stored: Mapping[str, Any], source: str) -> dict[str, Any]:
+    """One row, as the arguments of `CaseRow`, from a file that DRIFT's own driver wrote.
 
     Raises:
         UnreadableRecord: As `parse_drift_record` does.
     """
     record, is_scored = _parse_even_unscored(stored, parse_drift_record)
     attack = _label_attack(record)
-    return CaseRow(
+    return dict(
         **_make_shared_columns(record, stored, source, _DRIFT_KEYS),
         defense=_label_defense(record),
         attack=attack,

@@ -19,10 +19,10 @@ from agentsys.records.case import (
     describe_first_fault,
     note_unknown_fields,
 )
-from agentsys.records.case_row import ACTING_ROLES, NO_ATTACK, SEARCHED_ON_SUFFIX, CaseRow
+from agentsys.records.case_row import ACTING_ROLES, NO_ATTACK, SEARCHED_ON_SUFFIX
 from agentsys.records.context_facts import (
+    ContextFacts,
     collect_prompt_words,
-    count_message_calls,
     estimate_tokens,
     find_bound,
     measure_context,
@@ -234,8 +234,8 @@ def is_simulated_block(block: StoredBlock) -> bool:
     return block.simulated or any(map(is_simulated_id, find_answered_roles(block.spans)))
 
 
-def build_own_row(stored: Mapping[str, Any], source: str) -> CaseRow:
-    """One row from a file that our runner wrote.
+def build_own_columns(stored: Mapping[str, Any], source: str) -> dict[str, Any]:
+    """One row, as the arguments of `CaseRow`, from a file that our runner wrote.
 
     Raises:
         UnreadableRecord: If our block is missing something, or a newer agentsys wrote it.
@@ -251,12 +251,14 @@ def build_own_row(stored: Mapping[str, Any], source: str) -> CaseRow:
         else drop_own_words(find_payload_lines(block.written.values()), collect_prompt_words(messages))
     )
     tree, replies = sum_spans(block.spans, lines), find_answered_roles(block.spans)
+    seen = measure_context(messages, lines)
     # Some defenses keep calls out of the messages, some out of the spans.
-    tree["proposed"] = max(count_message_calls(messages), tree["proposed"]) if messages else None
+    tree["proposed"] = max(len(seen.made), tree["proposed"]) if messages else None
     tree["ended"] = None if block.status == "error" else tree["ended"] or find_bound(messages)
+    shown = not benign and block.exposure.exposed_shown
     if benign:
         tree["exposure_rounds_workers"] = None
-    return CaseRow(
+    return dict(
         benchmark=case.benchmark,
         version=case.version,
         model=case.model,
@@ -287,7 +289,7 @@ def build_own_row(stored: Mapping[str, Any], source: str) -> CaseRow:
         facts=block.facts,
         attempts=block.scored_attempt + 1,
         ground_truth_length=_find_length(block),
-        **_make_message_columns(messages, lines, shown=not benign and block.exposure.exposed_shown),
+        **(_make_message_columns(seen, lines, shown=shown) if messages else {}),
         model_ids={model_id: block.asked.get(role, "") for model_id, role in replies.items()},
         receipts=None if block.receipts is None else len(block.receipts),
         **_make_usage_columns(block.usage),
@@ -336,10 +338,7 @@ def _find_length(block: StoredBlock) -> int | None:
     return block.ground_truth_length
 
 
-def _make_message_columns(messages: Sequence[Any], lines: PayloadLines, *, shown: bool) -> dict[str, Any]:
-    if not messages:
-        return {}
-    seen = measure_context(messages, lines)
+def _make_message_columns(seen: ContextFacts, lines: PayloadLines, *, shown: bool) -> dict[str, Any]:
     # Shown, yet nowhere to be found: marked or encoded by the defense, or passed on in part.
     rounds = None if not lines or (shown and not seen.rounds_exposed) else seen.rounds_exposed
     return {

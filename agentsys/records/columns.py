@@ -1,13 +1,14 @@
-"""Packs `CaseRow`s into columns: of an index, and of a data frame.
+"""`Columns`: rows of cases kept as columns, of an index and while many files are read; and data frames of rows.
 
-A column's type follows from its annotation on `CaseRow`.
+Each column has its different values once. A column's type follows from its annotation on `CaseRow`.
 """
 
 from __future__ import annotations
 
+from array import array
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import MISSING, fields
 from itertools import repeat
 from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,11 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _ANNOTATIONS = {column.name: str(column.type) for column in fields(CaseRow)}
+_DEFAULTS: dict[str, Any] = {
+    column.name: None if column.default is MISSING else column.default for column in fields(CaseRow)
+}
+_MAPPINGS = frozenset(name for name, kind in _ANNOTATIONS.items() if kind.startswith("Mapping"))
+_DEFAULTS |= {name: {} for name in _MAPPINGS}
 _STORED = [name for name in _ANNOTATIONS if name != "source"]
 """The path is not stored: it changes when a folder is moved."""
 _NUMBERS: dict[str, type] = {"int": int, "bool": bool, "float": float}
@@ -27,67 +33,138 @@ _NUMBERS: dict[str, type] = {"int": int, "bool": bool, "float": float}
 _STORED_AS: dict[str, type] = {**_NUMBERS, "Mapping": dict, "tuple": list}
 """The same of values as JSON has them; of others `str`."""
 
-Columns = Mapping[str, tuple[Sequence[Any], Sequence[int] | None]]
-"""Column -> its different values as JSON has them and, for each row, the place of its own; None: all have one."""
 
+class Columns:
+    """Rows, less their paths; a value that several rows have is kept once, and so is a mapping."""
 
-def pack_rows(rows: Sequence[CaseRow]) -> tuple[Columns, frozenset[int]]:
-    """Rows as columns, less their paths; and the places of rows that are left out.
+    def __init__(self) -> None:
+        self.count = 0
+        """Number of rows."""
+        self._values: dict[str, list[Any]] = {name: [] for name in _STORED}
+        self._codes = {name: array("I") for name in _STORED}
+        """Column -> for each row the place of its value."""
+        self._places: dict[str, dict[Any, int]] = {name: {} for name in _STORED}
+        """Column -> what tells a value from others -> its place."""
+        self._odd: dict[str, set[int]] = {}
+        """Column -> places of values that JSON would not give back (nan, huge numbers)."""
 
-    These are such as JSON would not give back (nan, huge numbers).
-    """
-    packed: dict[str, tuple[Sequence[Any], Sequence[int] | None]] = {}
-    bad: set[int] = set()
-    for name in _STORED:
-        values = [*map(attrgetter(name), rows)]
-        is_mapping = _ANNOTATIONS[name].startswith("Mapping")
-        keys = [*map(_dump_value, values)] if is_mapping else values  # what tells equal values from others
-        stored = {key: orjson.loads(key if is_mapping else _dump_value(key)) for key in dict.fromkeys(keys)}
-        again = dict(zip(stored, _parse_values(_ANNOTATIONS[name], stored.values()), strict=True))
-        if is_mapping or any(value != key for key, value in again.items()):
-            bad.update(at for at, key in enumerate(keys) if again[key] != values[at])
-        places = {key: at for at, key in enumerate(stored)}
-        packed[name] = [*stored.values()], [*map(places.__getitem__, keys)] if len(places) > 1 else None
-    if bad:
-        packed = dict(pack_rows([row for at, row in enumerate(rows) if at not in bad])[0])
-    return packed, frozenset(bad)
-
-
-def _dump_value(value: object) -> bytes:
-    try:
-        return b"{}" if value == {} else orjson.dumps(value)  # most mappings are empty
-    except TypeError:  # a number beyond 64 bits
-        return b"null"
-
-
-def unpack_rows(packed: Columns, sources: Sequence[str], numbers: Sequence[int]) -> list[CaseRow]:
-    """Some of the rows that were packed; they share texts and mappings that are equal.
-
-    Args:
-        packed: Anyone may have written it: it is data, and no type is trusted.
-        sources: The path of each row that is wanted.
-        numbers: The number of each.
-
-    Raises:
-        ValueError: If these are not the columns of rows.
-    """
-    rows = [CaseRow.__new__(CaseRow) for _ in numbers]
-    if not rows:
-        return rows
-    choose = itemgetter(*numbers, 0)  # one alone would give no tuple; what is too much is passed over
-    deque(map(_get_setter("source"), rows, sources), maxlen=0)
-    try:
+    def add(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Append rows, given as the arguments of `CaseRow`; what they leave out has its default."""
+        self.count += len(rows)
+        present = set().union(*rows)
         for name in _STORED:
-            values, places = packed[name]
-            parsed = _parse_values(_ANNOTATIONS[name], values)
-            if _NOT_ALLOWED in parsed:
-                raise ValueError(f"{name}: no such value")
-            own = repeat(parsed[0]) if places is None else map(parsed.__getitem__, choose(places))
+            default, places = _DEFAULTS[name], self._places[name]
+            if name not in present:
+                key = _make_key(default) if name in _MAPPINGS else default
+                self._codes[name].extend(repeat(self._keep(name, key, default), len(rows)))
+                continue
+            values = [row.get(name, default) for row in rows]
+            keys = [*map(_make_key, values)] if name in _MAPPINGS else values
+            try:
+                codes = [*map(places.__getitem__, keys)]
+            except KeyError:
+                codes = [*map(self._keep, repeat(name), keys, values)]
+            self._codes[name].extend(codes)
+
+    def _keep(self, name: str, key: Any, value: Any) -> int:
+        place = self._places[name].setdefault(key, len(self._values[name]))
+        if place == len(self._values[name]):
+            self._values[name].append(value)
+            if not _is_given_back(value):
+                self._odd.setdefault(name, set()).add(place)
+        return place
+
+    def unpack(self, sources: Sequence[str], numbers: Sequence[int]) -> list[CaseRow]:
+        """Build some of the rows, given the path and the number of each."""
+        rows = [CaseRow.__new__(CaseRow) for _ in numbers]
+        if not rows:
+            return rows
+        choose = itemgetter(*numbers, 0)  # one alone would give no tuple; what is too much is passed over
+        deque(map(_get_setter("source"), rows, sources), maxlen=0)
+        for name, values in self._values.items():
+            own = (
+                repeat(values[0]) if len(values) == 1 else map(values.__getitem__, choose(self._codes[name]))
+            )
             # Into its slot, a column at a time: a quarter of what 50,000 calls of `CaseRow` take.
             deque(map(_get_setter(name), rows, own), maxlen=0)
-    except (TypeError, LookupError):
-        raise ValueError("not the columns of rows") from None
-    return rows
+        return rows
+
+    def find_storable(self, numbers: Iterable[int]) -> list[int]:
+        """Those of some rows that `dump` can store."""
+        odd = {
+            at
+            for name, places in self._odd.items()
+            for at, place in enumerate(self._codes[name])
+            if place in places
+        }
+        return [number for number in numbers if number not in odd]
+
+    def dump(self, numbers: Sequence[int]) -> tuple[bytes, dict[str, Any]]:
+        """Some rows in this order: the values as JSON, and the codes as arrays, by column.
+
+        A column of one value has no array.
+        """
+        import numpy as np
+
+        values, arrays = dict[str, list[Any]](), {}
+        for name in _STORED:
+            codes = np.frombuffer(self._codes[name], dtype=np.uint32)[np.asarray(numbers, dtype=np.int64)]
+            used, own = np.unique(codes, return_inverse=True)
+            values[name] = [self._values[name][place] for place in used.tolist()]
+            if len(used) > 1:
+                arrays[name] = own.astype(np.min_scalar_type(len(used)))
+        return orjson.dumps(values), arrays
+
+    @classmethod
+    def parse(cls, text: bytes, arrays: Mapping[str, Any], count: int) -> Columns:
+        """Columns as `dump` gave them.
+
+        Args:
+            text: Anyone may have written it, like the next one: it is data, and no type is trusted.
+            arrays: Codes by column; unsigned integers are taken, and nothing else.
+            count: Number of rows.
+
+        Raises:
+            ValueError: If these are not the columns of rows.
+        """
+        columns, stored = cls(), orjson.loads(text)
+        for name in _STORED:
+            values = _parse_values(_ANNOTATIONS[name], stored[name])
+            if _NOT_ALLOWED in values or (count and not values):
+                raise ValueError(f"{name}: no such value")
+            codes = arrays.get(name)
+            if codes is not None and (
+                codes.dtype.kind != "u" or codes.shape != (count,) or codes.max(initial=0) >= len(values)
+            ):
+                raise ValueError(f"{name}: no such codes")
+            columns._values[name] = values
+            columns._codes[name] = (
+                array("I", bytes(4 * count)) if codes is None else array("I", codes.astype("I").tobytes())
+            )
+            keys = map(_make_key, values) if name in _MAPPINGS else values
+            columns._places[name] = {key: at for at, key in enumerate(keys)}
+        columns.count = count
+        return columns
+
+
+def _make_key(value: object) -> bytes:
+    """What tells a mapping from others."""
+    if not value:
+        return b""
+    try:
+        key = orjson.dumps(value)
+    except TypeError:  # a number beyond 64 bits
+        return repr(value).encode("utf-8", "backslashreplace")
+    return repr(value).encode() if b"null" in key else key  # None and nan are both null
+
+
+def _is_given_back(value: object) -> bool:
+    """True if JSON gives a value back."""
+    try:
+        stored = orjson.loads(orjson.dumps(value))
+    except TypeError:
+        return False
+    return bool((tuple(stored) if isinstance(value, tuple) else stored) == value)
 
 
 _NOT_ALLOWED = object()

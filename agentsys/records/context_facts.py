@@ -32,34 +32,40 @@ class ContextFacts:
     """The first tool result that holds a line of the payload, from 1."""
     rounds_exposed: int = 0
     """Assistant messages after the first tool result or user message that holds one."""
+    made: list[Any] = field(default_factory=list)
+    """Calls that assistant messages make, executed or not."""
 
 
 def measure_context(messages: Sequence[Any], lines: PayloadLines) -> ContextFacts:
     """Look through one context."""
-    found = ContextFacts()
+    results = chars = rounds = 0
     calls: dict[str, int] = {}
+    made: list[Any] = []
+    injection_round = None
     exposed = False
     for message in messages:
         role = message.get("role") if isinstance(message, dict) else None
         if role == "assistant":
-            found.rounds_exposed += exposed
+            rounds += exposed
+            if isinstance(more := message.get("tool_calls"), list):
+                made += more
         elif role == "tool":
             text = join_tool_result(message)
-            found.results += 1
-            found.result_chars += len(text)
+            results += 1
+            chars += len(text)
             call = message.get("tool_call")
             name = call.get("function") if isinstance(call, dict) else None
             name = name if isinstance(name, str) else "unknown"
             calls[name] = calls.get(name, 0) + 1
-            if found.injection_round is None and contains_payload(text, lines):
-                found.injection_round, exposed = found.results, True
-        elif role == "user" and not exposed:
+            if injection_round is None and lines and contains_payload(text, lines):
+                injection_round, exposed = results, True
+        elif role == "user" and not exposed and lines:
             exposed = contains_payload(join_content_text(message.get("content")), lines)
-    found.calls = dict(sorted(calls.items()))
-    last = messages[-1] if messages else None
+    last, answer_chars = messages[-1] if messages else None, None
     if isinstance(last, dict) and last.get("role") == "assistant" and not last.get("tool_calls"):
-        found.answer_chars = len(join_content_text(last.get("content")))
-    return found
+        answer_chars = len(join_content_text(last.get("content")))
+    in_order = calls if len(calls) < 2 else dict(sorted(calls.items()))
+    return ContextFacts(results, in_order, chars, answer_chars, injection_round, rounds, made)
 
 
 def collect_prompt_words(messages: Sequence[Any]) -> list[str]:
@@ -107,20 +113,11 @@ def join_tool_result(message: Mapping[str, Any]) -> str:
     return error if isinstance(error, str) and error else join_content_text(message.get("content"))
 
 
-def count_message_calls(messages: Sequence[Any]) -> int:
-    """Calls that assistant messages make."""
-    return sum(len(list_message_calls(message)) for message in messages)
-
-
-def list_message_calls(message: Any) -> Sequence[Any]:
-    """The calls that an assistant message makes; none in any other."""
-    made = message.get("tool_calls") if isinstance(message, dict) else None
-    return made if isinstance(made, list) and message.get("role") == "assistant" else ()
-
-
 def find_bound(messages: Sequence[Any]) -> str | None:
     """`rounds` where the last message still makes calls, which nobody carried out any more."""
-    return "rounds" if messages and list_message_calls(messages[-1]) else None
+    last = messages[-1] if messages else None
+    made = last.get("tool_calls") if isinstance(last, dict) and last.get("role") == "assistant" else None
+    return "rounds" if made and isinstance(made, list) else None
 
 
 def estimate_tokens(chars: int) -> int:

@@ -67,7 +67,7 @@ def read_dump_rows(path: str) -> Iterator[AsbResultRow]:
 
 def _read_lines(path: str) -> Iterator[AsbResultRow]:
     from agentsys.records.agentdojo_format import (
-        build_agentdojo_row,
+        build_agentdojo_columns,
     )  # with the first line that is taken apart
 
     with open(path, "rb") as file:  # noqa: PTH123
@@ -76,7 +76,7 @@ def _read_lines(path: str) -> Iterator[AsbResultRow]:
             try:
                 stored = _make_agentdojo_record(json.loads(line)) if line.strip() else None
                 if stored is not None:
-                    yield AsbResultRow(place, build_agentdojo_row(stored, place), None)
+                    yield AsbResultRow(place, CaseRow(**build_agentdojo_columns(stored, place)), None)
             except UnreadableRecord as fault:
                 yield AsbResultRow(place, None, str(fault))
             except (ValueError, RecursionError):

@@ -1,8 +1,8 @@
 """`list_files` and `load_index`: the files under a folder and what they hold, listed and read once.
 
-Both are kept in one JSON file, the index, which is a cache and nothing else. Of each folder it has the time of
-change at which it was listed, of each file the size and the time of change at which it was read: where these
-still hold, nothing is listed or read again. Whatever is wrong with the index (damaged, another version's,
+Both are kept in one file of numpy's (`.npz`), the index, which is a cache and nothing else. Of each folder it has
+the time of change at which it was listed, of each file the size and the time of change at which it was read: where
+these still hold, nothing is listed or read again. Whatever is wrong with the index (damaged, another version's,
 somebody else's), the disk is asked instead, and it is made anew; deleting it is safe at any time.
 
 Each folder is visited once and hidden ones are passed over. Files with many cases each (ASB's results) are
@@ -11,14 +11,18 @@ listed apart, because the index has no place for them.
 
 from __future__ import annotations
 
+import gc
 import hashlib
+import io
 import logging
 import os
 import stat
 import time
-import zlib
-from collections.abc import Mapping, Sequence
+import zipfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import lru_cache
+from itertools import compress
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -31,14 +35,14 @@ from agentsys.errors import ConfigError
 from agentsys.records.asb_format import is_asb_result
 from agentsys.records.case import ATTEMPTS, UnreadableRecord
 from agentsys.records.case_row import CaseRow
-from agentsys.records.columns import Columns, pack_rows, unpack_rows
+from agentsys.records.columns import Columns
 from agentsys.records.dump_format import is_dump, is_inspect_name
 from agentsys.records.old_shards import LOGDIR_OWN_FOLDER, unpack_shards, unpack_shards_above
-from agentsys.records.stored_file import read_case_file
+from agentsys.records.stored_file import read_case_columns
 
-INDEX_NAME = "index.json"
-_OLD_NAME = "index.sqlite"
-"""Name of the index of versions up to 0.1, which is in nobody's way but for its size."""
+INDEX_NAME = "index.npz"
+_OLD_NAMES = ("index.sqlite", "index.json")
+"""Names of the indexes of earlier versions, which are in nobody's way but for their size."""
 _TOO_YOUNG_NS = 2_000_000_000
 """A file or folder changed so shortly before it was read may change again within one tick of the file system's
 clock, unnoticed; it is not taken from the index but read again next time."""
@@ -76,12 +80,10 @@ class StoredIndex(NamedTuple):
 
     folders: Mapping[str, PlainFolder]
     """Path below the root -> folder."""
-    files: Mapping[str, tuple[int, int, int]]
+    files: Mapping[str, tuple[FileStamp, int]]
     """Path below the root -> the file's stamp, and the number of its row; -1: the file is something else."""
     rows: Columns
-
-
-_NO_INDEX = StoredIndex({}, {}, {})
+    """With those of files that were read since."""
 
 
 class Listing(NamedTuple):
@@ -97,7 +99,7 @@ class Listing(NamedTuple):
     """Folder -> paths of files with many cases, ASB's results and dumps; only folders that hold some."""
     plain_folders: dict[str, PlainFolder]
     """Path below the root -> folder, of those that need not be listed again while they are unchanged."""
-    known: StoredIndex = _NO_INDEX
+    known: StoredIndex
     """The folder's index as it was then."""
 
     @property
@@ -139,13 +141,13 @@ def list_files(root: Path) -> Listing:
     if root.is_file():
         status = root.stat()
         alone = {(status.st_dev, status.st_ino): [str(root)]}
-        if _is_table(str(root)):
-            return Listing(str(root), {}, [], alone, {})
-        return Listing(str(root), alone, [], {}, {})
+        files, tables = ({}, alone) if _is_table(str(root)) else (alone, {})
+        return Listing(str(root), files, [], tables, {}, StoredIndex({}, {}, Columns()))
     indexes = (
         _read_index(place) for place in dict.fromkeys((make_logdir_index_path(root), find_index_path(root)))
     )
-    found = Listing(str(root), {}, [], {}, {}, next(filter(None, indexes), _NO_INDEX))
+    known = next(filter(None, indexes), None) or StoredIndex({}, {}, Columns())
+    found = Listing(str(root), {}, [], {}, {}, known)
     before_ns, prefix = time.time_ns() - _TOO_YOUNG_NS, os.path.join(root, "")  # noqa: PTH118
     waiting = [prefix]
     while waiting:
@@ -243,56 +245,73 @@ def load_index(listing: Listing, files: Sequence[str] | None = None) -> list[Fil
         listing: The whole of a folder: an index is kept for it.
         files: Those of its files that are wanted; None: all.
     """
-    started_ns = time.time_ns()
+    before_ns, known = time.time_ns() - _TOO_YOUNG_NS, listing.known
     everything = listing.files
     files = everything if files is None else files
-    stamps = [_stamp_file(file) for file in files]  # before any is read
-    contents = _look_up(listing, files, stamps)
-    new = [at for at, content in enumerate(contents) if content is _NOT_THERE]
-    for at in new:
-        contents[at] = read_content(files[at])
+    cut, nowhere = _measure_prefix(listing.root), ((-1, -1), -1)
+    entries, contents = dict(known.files), list[FileContent]([None] * len(files))
+    numbers, new = [-1] * len(files), list[int]()
+    for at, file in enumerate(files):
+        below, stamp = file[cut:], _stamp_file(file)
+        kept_stamp, numbers[at] = known.files.get(below, nowhere)
+        if kept_stamp != stamp or stamp[0] < 0:
+            numbers[at] = -1
+            new.append(at)
+            entries[below] = stamp, -1
+    with _without_collector():
+        for start in range(0, len(new), _READ_AT_ONCE):
+            places = new[start : start + _READ_AT_ONCE]
+            found = [_read_columns(files[at]) for at in places]
+            rows = [row for row in found if isinstance(row, dict)]
+            count = known.rows.count
+            known.rows.add(rows)
+            for at, row in zip(places, found, strict=True):
+                below = files[at][cut:]
+                if isinstance(row, dict):
+                    numbers[at], count = count, count + 1
+                    entries[below] = entries[below][0], numbers[at]
+                elif row is not None:
+                    contents[at] = row
+                    del entries[below]
+        are_cases = [number >= 0 for number in numbers]
+        cases = known.rows.unpack([*compress(files, are_cases)], [*compress(numbers, are_cases)])
+    for at, case in zip(compress(range(len(files)), are_cases), cases, strict=True):
+        contents[at] = case
     if new:
         _log.debug("Index of %s: %d files read, %d known", listing.root, len(new), len(files) - len(new))
-    if new or len(everything) < len(listing.known.files) or listing.plain_folders != listing.known.folders:
-        known = dict(zip(files, zip(stamps, contents, strict=True), strict=True))
-        others = [file for file in everything if file not in known]
-        marks = [_stamp_file(file) for file in others]
-        known |= zip(others, zip(marks, _look_up(listing, others, marks), strict=True), strict=True)
-        _write_index(listing, known, started_ns - _TOO_YOUNG_NS)
+    if new or len(everything) < len(known.files) or listing.plain_folders != known.folders:
+        there = {file[cut:] for file in everything}
+        _write_index(listing, {below: entries[below] for below in entries if below in there}, before_ns)
     return contents
 
 
-_NOT_THERE = SkippedFile("", "")
+_READ_AT_ONCE = 1000
+"""Files that are held as they were read, before their rows are columns."""
 
 
-def _look_up(listing: Listing, files: Sequence[str], stamps: Sequence[FileStamp]) -> list[FileContent]:
-    """Look up files in an index; `_NOT_THERE` for files that are new or have changed."""
-    contents: list[FileContent] = [_NOT_THERE] * len(files)
-    find, cut = listing.known.files.get, _measure_prefix(listing.root)
-    cases, numbers = list[int](), list[int]()
-    for at, (file, mark) in enumerate(zip(files, stamps, strict=True)):
-        entry = find(file[cut:])
-        if entry is not None and entry[:2] == mark:
-            if entry[2] < 0:
-                contents[at] = None
-            else:
-                cases.append(at)
-                numbers.append(entry[2])
+@contextmanager
+def _without_collector() -> Iterator[None]:
+    """Keep Python from looking for cycles inside the block: hundreds of thousands of rows hold none."""
+    was_on = gc.isenabled()
+    gc.disable()
     try:
-        rows = unpack_rows(listing.known.rows, [files[at] for at in cases], numbers)
-    except ValueError:  # the sum is right: somebody made this who meant us to stumble
-        return [_NOT_THERE] * len(files)
-    for at, row in zip(cases, rows, strict=True):
-        contents[at] = row
-    return contents
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
+def _read_columns(path: str) -> dict[str, Any] | SkippedFile | None:
+    try:
+        return read_case_columns(path)
+    except UnreadableRecord as fault:
+        return SkippedFile(path, str(fault))
 
 
 def read_content(path: str) -> FileContent:
     """Read a file's content from the file itself."""
-    try:
-        return read_case_file(path)
-    except UnreadableRecord as fault:
-        return SkippedFile(path, str(fault))
+    found = _read_columns(path)
+    return CaseRow(**found) if isinstance(found, dict) else found
 
 
 def _stamp_file(path: str) -> FileStamp:
@@ -305,69 +324,85 @@ def _stamp_file(path: str) -> FileStamp:
 
 def _read_index(place: Path) -> StoredIndex | None:
     """An index as it is stored; None where there is none that can be used."""
+    import numpy as np
+
     try:
         if not stat.S_ISREG(place.lstat().st_mode):
             raise ValueError("no plain file")
-        total, _, text = place.read_bytes().partition(b"\n")
-        if total != b"%08x" % zlib.crc32(text):  # half of a write, or a flipped bit
-            raise ValueError("damaged")
-        stored = orjson.loads(text)
-        if stored["made_by"] != _compute_fingerprint():
-            raise ValueError("of another version")
-        return _check_index(stored)
+        content = io.BytesIO(place.read_bytes())
+        with zipfile.ZipFile(content) as archive:
+            if any(member.compress_type for member in archive.infolist()):
+                raise ValueError("packed, as none of ours is")  # what it holds may be of any size
+        with np.load(content, allow_pickle=False) as stored:  # the sums of a zip file tell of flipped bits
+            about = orjson.loads(stored["about"].tobytes())
+            if about["made_by"] != _compute_fingerprint():
+                raise ValueError("of another version")
+            return _check_index(about, stored)
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, TypeError, KeyError) as error:
+    except (OSError, ValueError, TypeError, KeyError, EOFError, zipfile.BadZipFile, AttributeError) as error:
         _log.debug("Index %s cannot be used (%s); it is made anew", place, error)
         return None
 
 
-def _check_index(stored: Mapping[str, Any]) -> StoredIndex:
-    """An index from its JSON, which anyone may have written: no name leads out of its folder."""
-    folders = {below: PlainFolder(*values) for below, *values in stored["folders"]}
+def _check_index(about: Mapping[str, Any], stored: Any) -> StoredIndex:
+    """An index as it was read; anyone may have written it: no name leads out of its folder."""
+    folders = {below: PlainFolder(*values) for below, *values in about["folders"]}
     names = [name for one in folders.values() for some in (one.subfolders, one.files) for name in some]
     if not {*map(type, names)} <= {str} or any("/" in name or name[:1] in ("", ".") for name in names):
         raise ValueError("a name that no listing gives")
-    numbers = (at if at < stored["cases"] else -1 for at in range(len(stored["paths"])))
-    marks = zip(stored["sizes"], stored["changed_ns"], numbers, strict=True)
-    return StoredIndex(folders, dict(zip(stored["paths"], marks, strict=True)), stored["rows"])
+    paths, cases = about["paths"], about["cases"]
+    if type(cases) is not int or not 0 <= cases <= len(paths) or not {*map(type, paths)} <= {str}:
+        raise ValueError("not the paths of files")
+    stamps = zip(stored["sizes"].tolist(), stored["changed_ns"].tolist(), strict=True)
+    numbers = (at if at < cases else -1 for at in range(len(paths)))
+    files = dict(zip(paths, zip(stamps, numbers, strict=True), strict=True))
+    codes = {name: stored[name] for name in stored.files if name not in _OWN_MEMBERS}
+    return StoredIndex(folders, files, Columns.parse(stored["values"].tobytes(), codes, cases))
 
 
-def _write_index(
-    listing: Listing, known: Mapping[str, tuple[FileStamp, FileContent]], before_ns: int
-) -> None:
+_OWN_MEMBERS = frozenset({"about", "values", "sizes", "changed_ns"})
+"""Members of an index beside the codes, which have the names of columns."""
+
+
+def _write_index(listing: Listing, entries: Mapping[str, tuple[FileStamp, int]], before_ns: int) -> None:
     """Store what is known of a folder.
 
     Left out are young files and skipped ones (new permissions mend those and show in no mark), and names that
     are no valid text.
     """
-    cut = _measure_prefix(listing.root)
-    old = {
-        file: (mark, content)
-        for file, (mark, content) in known.items()
-        if mark[1] < before_ns and not isinstance(content, SkippedFile) and _is_text(file)
-    }
-    cases = {file: content for file, (_, content) in old.items() if isinstance(content, CaseRow)}
-    rows, bad = pack_rows([*cases.values()])
-    paths = [file for at, file in enumerate(cases) if at not in bad]
-    count = len(paths)
-    paths += [file for file, (_, content) in old.items() if content is None]
-    stored = {
+    import numpy as np
+
+    rows, old = (
+        listing.known.rows,
+        [(below, *entry) for below, entry in entries.items() if entry[0][1] < before_ns and _is_text(below)],
+    )
+    storable = {*rows.find_storable(number for _, _, number in old if number >= 0)}
+    cases = [entry for entry in old if entry[2] in storable]
+    listed = [*cases, *(entry for entry in old if entry[2] < 0)]
+    about = {
         "made_by": _compute_fingerprint(),
         "folders": [
             (below, *one) for below, one in listing.plain_folders.items() if _is_text(below, *one.files)
         ],
-        "paths": [file[cut:] for file in paths],
-        "sizes": [old[file][0][0] for file in paths],
-        "changed_ns": [old[file][0][1] for file in paths],
-        "cases": count,
-        "rows": rows,
+        "paths": [below for below, _, _ in listed],
+        "cases": len(cases),
     }
-    text = orjson.dumps(stored)
+    values, codes = rows.dump([number for _, _, number in cases])
+    content = io.BytesIO()
+    np.savez(
+        content,
+        about=np.frombuffer(orjson.dumps(about), dtype=np.uint8),
+        values=np.frombuffer(values, dtype=np.uint8),
+        sizes=np.array([stamp[0] for _, stamp, _ in listed], dtype=np.int64),
+        changed_ns=np.array([stamp[1] for _, stamp, _ in listed], dtype=np.int64),
+        **codes,
+    )
     place = find_index_path(Path(listing.root))
     try:
-        write_atomically(place, b"%08x\n%b" % (zlib.crc32(text), text), durable=False, mode=PRIVATE)
-        place.with_name(_OLD_NAME).unlink(missing_ok=True)
+        write_atomically(place, content.getvalue(), durable=False, mode=PRIVATE)
+        for name in _OLD_NAMES:
+            place.with_name(name).unlink(missing_ok=True)
     except OSError as error:  # out of reach, or the disk is full
         _log.debug("Index %s cannot be written (%s)", place, error)
 
@@ -391,7 +426,7 @@ def find_index_path(root: Path) -> Path:
         return own
     # In the user's cache folder (`XDG_CACHE_HOME` where it is set), under a name made of the real path.
     name = hashlib.sha256(os.fsencode(root.resolve())).hexdigest()[:32]
-    return user_cache_path("agentsys") / "index" / f"{name}.json"
+    return user_cache_path("agentsys") / "index" / f"{name}.npz"
 
 
 def make_logdir_index_path(root: Path) -> Path:

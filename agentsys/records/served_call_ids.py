@@ -13,6 +13,7 @@ import secrets
 TOOL, ANSWER = "tool", "answer"
 """What a call is of: a tool, or the client's answer schema, whose results nobody reads."""
 WRITTEN_ID = re.compile(r"\bcall_[0-9a-f]{32}\b")
+_ID_CHARS = len("call_") + 32
 _RANDOM_BYTES = 12
 _OLD_PREFIX = "agentsys_"
 
@@ -26,7 +27,7 @@ def make_call_id(kind: str) -> str:
 def is_call_id(kind: str, call_id: object) -> bool:
     """True if an id is one that was made here for this kind."""
     text = str(call_id)
-    if not WRITTEN_ID.fullmatch(text):
+    if len(text) != _ID_CHARS or not WRITTEN_ID.fullmatch(text):  # the length alone says so of most
         return kind == TOOL and text.startswith(_OLD_PREFIX)
     drawn = text.removeprefix("call_")[: 2 * _RANDOM_BYTES]
     return text.endswith(_compute_mark(kind, drawn))

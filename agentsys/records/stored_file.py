@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import fields, replace
+from dataclasses import fields
 from math import inf
 from typing import Any, Literal, NamedTuple
 
@@ -25,7 +25,13 @@ class RawCase(NamedTuple):
 
 
 def read_case_file(path: str, content: bytes | None = None) -> CaseRow | None:
-    """The case a file holds; `content` is what stands in it, if that is known.
+    """The case a file holds; as `read_case_columns` else."""
+    columns = read_case_columns(path, content)
+    return None if columns is None else CaseRow(**columns)
+
+
+def read_case_columns(path: str, content: bytes | None = None) -> dict[str, Any] | None:
+    """The case a file holds, as the arguments of `CaseRow`; `content` is what stands in it, if that is known.
 
     Returns:
         None for JSON that is something else (a plan, a cache).
@@ -34,40 +40,44 @@ def read_case_file(path: str, content: bytes | None = None) -> CaseRow | None:
         UnreadableRecord: If the file cannot be read or should hold a case and does not.
     """
     found = identify_case(path, content)
-    return None if found is None else _drop_odd_numbers(_build_row(found, path))
+    return None if found is None else _drop_odd_numbers(_build_columns(found, path))
 
 
-def _build_row(found: RawCase, path: str) -> CaseRow:
+def _build_columns(found: RawCase, path: str) -> dict[str, Any]:
     # The formats are imported with the first file that is taken apart: as a rule all are in an index.
     if found.producer == "agentsys":
-        from agentsys.records.agentsys_format import build_own_row
+        from agentsys.records.agentsys_format import build_own_columns
 
-        return build_own_row(found.content, path)
-    from agentsys.records.agentdojo_format import build_agentdojo_row, build_drift_row
+        return build_own_columns(found.content, path)
+    from agentsys.records.agentdojo_format import build_agentdojo_columns, build_drift_columns
 
-    build = build_drift_row if found.producer == "drift" else build_agentdojo_row
+    build = build_drift_columns if found.producer == "drift" else build_agentdojo_columns
     return build(found.content, path)
 
 
-_NUMBERS = tuple(
+_NUMBERS = frozenset(
     column.name for column in fields(CaseRow) if set(str(column.type).split(" | ")) & {"int", "float"}
 )
 
 
-def _drop_odd_numbers(row: CaseRow) -> CaseRow:
+def _drop_odd_numbers(row: dict[str, Any]) -> dict[str, Any]:
     """The row with NaN, infinities and what no column holds as unknown: one of them would void a sum over all cases.
 
     Raises:
         UnreadableRecord: If it is the number of the repetition.
     """
-    odd: dict[str, Any] = {name: None for name in _NUMBERS if _is_odd(getattr(row, name))}
+    odd: dict[str, Any] = {
+        name: None
+        for name, value in row.items()
+        if type(value) is float and name in _NUMBERS and _is_odd(value)
+    }
     if "epoch" in odd:
         raise UnreadableRecord("case.epoch: no number that can be counted")
     for name in ("measured", "cost_by_role", "tokens_by_role"):
-        values = getattr(row, name)
-        if any(map(_is_odd, values.values())):
+        values = row.get(name)
+        if values and any(map(_is_odd, values.values())):
             odd[name] = {key: value for key, value in values.items() if not _is_odd(value)}
-    return replace(row, **odd, notes=(*row.notes, f"{ODD_NUMBERS}{', '.join(odd)}")) if odd else row
+    return row | odd | {"notes": (*row["notes"], f"{ODD_NUMBERS}{', '.join(odd)}")} if odd else row
 
 
 def _is_odd(value: object) -> bool:

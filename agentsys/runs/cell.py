@@ -125,11 +125,6 @@ class Job:
         return attacked and is_searched(self.cell.attack) and not self.cell.stack.replays_runs
 
 
-def list_cells(jobs: Iterable[Job]) -> list[Cell]:
-    """List the cells of these cases, each once."""
-    return list({id(job.cell): job.cell for job in jobs}.values())
-
-
 class CellFolder(Protocol):
     """What a cell reads of the log folder (`agentsys.runs.store.Store`)."""
 

@@ -4,46 +4,26 @@ from __future__ import annotations
 
 import json
 import logging
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
-from itertools import product
+from itertools import compress, product
 from typing import Any, NamedTuple
 
 from agentsys.base.grouping import group_by, join_names
 from agentsys.contracts import AttackKind
 from agentsys.errors import ConfigError, require_known_name
-from agentsys.records.case import Case
 from agentsys.records.case_reader import WORTH_AN_INDEX
 from agentsys.records.folder_index import FolderSnapshot, list_files, load_index
-from agentsys.runs.cell import Cell, Job, list_cells
+from agentsys.runs.cell import Cell, Job
 from agentsys.runs.instantiate import check_abilities
+from agentsys.runs.job_list import JobBlock, JobList, TaskPair, make_file_names
 from agentsys.runs.store import RecordStatus, Store
 
 _log = logging.getLogger(__name__)
 
 _MAX_NAMED = 5
 """Most tasks that a warning names; it counts the rest."""
-
-TaskPair = tuple[str, str | None]
-"""Ids of a user task and of an injection task (None: no attack)."""
-
-
-def make_job(cell: Cell, suite: str, pair: TaskPair, epoch: int) -> Job:
-    """Build a cell's case for one pair of tasks and one epoch."""
-    labels, (user_task, injection_task) = cell.settings.labels, pair
-    case = Case(
-        benchmark=cell.benchmark.name,
-        version=cell.benchmark.version,
-        suite=suite,
-        user_task_id=user_task,
-        injection_task_id=injection_task,
-        attack=labels["attack"],
-        model=labels["model"],
-        defense=labels["defense"],
-        epoch=epoch,
-    )
-    return Job(case, cell)
 
 
 class CellPairs(NamedTuple):
@@ -128,9 +108,9 @@ def format_nothing_left_message(skipped: Sequence[ExcludedPairs]) -> str:
 class Plan:
     """The cases of a run."""
 
-    jobs: tuple[Job, ...]
+    jobs: JobList
     """Every case, finished ones included, in order."""
-    open_jobs: tuple[Job, ...]
+    open_jobs: JobList
     """The cases to run now."""
     finished: int
     """Number of cases that are already stored."""
@@ -147,17 +127,16 @@ class Plan:
 
     def replace_cells(self, change: Callable[[Cell], Cell | None]) -> Plan:
         """Copy the plan with changed cells; if `change` returns None, the cell's cases are dropped."""
-        by_id = {id(cell): change(cell) for cell in list_cells(self.jobs)}
+        by_id = {id(cell): change(cell) for cell in self.jobs.cells}
         jobs, open_jobs = (
-            tuple(replace(job, cell=cell) for job in some if (cell := by_id[id(job.cell)]) is not None)
-            for some in (self.jobs, self.open_jobs)
+            some.replace_cells(lambda cell: by_id[id(cell)]) for some in (self.jobs, self.open_jobs)
         )
         return replace(self, jobs=jobs, open_jobs=open_jobs, finished=len(jobs) - len(open_jobs))
 
-    @cached_property
-    def searched(self) -> list[Job]:
+    @property
+    def searched(self) -> JobList:
         """The cases among `open_jobs` whose text has to be searched for."""
-        return [job for job in self.open_jobs if job.needs_search]
+        return self.open_jobs.searched
 
 
 def plan_cases(cells: Sequence[Cell], store: Store, *, again: bool = False) -> Plan:
@@ -176,18 +155,17 @@ def plan_cases(cells: Sequence[Cell], store: Store, *, again: bool = False) -> P
     # By cell, suite, epoch and pair.
     suites = ((cell, suite, pairs) for cell, of_cell in fitting for suite, pairs in of_cell.fit.items())
     every = (
-        make_job(cell, suite, pair, epoch)
+        JobBlock(cell, suite, epoch, chosen)
         for cell, suite, pairs in suites
-        for chosen in [_spread_pairs(pairs, cell.settings.limit_per_suite)]
+        for chosen in [_drop_shared_names(_spread_pairs(pairs, cell.settings.limit_per_suite))]
         for epoch in range(cell.settings.epochs)
-        for pair in chosen
     )
-    jobs = tuple(drop_duplicates(every))
+    jobs = JobList(drop_duplicates(every))
     if not jobs and skipped:
         raise ConfigError(format_nothing_left_message(skipped))
     # A pipeline without a folder has no records, so its cases need no stat each.
-    begun = {name for name in {job.case.pipeline for job in jobs} if (store.root / name).exists()}
-    stored = [job for job in jobs if job.case.pipeline in begun]
+    begun = {name for name in jobs.pipelines if (store.root / name).exists()}
+    stored = JobList(block for block in jobs.blocks if block.first.case.pipeline in begun)
     if again:
         replaced = sum(store.read_case_status(job.case).status != "missing" for job in stored)
         return Plan(jobs, jobs, 0, 0, (), skipped, replaced)
@@ -195,13 +173,25 @@ def plan_cases(cells: Sequence[Cell], store: Store, *, again: bool = False) -> P
     if len(stored) >= WORTH_AN_INDEX:  # For fewer cases reading each record is quicker.
         listing = list_files(store.root)
         looked = FolderSnapshot(listing, load_index(listing))
-        known = dict(looked.finished_hashes)
-    status = {job.case.key: _find_status(job, store, known).status for job in stored}
-    todo = tuple(job for job in jobs if status.get(job.case.key) != "ok")
-    corrupt = tuple(key for key, of_cell in status.items() if of_cell == "corrupt")
-    failed = sum(of_cell == "error" for of_cell in status.values())
+        known = looked.finished_hashes
+    failed, corrupt = 0, list[str]()
+
+    def is_open(job: Job) -> bool:
+        nonlocal failed
+        status = _find_status(job, store, known).status
+        failed += status == "error"
+        corrupt.extend([job.case.key] if status == "corrupt" else ())
+        return status != "ok"
+
+    looked_through = {*map(id, stored.blocks)}
+    todo = JobList(
+        replace(block, pairs=tuple(compress(block.pairs, map(is_open, block))))
+        if id(block) in looked_through
+        else block
+        for block in jobs.blocks
+    )
     unchanged = None if todo else looked
-    return Plan(jobs, todo, len(jobs) - len(todo), failed, corrupt, skipped, index_table=unchanged)
+    return Plan(jobs, todo, len(jobs) - len(todo), failed, tuple(corrupt), skipped, index_table=unchanged)
 
 
 def _find_status(job: Job, store: Store, known: Mapping[str, str]) -> RecordStatus:
@@ -213,19 +203,40 @@ def _find_status(job: Job, store: Store, known: Mapping[str, str]) -> RecordStat
     return status
 
 
-def drop_duplicates(jobs: Iterable[Job]) -> Iterator[Job]:
-    """Yield the cases, each once: a cell may be named twice, and task ids may become the same file name.
+def _drop_shared_names(pairs: tuple[TaskPair, ...]) -> tuple[TaskPair, ...]:
+    """Drop pairs whose ids become the same file names as those of an earlier one."""
+    by_names: dict[tuple[str, str], TaskPair] = {}
+    for pair in pairs:
+        by_names.setdefault(make_file_names(pair), pair)
+    return pairs if len(by_names) == len(pairs) else tuple(by_names.values())
+
+
+def drop_duplicates(blocks: Iterable[JobBlock]) -> Iterator[JobBlock]:
+    """Yield the blocks without the cases of earlier ones: a cell may be named twice.
 
     Raises:
         ConfigError: If two cells of different configurations would write the same record.
     """
-    by_key: dict[str, Job] = {}
-    for job in jobs:
-        first = by_key.setdefault(job.case.key, job)
-        if first is job:
-            yield job
-        elif first.cell.config_hash != job.cell.config_hash:
-            raise ConfigError(_format_shared_record_message(first, job))
+    met: defaultdict[tuple[str, ...], list[JobBlock]] = defaultdict(list)
+    for block in blocks:
+        if not block.pairs:
+            continue
+        *folder, _, attack = block.first.case.key.split("/")[:4]
+        others = met[*folder, attack]
+        left = block
+        for other in others:
+            left = _drop_cases_of(other, left)
+        others.append(left)
+        yield left
+
+
+def _drop_cases_of(earlier: JobBlock, block: JobBlock) -> JobBlock:
+    by_names = {make_file_names(pair): pair for pair in earlier.pairs}
+    shared = [pair for pair in block.pairs if make_file_names(pair) in by_names]
+    if shared and earlier.cell.config_hash != block.cell.config_hash:
+        first = replace(earlier, pairs=[by_names[make_file_names(shared[0])]]).first
+        raise ConfigError(_format_shared_record_message(first, replace(block, pairs=shared).first))
+    return replace(block, pairs=[pair for pair in block.pairs if pair not in shared]) if shared else block
 
 
 def _warn_unmatched(cells: Iterable[Cell]) -> None:

@@ -8,7 +8,7 @@ replies is not known. A search counts with its whole budget, as if no candidate 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,9 +24,10 @@ from agentsys.models.pricing import cost_usd
 from agentsys.models.trace import Tracer, use_tracer
 from agentsys.records.schema import RoleUsage
 from agentsys.runs.build_record import sum_usage_by_role
-from agentsys.runs.cell import CellBuilder, CellLabels, Job, list_cells
+from agentsys.runs.cell import CellBuilder, CellLabels, Job
 from agentsys.runs.compose import compose
 from agentsys.runs.instantiate import instantiate
+from agentsys.runs.job_list import JobList
 from agentsys.runs.run_case import make_case_scene, run_case
 from agentsys.runs.search_plan import find_first_of_searches, find_search_cases, get_searched_attack
 from agentsys.runs.search_quest import build_quest
@@ -47,41 +48,40 @@ class CostEstimate(NamedTuple):
     """The error if its cases cannot run here; then nothing is estimated."""
 
 
-def rehearse_jobs(jobs: Sequence[Job], store: Store, config_dirs: Sequence[Path]) -> list[Job]:
+def rehearse_jobs(jobs: JobList, store: Store, config_dirs: Sequence[Path]) -> JobList:
     """Copy cases with the simulated model in place of theirs, to estimate their cost."""
     builder = CellBuilder(store, tuple(config_dirs), rehearsal=True)
-    twins = {id(cell): builder.build(cell.settings) for cell in list_cells(jobs)}
-    return [replace(job, cell=twins[id(job.cell)]) for job in jobs]
+    return jobs.replace_cells(lambda cell: builder.build(cell.settings))
 
 
 _MOST_PER_CASE = Usage(prompt=200_000, completion=5_000)
 """Upper bound of the tokens of a case under any shipped defense."""
 
 
-def can_cost_more(jobs: Sequence[Job], usd: float) -> bool:
+def can_cost_more(jobs: JobList, usd: float) -> bool:
     """True if cases could cost more than `usd` dollars, by a quick upper bound; if False, no estimate is needed."""
     most = 0.0
-    for some in group_by(jobs, lambda job: id(job.cell)).values():
+    for blocks in group_by(jobs.blocks, lambda block: id(block.cell)).values():
+        some = JobList(blocks)
         dearest = max(cost_usd(_MOST_PER_CASE, card.price) or 0.0 for card in some[0].cell.stack.cards)
         most += (len(some) + count_queries(some)) * dearest
     return most > usd
 
 
-def estimate_costs(jobs: Sequence[Job], cards: Mapping[str, ModelCard]) -> dict[CellLabels, CostEstimate]:
+def estimate_costs(jobs: JobList, cards: Mapping[str, ModelCard]) -> dict[CellLabels, CostEstimate]:
     """Estimate tokens and cost of every cell among `jobs`.
 
     Args:
         jobs: Cases over the simulated model (a session prepared as a rehearsal), in the plan's order.
         cards: Model name -> card, for models that play only some roles.
     """
-    by_cell = group_by(jobs, lambda job: job.labels)
     return {
-        labels: _estimate_cell([*group_by(some, lambda job: job.case.suite).values()], cards)
-        for labels, some in by_cell.items()
+        labels: _estimate_cell([*by_suite.values()], cards)
+        for labels, by_suite in jobs.group_by_labels().items()
     }
 
 
-def _estimate_cell(suites: Sequence[Sequence[Job]], cards: Mapping[str, ModelCard]) -> CostEstimate:
+def _estimate_cell(suites: Sequence[JobList], cards: Mapping[str, ModelCard]) -> CostEstimate:
     tokens, cost = 0.0, 0.0
     known = True
     for jobs in suites:
@@ -110,15 +110,15 @@ _FEEDBACK = "x" * 450
 """Placeholder of a typical length for the feedback on an attempt."""
 
 
-def count_queries(jobs: Sequence[Job]) -> int:
+def count_queries(jobs: JobList) -> int:
     """Most queries that the searches for these cases can make."""
-    searches = map(get_searched_attack, find_first_of_searches(jobs))
+    searches = map(get_searched_attack, find_first_of_searches(jobs.searched))
     return sum(attack.budget * attack.search_on for attack in searches)
 
 
-def estimate_attacker_usage(jobs: Sequence[Job]) -> list[tuple[int, str, RoleUsage]]:
+def estimate_attacker_usage(jobs: JobList) -> list[tuple[int, str, RoleUsage]]:
     """Estimate the attacker's usage for cases of one suite: (number of searches, role, usage of one search)."""
-    first = find_first_of_searches(jobs)
+    first = find_first_of_searches(jobs.searched)
     for job in first:
         try:
             used = _rehearse_search(find_search_cases(job))

@@ -20,7 +20,7 @@ from agentsys.errors import ConfigError, Unavailable, find_missing_packages, mak
 from agentsys.models.budget import BUDGET_FILE_NAME, Meter, UsageLog
 from agentsys.models.thought_text import ThoughtBlock
 from agentsys.records.schema import CaseRecord
-from agentsys.runs.cell import Cell, CellBuilder, Job, list_cells
+from agentsys.runs.cell import Cell, CellBuilder, Job
 from agentsys.runs.claims import Claims
 from agentsys.runs.compose import compose
 from agentsys.runs.plan import Plan, plan_cases
@@ -71,18 +71,17 @@ class Session:
     @property
     def cells(self) -> list[Cell]:
         """The cells that have cases left to run."""
-        return list_cells(self.plan.open_jobs)
+        return self.plan.open_jobs.cells
 
     @cached_property
     def folders(self) -> list[Path]:
         """The pipeline folders that this run writes and its tables read."""
-        return [self.store.root / name for name in dict.fromkeys(job.case.pipeline for job in self.plan.jobs)]
+        return [self.store.root / name for name in self.plan.jobs.pipelines]
 
     @property
     def artefacts(self) -> list[Path]:
         """The existing files with the results of this run's searches."""
-        searched = (job for job in self.plan.jobs if job.needs_search)
-        paths = dict.fromkeys(make_artefact_path(self.store, job) for job in searched)
+        paths = dict.fromkeys(make_artefact_path(self.store, job) for job in self.plan.jobs.searched)
         return [path for path in paths if path.is_file()]
 
     def execute(self, listener: Listener) -> RunOutcome:
@@ -228,7 +227,7 @@ def prepare_session(
     _check_prices(cells)
     plan = plan_cases(cells, store, again=again)
     # Finished cells need nothing any more.
-    waiting = {id(cell) for cell in list_cells(plan.open_jobs)}
+    waiting = {id(cell) for cell in plan.open_jobs.cells}
     unavailable_cells += [
         BlockedCell(c.settings, lack) for c in cells if id(c) in waiting for lack in c.lacks
     ]

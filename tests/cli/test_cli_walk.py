@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import re
+from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -180,7 +181,10 @@ def test_a_cut_word_and_a_wide_line_would_be_seen() -> None:
 @pytest.mark.parametrize("width", WIDTHS)
 def test_a_dry_run_fits_and_names_every_cell(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
     keys = [("gpt-4o-mini-2024-07-18", defense, attack) for defense in DEFENSES for attack in ATTACKS]
-    jobs = [SimpleNamespace(labels=key, cell=SimpleNamespace(lacks=())) for key in keys]
+    blocks = [
+        SimpleNamespace(first=SimpleNamespace(labels=key), cell=SimpleNamespace(lacks=())) for key in keys
+    ]
+    jobs = SimpleNamespace(blocks=blocks, count_by_labels=lambda: Counter(keys))
     guesses = {key: CostEstimate(123456789, 1234.56) for key in keys}
     monkeypatch.setattr(dry_run, "estimate_costs", lambda *_: guesses)
     monkeypatch.setattr(dry_run, "_load_role_cards", lambda *_: {})

@@ -18,7 +18,7 @@ from agentsys.records import case_reader, folder_index
 from agentsys.records.case_reader import list_case_rows, load_runs, read_cases
 from agentsys.records.case_row import COLUMNS
 from agentsys.records.schema import RoleUsage
-from agentsys.records.stored_file import read_case_file
+from agentsys.records.stored_file import read_case_columns
 
 
 def test_one_role_without_a_price_makes_the_cost_unknown(tmp_path: Path) -> None:
@@ -203,9 +203,9 @@ def test_a_large_folder_is_read_from_its_index_and_gives_the_same(
         next(runs.glob("*/travel/*/*/*.json")).unlink()
         assert read_cases(paths) != files
     else:
-        monkeypatch.setattr(folder_index, "read_case_file", _only("half.json"))
+        monkeypatch.setattr(folder_index, "read_case_columns", _only("half.json"))
     found = read_cases(paths)
-    monkeypatch.setattr(folder_index, "read_case_file", read_case_file)
+    monkeypatch.setattr(folder_index, "read_case_columns", read_case_columns)
     monkeypatch.setattr(case_reader, "WORTH_AN_INDEX", 10_000)
     assert found == read_cases(paths)
     assert len(found.skipped_files) == 1
@@ -220,7 +220,7 @@ def _long_ago(folder: Path) -> None:
 def _only(name: str) -> Callable[[str], object]:
     def read(path: str) -> object:
         assert path.endswith(name), f"{path} was read again"
-        return read_case_file(path)
+        return read_case_columns(path)
 
     return read
 

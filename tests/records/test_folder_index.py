@@ -7,11 +7,11 @@ import logging
 import os
 import threading
 import time
-import zlib
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import orjson
 import pytest
 from stored_cases import case_of, store_own
@@ -36,13 +36,13 @@ def _for_every_folder(monkeypatch: pytest.MonkeyPatch) -> None:
 def read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The names of the files that were parsed, in order."""
     names: list[str] = []
-    real = folder_index.read_case_file
+    real = folder_index.read_case_columns
 
     def noted(path: str) -> object:
         names.append(Path(path).name if path.endswith("none.json") else path.split("/")[-4])
         return real(path)
 
-    monkeypatch.setattr(folder_index, "read_case_file", noted)
+    monkeypatch.setattr(folder_index, "read_case_columns", noted)
     return names
 
 
@@ -80,25 +80,33 @@ def test_a_second_load_parses_nothing_and_gives_the_same(tmp_path: Path, read: l
 
 
 def _stored(folder: Path) -> dict[str, Any]:
-    """The index of a log folder as JSON."""
-    text = folder_index.make_logdir_index_path(folder).read_bytes().partition(b"\n")[2]
-    return dict(orjson.loads(text))
+    """The members of a log folder's index; what is JSON in it under `about`'s and `values`' own names."""
+    with np.load(folder_index.make_logdir_index_path(folder)) as stored:
+        members = {name: stored[name] for name in stored.files}
+    return members | {name: orjson.loads(members[name].tobytes()) for name in ("about", "values")}
 
 
 def _rewrite(folder: Path, **changed: object) -> None:
-    """Change an index, its sum included."""
-    text = orjson.dumps(_stored(folder) | changed)
-    folder_index.make_logdir_index_path(folder).write_bytes(b"%08x\n%b" % (zlib.crc32(text), text))
+    """Change an index: members of its file, or keys of `about`."""
+    members = _stored(folder)
+    about = members["about"] | {key: value for key, value in changed.items() if key not in members}
+    members |= {"about": about} | {key: value for key, value in changed.items() if key in members}
+    for name in ("about", "values"):
+        members[name] = np.frombuffer(orjson.dumps(members[name]), dtype=np.uint8)
+    np.savez(
+        folder_index.make_logdir_index_path(folder),
+        **{name: np.asarray(one) for name, one in members.items()},
+    )
 
 
 def test_what_is_gone_leaves_the_index(tmp_path: Path, read: list[str]) -> None:
     names = [f"suite_{number}" for number in range(9)]
     _runs(tmp_path, *names)
-    assert len(load_runs(tmp_path)) == len(_stored(tmp_path)["paths"]) == 9
+    assert len(load_runs(tmp_path)) == len(_stored(tmp_path)["about"]["paths"]) == 9
     read.clear()
     for name in names[1:6]:
         (tmp_path / case_of(suite=name).key).unlink()
-    assert len(load_runs(tmp_path)) == len(_stored(tmp_path)["paths"]) == 4
+    assert len(load_runs(tmp_path)) == len(_stored(tmp_path)["about"]["paths"]) == 4
     assert read == []
 
 
@@ -187,7 +195,7 @@ def test_a_folder_that_cannot_be_written_has_its_index_in_the_users_cache(
     load_runs(tmp_path)
     assert len(read) == 1
     assert not folder_index.make_logdir_index_path(tmp_path).exists()
-    assert list(Path(os.environ["XDG_CACHE_HOME"]).rglob("*.json"))
+    assert list(Path(os.environ["XDG_CACHE_HOME"]).rglob("*.npz"))
 
 
 def test_without_any_place_for_an_index_the_files_are_read_each_time(
@@ -228,8 +236,9 @@ def test_readers_and_writers_at_once_all_get_whole_tables(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     "hostile",
     [
-        {"rows": {}}, {"rows": [1]}, {"rows": None}, {"cases": "x"}, {"cases": 10**9},
-        {"paths": [[]]}, {"paths": ["a.json"]}, {"sizes": [{}]}, {"folders": [1]}, {"folders": [["", 1]]},
+        {"values": {}}, {"values": [1]}, {"values": None}, {"cases": "x"}, {"cases": 10**9}, {"cases": -1},
+        {"paths": [[]]}, {"paths": ["a.json"]}, {"sizes": ["x", "y"]}, {"folders": [1]}, {"folders": [["", 1]]},
+        {"sizes": [1]}, {"suite": np.array([0, 9], "u1")}, {"suite": [-1, 0]}, {"suite": [0.0, 1.0]}, {"suite": [[0, 1]]},
         {"folders": [["", 1, [".."], []]]}, {"folders": [["", 1, [], ["../../secret.json"]]]},
         {"folders": [["", 1, 7, []]]}, {"folders": [["", 1, [[]], []]]}, {"made_by": "others"},
     ],
@@ -242,15 +251,27 @@ def test_an_index_that_is_none_of_ours_is_made_anew_though_its_sum_is_right(
     load_runs(tmp_path)
     _rewrite(tmp_path, **hostile)
     assert _same_as_files(tmp_path)
-    assert set(_stored(tmp_path)["paths"]) == {case_of(suite=suite).key for suite in ("banking", "slack")}
+    assert set(_stored(tmp_path)["about"]["paths"]) == {
+        case_of(suite=suite).key for suite in ("banking", "slack")
+    }
 
 
-@pytest.mark.parametrize("column", [[], 7, None, [[], None], [["x"], None], [[7], [0]], [[True], [0, "x"]]])
+@pytest.mark.parametrize("column", [[], 7, None, ["x"], [7], [None], [[True]], {"a": True}])
 def test_a_column_that_is_none_of_ours_is_read_from_the_files(tmp_path: Path, column: object) -> None:
     _runs(tmp_path, "banking", "slack")
     load_runs(tmp_path)
-    _rewrite(tmp_path, rows=_stored(tmp_path)["rows"] | {"utility": column})
+    _rewrite(tmp_path, values=_stored(tmp_path)["values"] | {"utility": column})
     assert _same_as_files(tmp_path)
+
+
+def test_a_packed_index_is_not_unpacked(tmp_path: Path, read: list[str]) -> None:
+    _runs(tmp_path, "banking")
+    load_runs(tmp_path)
+    place = folder_index.make_logdir_index_path(tmp_path)
+    with np.load(place) as stored:
+        members = {name: stored[name] for name in stored.files}
+    np.savez_compressed(place, **members)
+    assert _same_as_files(tmp_path) and len(read) == 3
 
 
 def test_a_link_in_the_place_of_an_index_is_not_followed(tmp_path: Path) -> None:
@@ -264,8 +285,9 @@ def test_a_link_in_the_place_of_an_index_is_not_followed(tmp_path: Path) -> None
     assert not folder_index.make_logdir_index_path(tmp_path / "runs").is_symlink()
 
 
-def test_the_index_of_an_earlier_version_goes(tmp_path: Path) -> None:
-    old = _runs(tmp_path, "banking") / ".agentsys" / "index.sqlite"
+@pytest.mark.parametrize("name", ["index.sqlite", "index.json"])
+def test_the_index_of_an_earlier_version_goes(tmp_path: Path, name: str) -> None:
+    old = _runs(tmp_path, "banking") / ".agentsys" / name
     old.write_text("large")
     load_runs(tmp_path)
     assert not old.exists()

@@ -6,7 +6,7 @@ import json
 import math
 import os
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -165,14 +165,33 @@ def _various(number: int) -> list[CaseRow]:
     ]
 
 
+def _pack(rows: Sequence[CaseRow], at_once: int = 7) -> columns.Columns:
+    packed = columns.Columns()
+    for start in range(0, len(rows), at_once):
+        packed.add([{name: getattr(one, name) for name in COLUMNS} for one in rows[start : start + at_once]])
+    return packed
+
+
 @pytest.mark.parametrize("number", [0, 1, 200])
 def test_rows_come_back_as_they_were_and_in_order(number: int) -> None:
-    rows = _various(number)
-    packed, left_out = columns.pack_rows(rows)
-    again = columns.unpack_rows(packed, [one.source for one in rows], range(number))
-    assert again == rows and not left_out
-    assert columns.unpack_rows(packed, [rows[-1].source], [number - 1]) == rows[-1:] if rows else not again
-    assert len({id(one.model) for one in again}) <= 1
+    rows, sources = _various(number), [f"{at}.json" for at in range(number)]
+    packed = _pack(rows)
+    again = columns.Columns.parse(*packed.dump(range(number)), number)
+    for one in (packed, again):
+        assert one.count == number
+        assert one.unpack(sources, range(number)) == rows
+        assert one.unpack(sources[-1:], range(number)[-1:]) == rows[-1:]
+    assert len({id(one.model) for one in again.unpack(sources, range(number))}) <= 1
+    backwards = columns.Columns.parse(*packed.dump(range(number)[::-2]), len(rows[::-2]))
+    assert backwards.unpack(sources[::-2], range(len(rows[::-2]))) == rows[::-2]
+
+
+def test_rows_can_be_added_to_columns_that_were_stored() -> None:
+    rows, more = _various(30), [replace(row(), source="x", calls={"new": 1}, duration_s=0.125)]
+    grown = columns.Columns.parse(*_pack(rows).dump(range(30)), 30)
+    grown.add([{"calls": {"new": 1}, **{name: getattr(more[0], name) for name in COLUMNS}}])
+    sources = [*(one.source for one in rows), "x"]
+    assert grown.unpack(sources, range(31)) == rows + more
 
 
 @pytest.mark.parametrize(
@@ -182,9 +201,12 @@ def test_rows_come_back_as_they_were_and_in_order(number: int) -> None:
 )
 def test_a_row_that_json_cannot_give_back_is_left_out(odd: dict[str, object]) -> None:
     plain, other, last = _various(3)
-    packed, left_out = columns.pack_rows([plain, replace(other, **odd), last])  # type: ignore[arg-type]
-    assert left_out == {1}
-    assert columns.unpack_rows(packed, ["0.json", "2.json"], [0, 1]) == [plain, last]
+    given = [plain, replace(other, **odd), replace(last, measured={"share": None})]  # type: ignore[arg-type]
+    packed = _pack(given)
+    assert packed.find_storable(range(3)) == [0, 2]
+    assert str(packed.unpack(["0.json", "1.json", "2.json"], range(3))) == str(given)
+    again = columns.Columns.parse(*packed.dump([0, 2]), 2)
+    assert again.unpack(["0.json", "2.json"], [0, 1]) == [given[0], given[2]]
 
 
 def test_a_frame_has_a_type_for_each_column_and_keeps_missing_values_apart() -> None:

@@ -83,7 +83,7 @@ def prompts(user: Path) -> set[str]:
 
 def test_an_edited_defense_is_refused_by_its_file_and_run_anew_on_demand(user: Path) -> None:
     planned(user, "defense=my_wall").execute(Silent())
-    assert planned(user, "defense=my_wall").plan.open_jobs == ()
+    assert planned(user, "defense=my_wall").plan.open_jobs.blocks == ()
     (user / "plug/my_words.py").write_text("GREETING = 'Be better.'\n")
     assert "code of my_words.py" in refusal(user, "defense=my_wall")
 
@@ -92,7 +92,7 @@ def test_an_edited_defense_is_refused_by_its_file_and_run_anew_on_demand(user: P
     assert prompts(user) == {"Be good."}, "planning alone moves nothing"
     again.execute(Silent())
     assert prompts(user) == {"Be better."}
-    assert planned(user, "defense=my_wall").plan.open_jobs == ()
+    assert planned(user, "defense=my_wall").plan.open_jobs.blocks == ()
 
 
 def test_what_is_run_anew_is_kept_aside_and_counts_nowhere(user: Path) -> None:
@@ -320,13 +320,13 @@ def test_a_folder_goes_on_after_a_class_was_moved_and_so_does_its_yaml(
     plan = [*SMALL, "defense=mine"]
     assert plan_mover(mover, *plan).execute(Silent()).errors == 0
     move(mover, monkeypatch)
-    assert plan_mover(mover, *plan).plan.open_jobs == ()
+    assert plan_mover(mover, *plan).plan.open_jobs.blocks == ()
     plan_mover(mover, *plan)
     (line,) = [record.getMessage() for record in caplog.records if "has moved" in record.getMessage()]
     assert line.startswith(f"_target_: {NONE} has moved") and line.endswith(f"write _target_: {MOVED}")
     write_defense(mover, MOVED)
     caplog.clear()
-    assert plan_mover(mover, *plan).plan.open_jobs == ()
+    assert plan_mover(mover, *plan).plan.open_jobs.blocks == ()
     assert not caplog.records
 
     with pytest.raises(ConfigError, match=r"other settings: seed \(0 there, 7 now\)\. Give"):

@@ -20,9 +20,10 @@ from agentsys.cli import app
 from agentsys.errors import ConfigError, StopRequested
 from agentsys.models.chat import ErrorKind, ModelError
 from agentsys.records.case_reader import read_cases
-from agentsys.runs.cell import Cell, list_cells
+from agentsys.runs.cell import Cell
 from agentsys.runs.claims import Claims
-from agentsys.runs.plan import drop_duplicates, make_job
+from agentsys.runs.job_list import JobBlock, JobList, make_job
+from agentsys.runs.plan import drop_duplicates
 from agentsys.runs.run_session import prepare_session
 from agentsys.runs.store import Store, StoreError
 
@@ -92,7 +93,7 @@ def test_a_limit_meets_many_user_and_injection_tasks_in_every_suite(
 def test_finished_cases_are_not_run_again(run_cases: Run, tmp_path: Path) -> None:
     first = run_cases(SMALL)
     stamps = {path: (tmp_path / "runs" / path).stat().st_mtime_ns for path in first}
-    assert planned(tmp_path, SMALL).plan.open_jobs == ()
+    assert planned(tmp_path, SMALL).plan.open_jobs.blocks == ()
     (tmp_path / "runs" / next(iter(first))).write_text("{")
     again = planned(tmp_path, SMALL)
     assert (len(again.plan.open_jobs), len(again.plan.corrupt)) == (1, 1)
@@ -250,18 +251,39 @@ def cell(defense: str = "none", config_hash: str = "a") -> Cell:
 def test_a_job_names_its_cell_and_its_folder() -> None:
     old, new = cell(), cell("melon")
     jobs = [make_job(one, "slack", ("user_task_0", None), epoch) for one in (old, new) for epoch in (0, 1)]
-    assert list_cells(jobs) == [old, new]
+    listed = JobList(
+        JobBlock(one, "slack", epoch, [("user_task_0", None)]) for one in (old, new) for epoch in (0, 1)
+    )
+    assert listed.cells == [old, new]
+    assert [*listed] == [listed[at] for at in range(4)] == listed[:] == jobs
     assert [job.labels for job in jobs[1:3]] == [("m", "none", "direct"), ("m", "melon", "direct")]
     assert [job.case.pipeline[-6:] for job in jobs[:2]] == ["ojo-v1", "epoch1"]
 
 
 def test_cases_that_would_share_a_record_are_planned_once() -> None:
     one, twin = cell(), cell()
-    wanted = product((one, twin), range(2), ("my task", "my_task", "other"))
-    jobs = [make_job(some, "slack", (user, "g"), epoch) for some, epoch, user in wanted]
-    assert [(job.case.user_task_id, job.case.epoch) for job in drop_duplicates(jobs)] == [
-        (user, epoch) for epoch in range(2) for user in ("my task", "other")
+    wanted = product((one, twin), range(2), [("my task", "other"), ("my_task", "last")])
+    blocks = [
+        JobBlock(some, "slack", epoch, [(user, "g") for user in users]) for some, epoch, users in wanted
     ]
+    assert [(job.case.user_task_id, job.case.epoch) for job in JobList(drop_duplicates(blocks))] == [
+        (user, epoch) for epoch in range(2) for user in ("my task", "other", "last")
+    ]
+    other = JobBlock(cell(config_hash="b"), "slack", 0, [("new", "g"), ("last", "g")])
+    with pytest.raises(ConfigError, match="Two cells of this run"):
+        list(drop_duplicates([*blocks, other]))
+
+
+def test_a_plan_holds_its_pairs_of_tasks_and_no_cases(tmp_path: Path) -> None:
+    chosen = ["defense=none,agentsys", "attack=none,important_instructions"]
+    few, many = (planned(tmp_path, [*chosen, f"epochs={epochs}"]).plan for epochs in (1, 300))
+    assert len(many.jobs) == 300 * len(few.jobs) > 300_000
+    assert {id(block.pairs) for block in many.jobs.blocks} == {id(b.pairs) for b in many.open_jobs.blocks}
+    assert len({id(block.pairs) for block in many.jobs.blocks}) == len(few.jobs.blocks)
+    assert (
+        many.jobs[-1].case.epoch == 299
+        and many.jobs[len(few.jobs) * 7].case == many.jobs[-len(few.jobs) * 293].case
+    )
 
 
 SUITE = ["defense=none", "attack=none", "benchmark.suites=[banking]", "limit_per_suite=8"]

@@ -24,8 +24,8 @@ from agentsys.errors import ConfigError
 from agentsys.models.recorded_runs import UnreadableRun, read_run
 from agentsys.records.case import UnreadableRecord
 from agentsys.records.case_reader import load_runs, read_cases
-from agentsys.records.case_row import CaseRow
-from agentsys.records.columns import pack_rows
+from agentsys.records.case_row import COLUMNS, CaseRow
+from agentsys.records.columns import Columns
 from agentsys.records.names_file import RunNames
 from agentsys.records.resolve_runs import resolve_runs
 from agentsys.records.stored_file import read_case_file
@@ -169,7 +169,9 @@ def test_no_mutant_of_a_stored_file_raises_anything_but_our_own(
         path.write_bytes(mutated(draw.choice(kinds), draw))
         _read(path, rows)
         if number % BATCH == BATCH - 1:
-            pack_rows(rows)
+            packed = Columns()
+            packed.add([{name: getattr(row, name) for name in COLUMNS} for row in rows])
+            Columns.parse(*packed.dump(kept := packed.find_storable(range(len(rows)))), len(kept))
             resolve_runs(rows, RunNames())
             rows.clear()
             _together(batch)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import io
-import math
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import redirect_stdout
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Literal, TypeVar
+from pathlib import Path
+from typing import Any, Literal, TypeVar
 
 from agentsys.errors import ConfigError
 from agentsys.extensions import FETCHED
@@ -30,12 +30,14 @@ from agentsys_plugins.audit.rescoring.recorded_trajectory import (
 from agentsys_plugins.audit.rescoring.reexecution import CheckScores, score_final_answer, score_with_execution
 from agentsys_plugins.audit.rescoring.score_flips import (
     FixedVerdict,
+    FlipReason,
     ScoreFlip,
     ScoreName,
     explain_flip,
     resolve_fixes,
     score_with_fixes,
 )
+from agentsys_plugins.audit.rescoring.score_memory import ScoreMemory, find_score_memory
 
 
 @dataclass(frozen=True)
@@ -64,6 +66,10 @@ class RescoringResult:
     """Fixes of checks that every case was scored under as well."""
     notes: tuple[str, ...] = ()
     """What folders' names decided about whose runs these are, one sentence each."""
+    known: int = 0
+    """Cases whose scores an earlier check came to."""
+    remembered: dict[str, Any] = field(default_factory=dict, compare=False)
+    """Key of a record -> what `_write_scores` gives of it; only with a memory."""
     explained: dict[str, Counter[str]] = field(default_factory=dict)
     """Pipeline whose records name no version -> version -> how many of them it explains; where it was inferred."""
 
@@ -80,6 +86,7 @@ def rescore_records(
     processes: int = 1,
     *,
     unnamed: Literal["refused", "inferred"] | str = "refused",
+    remember: bool = False,
 ) -> RescoringResult:
     """Score stored records again.
 
@@ -92,6 +99,7 @@ def rescore_records(
         processes: Processes that share the records; with one it is done in this process.
         unnamed: What becomes of records that name no version: `refused`; `inferred`: each pipeline's are scored under
             the version that explains most of them; or the version for them. One that a record names stays.
+        remember: Whether scores are taken from an earlier call's on the first path, and kept for the next.
 
     Raises:
         ConfigError: If a path, the version or a fix does not exist, there is no record, or one names no
@@ -102,15 +110,22 @@ def rescore_records(
     roots = list(paths)
     chosen = resolve_fixes(fixes)
     stored = find_records(roots, names)
-    processes = min(processes, math.ceil(len(stored.files) / _FILES_PER_PORTION))
     found = RescoringResult(fixes=chosen, notes=stored.notes)
 
-    def share_out(work: Callable[[RecordFiles], PartT]) -> Iterable[PartT]:
-        portions = stored.split(_FILES_PER_PORTION)
-        return map_in_processes(work, portions, processes) if processes > 1 else map(work, portions)
+    def share_out(
+        work: Callable[[RecordFiles], PartT], is_quick: Callable[[RecordFiles], bool]
+    ) -> Iterator[PartT]:
+        """Do the work on all portions, in order; quick ones in this process, as others take seconds to start."""
+        portions = [*stored.split(_FILES_PER_PORTION)]
+        here = [processes == 1 or is_quick(portion) for portion in portions]
+        rest = [portion for portion, quick in zip(portions, here, strict=True) if not quick]
+        at_once = min(processes, len(rest))
+        shared = map_in_processes(work, rest, at_once) if at_once > 1 else map(work, rest)
+        for portion, quick in zip(portions, here, strict=True):
+            yield work(portion) if quick else next(shared)
 
     if unnamed == "inferred":
-        for counts in share_out(_count_explained):
+        for counts in share_out(_count_explained, _is_all_ours):
             for pipeline, counted in counts.items():
                 found.explained.setdefault(pipeline, Counter()).update(counted)
         # Of versions that explain as many, the oldest: records that name none are old.
@@ -119,11 +134,18 @@ def rescore_records(
         }
     else:
         assumed = {} if unnamed == "refused" else {"": load_agentdojo(unnamed).version}
-    work = partial(_rescore_files, version=version, fixes=chosen, checkout=checkout, assumed=assumed)
-    for part in share_out(work):
+    memory = find_score_memory(Path(roots[0]), version, chosen, checkout, assumed) if remember else None
+    work = partial(
+        _rescore_files, version=version, fixes=chosen, checkout=checkout, assumed=assumed, memory=memory
+    )
+    for part in share_out(work, lambda portion: memory is not None and memory.has_all(portion)):
         found.cases += part.cases
+        found.known += part.known
+        found.remembered |= part.remembered
         found.skipped += part.skipped
         found.other_files += part.other_files
+    if memory is not None:
+        memory.keep(found.remembered)
     if not found.cases and not found.skipped:
         where = ", ".join(f"'{root}'" for root in roots)
         raise ConfigError(f"No stored cases in {where}. Give a folder of runs: agentsys rescore RUNS")
@@ -134,9 +156,16 @@ _FILES_PER_PORTION = 50
 """Files that a process is given at a time: some seconds of work."""
 
 
+def _is_all_ours(stored: RecordFiles) -> bool:
+    """True if all records are ours, which name their version."""
+    return not any(facts.foreign for facts in stored.facts_by_file.values())
+
+
 def _count_explained(stored: RecordFiles) -> dict[str, Counter[str]]:
     """Pipeline -> version -> its records whose scores come out as stored, of those that name no version."""
     found: dict[str, Counter[str]] = {}
+    if _is_all_ours(stored):
+        return found
     with redirect_stdout(io.StringIO()):
         for record in stored:
             if (
@@ -164,15 +193,57 @@ def _rescore_files(
     fixes: tuple[str, ...],
     checkout: str,
     assumed: Mapping[str, str],
+    memory: ScoreMemory | None,
 ) -> RescoringResult:
     """Score one portion of the records again, in this process or in a worker process."""
     found = RescoringResult(fixes=fixes)
     # Some of AgentDojo's checks print what they compare.
     with redirect_stdout(io.StringIO()):
         for record in stored:
-            known = replace(record, checkout=checkout) if isinstance(record, Trajectory) else record
-            _add_record(found, known, version, assumed)
+            if not isinstance(record, Trajectory):
+                _add_record(found, record, version, assumed)
+                continue
+            key = memory and memory.make_key(record.source, stored.facts_by_file.get(record.source))
+            kept = memory and memory.find(key)
+            case = kept and _read_scores(kept, record)
+            if case:
+                found.cases.append(case)
+                found.known += 1
+            else:
+                before = len(found.cases)
+                _add_record(found, replace(record, checkout=checkout), version, assumed)
+                kept = _write_scores(found.cases[-1]) if len(found.cases) > before else None
+            if key and kept:
+                found.remembered[key] = kept
     return found
+
+
+def _write_scores(case: RescoredCase) -> dict[str, Any]:
+    """What was found of a case, without the record itself."""
+    return {
+        "version": case.version,
+        "scores": [*case.scores],
+        "flips": [(one.score, one.recorded, one.rescored, one.reason, one.detail) for one in case.flips],
+        "fixed": case.fixed and vars(case.fixed),
+        "utility_of_answer": case.utility_of_answer,
+    }
+
+
+def _read_scores(kept: Any, record: Trajectory) -> RescoredCase | None:
+    """A case from what `_write_scores` gave; None if it is nothing of the kind."""
+    try:
+        version, scores = kept["version"], CheckScores(*kept["scores"])
+        flips = tuple(
+            ScoreFlip(record, version, score, recorded, rescored, FlipReason(reason), detail)
+            for score, recorded, rescored, reason, detail in kept["flips"]
+        )
+        fixed: dict[str, Any] | None = kept["fixed"] and {
+            name: tuple(one) if isinstance(one, list) else one for name, one in kept["fixed"].items()
+        }
+        verdict = FixedVerdict(**fixed) if fixed else None
+        return RescoredCase(record, version, scores, flips, verdict, kept["utility_of_answer"])
+    except (KeyError, TypeError, ValueError):
+        return None
 
 
 def _add_record(

@@ -304,7 +304,11 @@ def check_scores(runs: RunsToCheck) -> Iterator[CheckFinding]:
     unnamed = runs.version or "inferred"
     try:
         found = rescore_records(
-            [runs.folder], names=RunNames(runs.names), processes=runs.workers, unnamed=unnamed
+            [runs.folder],
+            names=RunNames(runs.names),
+            processes=runs.workers,
+            unnamed=unnamed,
+            remember=True,
         )
     except ConfigError as error:
         yield CheckFinding("Scores", "suspect", f"not done again: {error}")
@@ -313,6 +317,10 @@ def check_scores(runs: RunsToCheck) -> Iterator[CheckFinding]:
     for pipeline, cases in by_pipeline.items():
         yield _compare_scores(pipeline if len(by_pipeline) > 1 else "", cases, found)
         yield from _list_missing(pipeline, cases)
+    if found.known:
+        of = format_count(len(found.cases), "record")
+        text = f"{found.known:,} of {of} are as an earlier check scored them, and were not scored again"
+        yield CheckFinding("Scores", "note", text)
     used = [one for one in found.skipped if one.obstacle not in _IN_NO_NUMBER]
     if used or not found.cases:
         text = f"{format_count(len(used), 'record')} could not be scored again"

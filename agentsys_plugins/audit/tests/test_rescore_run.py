@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import orjson
@@ -27,8 +28,9 @@ from agentsys.cli import app
 from agentsys.cli.cli_output import render_output
 from agentsys.cli.terminal import run_to_exit_status
 from agentsys.errors import ConfigError
+from agentsys_plugins.audit.rescoring import score_memory
 from agentsys_plugins.audit.rescoring.recorded_trajectory import RecordFault
-from agentsys_plugins.audit.rescoring.rescore import rescore_records
+from agentsys_plugins.audit.rescoring.rescore import RescoringResult, rescore_records
 from agentsys_plugins.audit.rescoring.rescoring_document import (
     ALL_SUITES,
     INJECTION_TASKS_ALONE,
@@ -203,3 +205,51 @@ def test_fixes_are_chosen_by_name_and_a_wrong_one_says_which_there_are(
     assert status_of(monkeypatch, *words, "append_injection") == 2
     said = capsys.readouterr().err
     assert "changes what models read" in said and "Traceback" not in said
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    score_memory._load.cache_clear()
+    return tmp_path / "cache"
+
+
+def _again(runs: Path) -> RescoringResult:
+    score_memory._load.cache_clear()
+    return rescore_records([runs], "v1.2.2", remember=True)
+
+
+def test_only_changed_records_are_scored_again_and_all_come_out_as_before(runs: Path, cache: Path) -> None:
+    files = {path: path.read_bytes() for path in runs.rglob("*") if path.is_file()}
+    first, second = _again(runs), _again(runs)
+    assert (first.known, second.known) == (0, len(first.cases)) and len(first.cases) > 4
+    assert second == replace(first, known=second.known) and any(case.flips for case in second.cases)
+    assert {path: path.read_bytes() for path in runs.rglob("*") if path.is_file()} == files
+    stored(
+        runs,
+        attacked(attack_type="wrong", security=True, pipeline_name="some-model"),
+        "some-model/wrong.json",
+    )
+    third = _again(runs)
+    assert third.known == len(third.cases) - 1 and not any(case.flips for case in third.cases)
+    assert third == replace(rescore_records([runs], "v1.2.2"), known=third.known)
+
+
+@pytest.mark.parametrize("why", ["code", "version", "damage", "form"])
+def test_what_an_earlier_check_found_counts_only_as_long_as_nothing_else_has_changed(
+    why: str, runs: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = _again(runs)
+    (memory,) = cache.rglob("scores/*.json")
+    if why == "code":
+        monkeypatch.setattr(score_memory, "hash_package_files", lambda: {"a.py": "other"})
+    elif why == "damage":
+        memory.write_bytes(memory.read_bytes()[:-9])
+    elif why == "form":
+        memory.write_bytes(
+            orjson.dumps({key: {"version": "v1"} for key in orjson.loads(memory.read_bytes())})
+        )
+    if why == "version":
+        assert rescore_records([runs], "v1.2.1", remember=True).known == 0
+    else:
+        assert _again(runs) == first
