@@ -160,8 +160,8 @@ def test_a_small_run_tabulates_what_it_holds_and_reads_only_the_cases_of_earlier
         read.append(path)
         return real(path)
 
-    real = folder_index.read_case_file
-    monkeypatch.setattr(folder_index, "read_case_file", noted)
+    real = folder_index.read_case_columns
+    monkeypatch.setattr(folder_index, "read_case_columns", noted)
     table = said(tmp_path).partition("Benign")[2][:200]
     assert table and not read
     assert table in said(tmp_path)

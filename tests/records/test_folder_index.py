@@ -93,10 +93,8 @@ def _rewrite(folder: Path, **changed: object) -> None:
     members |= {"about": about} | {key: value for key, value in changed.items() if key in members}
     for name in ("about", "values"):
         members[name] = np.frombuffer(orjson.dumps(members[name]), dtype=np.uint8)
-    np.savez(
-        folder_index.make_logdir_index_path(folder),
-        **{name: np.asarray(one) for name, one in members.items()},
-    )
+    arrays: dict[str, Any] = {name: np.asarray(one) for name, one in members.items()}
+    np.savez(folder_index.make_logdir_index_path(folder), **arrays)
 
 
 def test_what_is_gone_leaves_the_index(tmp_path: Path, read: list[str]) -> None:
@@ -238,7 +236,8 @@ def test_readers_and_writers_at_once_all_get_whole_tables(tmp_path: Path) -> Non
     [
         {"values": {}}, {"values": [1]}, {"values": None}, {"cases": "x"}, {"cases": 10**9}, {"cases": -1},
         {"paths": [[]]}, {"paths": ["a.json"]}, {"sizes": ["x", "y"]}, {"folders": [1]}, {"folders": [["", 1]]},
-        {"sizes": [1]}, {"suite": np.array([0, 9], "u1")}, {"suite": [-1, 0]}, {"suite": [0.0, 1.0]}, {"suite": [[0, 1]]},
+        {"sizes": [1]}, {"suite": np.array([0, 9], "u1")}, {"suite": [-1, 0]}, {"suite": [0.0, 1.0]}, 
+        {"suite": [[0, 1]]},
         {"folders": [["", 1, [".."], []]]}, {"folders": [["", 1, [], ["../../secret.json"]]]},
         {"folders": [["", 1, 7, []]]}, {"folders": [["", 1, [[]], []]]}, {"made_by": "others"},
     ],
