@@ -53,17 +53,18 @@ def test_interrupt_inside_a_command_exits_with_130(monkeypatch: pytest.MonkeyPat
     assert end.value.code == 130
 
 
-@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS, errno.EACCES])
-def test_refusing_disk_is_one_line(number: int, capsys: pytest.CaptureFixture[str]) -> None:
-    status = terminal.run_to_exit_status(lambda: _raise(OSError(number, "The reason", "/some/where")))
-    assert status == 1
-    assert capsys.readouterr().err == "Error: /some/where: The reason.\n"
-
-
-@pytest.mark.parametrize("number", [errno.EISDIR, errno.ENOTDIR, errno.EEXIST])
-def test_a_path_of_the_wrong_kind_is_one_line(number: int, capsys: pytest.CaptureFixture[str]) -> None:
-    status = terminal.run_to_exit_status(lambda: _raise(OSError(number, "The reason", "/some/where")))
-    assert status == 2
+@pytest.mark.parametrize(
+    ("number", "status"),
+    [
+        *((number, 1) for number in (errno.ENOSPC, errno.EROFS, errno.EACCES)),
+        *((number, 2) for number in (errno.EISDIR, errno.ENOTDIR, errno.EEXIST)),
+    ],
+)
+def test_a_refusing_disk_and_a_path_of_the_wrong_kind_are_one_line(
+    number: int, status: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    refused = OSError(number, "The reason", "/some/where")
+    assert terminal.run_to_exit_status(lambda: _raise(refused)) == status
     assert capsys.readouterr().err == "Error: /some/where: The reason.\n"
 
 

@@ -401,13 +401,8 @@ def test_a_restriction_that_admits_no_more_is_narrower(new: Any, old: Any) -> No
     assert verdict(new, old)
 
 
-@pytest.mark.parametrize(("new", "old"), WIDER, ids=str)
-def test_a_restriction_that_admits_more_is_not(new: Any, old: Any) -> None:
-    assert not verdict(new, old)
-
-
-@pytest.mark.parametrize(("new", "old"), NOT_SHOWN, ids=str)
-def test_what_cannot_be_shown_to_be_narrower_is_wider(new: Any, old: Any) -> None:
+@pytest.mark.parametrize(("new", "old"), [*WIDER, *NOT_SHOWN], ids=str)
+def test_what_admits_more_or_cannot_be_shown_to_be_narrower_is_wider(new: Any, old: Any) -> None:
     assert not verdict(new, old)
 
 
