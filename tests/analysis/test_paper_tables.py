@@ -230,6 +230,20 @@ def _written(filled: FilledTable, form: OutputFormat) -> bytes:
     return render_output(paper_document.make_paper_output(filled, Document([], [])), form)
 
 
+def test_of_mine_a_model_that_the_paper_lacks_stands_beside_what_it_prints_for_its_first_one() -> None:
+    for model, expected in (("my-model", "63.54"), ("gpt-4o-mini-2024-07-18", "63.54")):
+        filled = fill_table(TABLES[2], _grid(defense="none", model=model), mine=True)
+        document = make_paper_document(filled, LoadedCases(()))
+        [line] = document.sections[0][1][0].rows
+        header = document.sections[0][1][0].header
+        assert line[header.index("paper")].text == expected
+        assert any("for gpt-4o-mini" in note for note in document.notes) == (model == "my-model")
+    alone = fill_table(TABLES[2], _grid(defense="none", model="my-model"))
+    document = make_paper_document(alone, LoadedCases(()))
+    rows = {line[0].text: line for line in document.sections[0][1][0].rows}
+    assert rows["my-model"][document.sections[0][1][0].header.index("paper")].text == "—"
+
+
 def test_of_mine_only_rows_that_ran_are_in_it() -> None:
     cases = _grid(defense="mine_alone")
     whole, mine = (fill_table(TABLES[2], cases, mine=only) for only in (False, True))

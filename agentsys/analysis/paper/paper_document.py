@@ -123,7 +123,9 @@ def _make_grid(filled: FilledTable) -> Grid:
         # Two snapshots of a model would look alike under its short name.
         several = len({one.model for one in filled.lines if one.short == row.model}) > 1
         version = f"{line.version}{MIXED if line.is_mixed else ''}" if line else NO_RUNS
-        numbers = [text for cell in row.cells for text in (_write_ours(cell, row), _write_paper(cell))]
+        numbers = [
+            text for cell in row.cells for text in (_write_ours(cell, row), _write_paper(cell, row, filled))
+        ]
         model = line.model if line and several else row.model
         name = GridCell(row.defense, row.verdict)
         rows.append(make_cells(model, name, *row.band.labels, *numbers, _count_cases(row), version))
@@ -135,10 +137,12 @@ def _make_grid(filled: FilledTable) -> Grid:
     )
 
 
-def _write_paper(cell: PaperCell) -> str:
+def _write_paper(cell: PaperCell, row: PaperRow, filled: FilledTable) -> str:
     if cell.spot is None:
         return ""
-    return NO_RUNS if cell.paper is None else f"{cell.paper:.2f}"
+    beside = {} if row.printed else filled.values_beside.get(row.defense, {})
+    value = cell.paper if cell.paper is not None else beside.get(cell.spot)
+    return NO_RUNS if value is None else f"{value:.2f}"
 
 
 def _write_ours(cell: PaperCell, row: PaperRow) -> GridCell:
@@ -200,6 +204,11 @@ def write_paper_notes(filled: FilledTable, reading: LoadedCases, errors: ErrorRu
     return [
         f"Ours in percent, beside the value the paper prints; {CONFIDENCE:.0f}% intervals: user tasks and "
         f"injection tasks resampled, {REPLICATES} times. {_explain_numbers(filled)}",
+        *(
+            [f"paper: what it prints for {beside}, where it has no such model."]
+            if (beside := filled.model_beside)
+            else []
+        ),
         *describe_unfinished(reading.unfinished),
         *([f"{SIMULATED} {SIMULATED_NOTE}"] if simulated else []),
         *write_replay_notes(cases),

@@ -261,6 +261,10 @@ class FilledTable:
     """The lines that are in it."""
     cells: rates.ScoredCells = field(repr=False)
     """The lines' cases."""
+    model_beside: str = ""
+    """The paper's model whose values stand beside those of models that it does not have; empty: none."""
+    values_beside: Mapping[str, Mapping[Spot, float]] = field(default_factory=dict, repr=False)
+    """Defense -> its values."""
 
 
 def fill_table(
@@ -301,7 +305,12 @@ def fill_table(
                     for spot in band.spots
                 )
                 rows.append(PaperRow(*key, band, line, bool(paper), places))
-    return FilledTable(table, tuple(rows), tuple(lines), cells)
+    filled = FilledTable(table, tuple(rows), tuple(lines), cells)
+    model = next(iter(printed))[0]
+    if not mine or all(row.printed for row in rows):
+        return filled
+    beside = {defense: values for (one, defense), values in printed.items() if one == model}
+    return replace(filled, model_beside=model, values_beside=beside)
 
 
 def _rename_chosen_rounds(cases: Sequence[CaseRow]) -> list[CaseRow]:
