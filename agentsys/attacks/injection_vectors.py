@@ -14,15 +14,13 @@ from typing import TypeVar
 
 import yaml
 from agentdojo.agent_pipeline.ground_truth_pipeline import GroundTruthPipeline
-from agentdojo.attacks.base_attacks import BaseAttack
+from agentdojo.agent_pipeline.tool_execution import tool_result_to_str
 from agentdojo.functions_runtime import FunctionsRuntime
 from agentdojo.types import ChatToolResultMessage
 
+from agentsys.base.yaml_dump import dump_yaml
 from agentsys.contracts import NotInjectable, Suite, UserTask
 
-# The uncached function: AgentDojo's cache has 128 entries for all suites and attacks, fewer than a grid needs, does
-# not keep errors, and may compute an entry in several threads.
-_AGENTDOJO_RULE = BaseAttack.get_injection_candidates.__wrapped__
 _Result = TypeVar("_Result")
 TOOL_PLACE = "tool:"
 """Prefix of the name of a tool whose description or result holds the text, in place of a vector."""
@@ -67,12 +65,15 @@ def find_injectable_vectors(suite: Suite, user_task: UserTask) -> list[str]:
 
 @cache_per_task
 def _find_vectors(suite: Suite, user_task: UserTask) -> tuple[str, ...]:
-    try:
-        return tuple(_AGENTDOJO_RULE(BaseAttack(suite, GroundTruthPipeline(None)), user_task))
-    except ValueError as error:
-        if "is not injectable" in str(error):
-            return ()
-        raise
+    # AgentDojo's rule (`BaseAttack.get_injection_candidates`), which leaves out the task's `init_environment`. Its own
+    # cache has 128 entries for all suites and attacks, fewer than a grid needs.
+    canaries = {vector: make_canary(vector) for vector in suite.get_injection_vector_defaults()}
+    environment, runtime = suite.load_and_inject_default_environment(canaries), FunctionsRuntime(suite.tools)
+    shown = ""
+    for call in user_task.ground_truth(environment):
+        value, _ = runtime.run_function(environment, call.function, call.args, raise_on_error=True)
+        shown += f"{tool_result_to_str(value, dump_yaml)}\n"
+    return tuple(vector for vector, canary in canaries.items() if canary in shown)
 
 
 def run_ground_truth(

@@ -12,11 +12,13 @@ import pytest
 from agentdojo.agent_pipeline.ground_truth_pipeline import GroundTruthPipeline
 from agentdojo.attacks import load_attack
 from agentdojo.attacks.attack_registry import ATTACKS
+from agentdojo.attacks.base_attacks import BaseAttack
 from agentdojo.base_tasks import BaseInjectionTask
 from agentdojo.functions_runtime import FunctionCall
 from agentdojo.task_suite.load_suites import get_suite
 from agentdojo.task_suite.task_suite import TaskSuite
 
+from agentsys.attacks.injection_vectors import find_injectable_vectors
 from agentsys.attacks.text_attacks import RegisteredAttack
 from agentsys.benchmarks.agentdojo import AgentDojo
 from agentsys.contracts import NotInjectable, Victim
@@ -161,3 +163,16 @@ def test_without_a_terminal_the_error_names_the_mend(monkeypatch: pytest.MonkeyP
     with pytest.raises(ConfigError, match=r"attack=template") as raised:
         written(RegisteredAttack("manual"), "user_task_0")
     assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize("fixes", [(), ("append_injection",)])
+def test_the_vectors_that_a_task_shows_are_those_that_agentdojo_finds(fixes: tuple[str, ...]) -> None:
+    benchmark = AgentDojo("v1.2.2", ["slack", "banking"], fixes=fixes)
+    for suite in map(benchmark.suite, benchmark.suite_names()):
+        theirs = BaseAttack(suite, GroundTruthPipeline(None))
+        for task in suite.user_tasks.values():
+            try:
+                assert find_injectable_vectors(suite, task) == theirs.get_injection_candidates(task)
+            except NotInjectable:
+                with pytest.raises(ValueError, match="not injectable"):
+                    theirs.get_injection_candidates(task)

@@ -250,7 +250,7 @@ def test_nothing_of_a_guard_is_alive_after_it_was_closed(guard: GuardProcess, wh
     assert wait_until_gone(f"sleep {seconds}|{guard._work}")
 
 
-@pytest.mark.parametrize("what", ["thread", "daemon"])
+@pytest.mark.parametrize("what", ["thread", pytest.param("daemon", marks=pytest.mark.slow)])
 def test_nothing_of_a_guard_is_alive_after_the_run_was_killed(way: str, tmp_path: Path, what: str) -> None:
     seconds = f"{os.getpid()}.25{len(way)}"
     (tmp_path / "my_guard.py").write_text(GUARD)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import json
 import math
-import shutil
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -30,7 +29,7 @@ from agentsys_plugins.guards.guard_defense import GuardResults
 from agentsys_plugins.guards.guard_process import GuardProcess, GuardVerdict
 from agentsys_plugins.guards.guard_replay import list_replay_cases, replay_case
 from agentsys_plugins.guards.guard_score import GuardNumber, GuardScore, score_guard, score_nothing
-from agentsys_plugins.guards.guard_spec import GuardIdentity, GuardSpec, install_guard, read_guard_spec
+from agentsys_plugins.guards.guard_spec import GuardIdentity, GuardSpec, read_guard_spec
 from agentsys_plugins.guards.guard_tables import build_score_output
 from agentsys_plugins.guards.guard_texts import (
     EDITS,
@@ -117,8 +116,7 @@ def test_a_guard_that_fails_errors_the_case_or_opens_or_closes(
 def test_a_changed_guard_of_the_same_name_is_never_answered_from_an_old_record(tmp_path: Path) -> None:
     spec = installed_stub(tmp_path)
     assert run_defense(tmp_path, TEXT_YAML)["security"] is False
-    shutil.rmtree(spec.folder)
-    install_guard(spec, build_wheel(tmp_path / "other", MODULE.replace("INFORMATION", "nothing such")))
+    next(spec.folder.rglob("stub_guard.py")).write_text(MODULE.replace("INFORMATION", "nothing such"))
     with pytest.raises(ConfigError, match=r"other settings: content of defense\.guard"):
         run_defense(tmp_path, TEXT_YAML)
     assert run_defense(tmp_path / "anew", TEXT_YAML)["security"] is True
