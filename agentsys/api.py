@@ -135,7 +135,7 @@ def load_runs(
     """Load the stored cases under some paths, one row each: ours, AgentDojo's published ones, DRIFT's and ASB's.
 
     Args:
-        paths: A log, pipeline or suite folder or a single file, or several.
+        paths: A log, pipeline or suite folder or a single file, or several; or what `agentsys export parquet` wrote.
         names: A file that says whose runs other people's folders are (docs/data.md#whose-run-it-is).
 
     Returns:

@@ -17,7 +17,7 @@ write() {
 }
 
 extras=()
-for extra in dev docs litellm mcp middleware notebooks; do extras+=(--extra "$extra"); done
+for extra in dev docs litellm mcp middleware notebooks parquet; do extras+=(--extra "$extra"); done
 compile "${extras[@]}" | write constraints.txt
 compile "${extras[@]}" --resolution lowest-direct | write constraints-lowest.txt
 compile --generate-hashes -c constraints.txt | write requirements-hashes.txt

@@ -19,6 +19,7 @@ from agentdojo.functions_runtime import FunctionCall
 from agentdojo.types import ChatMessage, MessageContentBlock, text_content_block_from_string
 from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
+from agentsys.base.packed_json import read_json_bytes
 from agentsys.errors import ConfigError, require_known_name
 
 
@@ -63,8 +64,8 @@ def digest_records(folder: Path, attack: str) -> str:
     digest = hashlib.sha256()
     for path in sorted(folder.glob(f"*/*/{escape(attack)}/*.json")):
         try:
-            content = path.read_bytes()
-        except OSError:  # that case says so itself
+            content = read_json_bytes(path)
+        except (OSError, ValueError):  # that case says so itself
             content = b""
         digest.update(path.relative_to(folder).as_posix().encode("utf-8", "surrogateescape") + b"\0")
         digest.update(hashlib.sha256(content).digest())
@@ -145,11 +146,11 @@ def read_run(path: Path) -> RecordedRun:
         UnreadableRun: If the file is not JSON, or not a recorded run of AgentDojo.
     """
     try:
-        stored = _StoredRun.model_validate(orjson.loads(path.read_bytes()))
+        stored = _StoredRun.model_validate(orjson.loads(read_json_bytes(path)))
         messages = tuple(_parse_message(raw) for raw in stored.messages)
     except ValidationError as error:
         raise UnreadableRun(_write_validation_message(error)) from None
-    except (orjson.JSONDecodeError, UnreadableRun) as error:
+    except (ValueError, UnreadableRun) as error:
         raise UnreadableRun(str(error)) from None
     name = stored.pipeline_name or ""
     block = stored.agentsys if isinstance(stored.agentsys, dict) else {"judges_thoughts": True}

@@ -32,6 +32,7 @@ from agentsys.records.folder_index import (
     read_content,
 )
 from agentsys.records.names_file import RunNames
+from agentsys.records.parquet_files import find_parquet, read_parquet
 from agentsys.records.resolve_runs import RepeatedFile, resolve_runs
 from agentsys.records.runs_source import open_runs
 from agentsys.records.stored_plan import UnfinishedRun, describe_unfinished, find_logdirs, find_unfinished
@@ -261,7 +262,7 @@ def load_runs(
     """Every stored case under some paths, one row each: ours, AgentDojo's published ones, DRIFT's and ASB's.
 
     Args:
-        paths: A log, pipeline or suite folder or a single file, or several.
+        paths: A log, pipeline or suite folder or a single file, or several; or what `agentsys export parquet` wrote.
         names: A file that says whose runs other people's folders are (docs/data.md#whose-run-it-is).
         describe: Gives further columns, a value for each row.
 
@@ -278,6 +279,10 @@ def load_runs(
     import pandas as pd
 
     several = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
+    if len(several) == 1 and (file := find_parquet(Path(several[0]))) is not None:
+        if names is not None:
+            raise ConfigError(f"{file} has the names that its export was given: give `names` there.")
+        return read_parquet(file)
     read = read_cases(several, RunNames(names))
     frame = build_frame(
         [row if row.source.isascii() else replace(row, source=_escape_path(row.source)) for row in read.cases]

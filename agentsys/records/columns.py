@@ -20,13 +20,13 @@ from agentsys.records.case_row import CaseRow
 if TYPE_CHECKING:
     import pandas as pd
 
-_ANNOTATIONS = {column.name: str(column.type) for column in fields(CaseRow)}
+ANNOTATIONS = {column.name: str(column.type) for column in fields(CaseRow)}
 _DEFAULTS: dict[str, Any] = {
     column.name: None if column.default is MISSING else column.default for column in fields(CaseRow)
 }
-_MAPPINGS = frozenset(name for name, kind in _ANNOTATIONS.items() if kind.startswith("Mapping"))
-_DEFAULTS |= {name: {} for name in _MAPPINGS}
-_STORED = [name for name in _ANNOTATIONS if name != "source"]
+MAPPINGS = frozenset(name for name, kind in ANNOTATIONS.items() if kind.startswith("Mapping"))
+_DEFAULTS |= {name: {} for name in MAPPINGS}
+_STORED = [name for name in ANNOTATIONS if name != "source"]
 """The path is not stored: it changes when a folder is moved."""
 _NUMBERS: dict[str, type] = {"int": int, "bool": bool, "float": float}
 """Annotation, None aside -> type of the values; others are of texts, mappings and tuples."""
@@ -55,11 +55,11 @@ class Columns:
         for name in _STORED:
             default, places = _DEFAULTS[name], self._places[name]
             if name not in present:
-                key = _make_key(default) if name in _MAPPINGS else default
+                key = _make_key(default) if name in MAPPINGS else default
                 self._codes[name].extend(repeat(self._keep(name, key, default), len(rows)))
                 continue
             values = [row.get(name, default) for row in rows]
-            keys = [*map(_make_key, values)] if name in _MAPPINGS else values
+            keys = [*map(_make_key, values)] if name in MAPPINGS else values
             try:
                 codes = [*map(places.__getitem__, keys)]
             except KeyError:
@@ -129,7 +129,7 @@ class Columns:
         """
         columns, stored = cls(), orjson.loads(text)
         for name in _STORED:
-            values = _parse_values(_ANNOTATIONS[name], stored[name])
+            values = _parse_values(ANNOTATIONS[name], stored[name])
             if _NOT_ALLOWED in values or (count and not values):
                 raise ValueError(f"{name}: no such value")
             codes = arrays.get(name)
@@ -141,7 +141,7 @@ class Columns:
             columns._codes[name] = (
                 array("I", bytes(4 * count)) if codes is None else array("I", codes.astype("I").tobytes())
             )
-            keys = map(_make_key, values) if name in _MAPPINGS else values
+            keys = map(_make_key, values) if name in MAPPINGS else values
             columns._places[name] = {key: at for at, key in enumerate(keys)}
         columns.count = count
         return columns
@@ -191,10 +191,7 @@ def build_frame(rows: Sequence[CaseRow]) -> pd.DataFrame:
     import pandas as pd
 
     return pd.DataFrame(
-        {
-            name: _make_series([*map(attrgetter(name), rows)], name, kind)
-            for name, kind in _ANNOTATIONS.items()
-        }
+        {name: _make_series([*map(attrgetter(name), rows)], name, kind) for name, kind in ANNOTATIONS.items()}
     )
 
 

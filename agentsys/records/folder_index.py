@@ -446,5 +446,5 @@ def _compute_fingerprint() -> str:
     return digest.hexdigest()[:32]
 
 
-_OTHER_SOURCES = ("base/payload_lines.py", "base/declared_facts.py")
+_OTHER_SOURCES = ("base/payload_lines.py", "base/declared_facts.py", "base/packed_json.py")
 """What rows depend on outside this room, from the package's folder."""

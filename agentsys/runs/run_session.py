@@ -213,7 +213,8 @@ def prepare_session(
     add_plugin_paths(plugin_paths)
     settings = compose(overrides, config_dirs)
     _check_run(settings)
-    store = Store(settings[0].logdir, settings[0].store.mode)
+    kept = settings[0].store
+    store = Store(settings[0].logdir, kept.mode, compress=kept.compress)
     usage_log = None if rehearsal else UsageLog(Meter(settings[0].budget), Ledger(store.own / LEDGER_FILE))
     builder = CellBuilder(store, tuple(config_dirs), rehearsal=rehearsal, usage_log=usage_log)
     cells, unavailable_cells = list[Cell](), list[BlockedCell]()

@@ -28,6 +28,7 @@ from agentsys.attacks.attacker_prompt import ATTACKER_ROLES, ReplyFault
 from agentsys.attacks.injection_vectors import find_injectable_vectors
 from agentsys.attacks.search_options import PER_CASE, TRANSFER, Artefact, ArtefactEntry, read_artefact
 from agentsys.base.atomic_file import write_atomically
+from agentsys.base.packed_json import read_json_bytes
 from agentsys.contracts import NotInjectable, Suite, UserTask
 from agentsys.errors import ConfigError
 from agentsys.models.chat import Usage
@@ -146,9 +147,9 @@ class StoredAttempt:
 def load_attempt(store: Store, job: Job, number: int) -> StoredAttempt | None:
     """Load the attempt of a case's search with this number; None if none of this configuration is stored."""
     try:
-        fields = orjson.loads((store.root / job.case.make_attempt_key(number)).read_bytes())
+        fields = orjson.loads(read_json_bytes(store.root / job.case.make_attempt_key(number)))
         record = CaseRecord.model_validate(fields.pop("agentsys"))
-    except (OSError, orjson.JSONDecodeError, ValidationError, KeyError, AttributeError, TypeError):
+    except (OSError, ValueError, ValidationError, KeyError, AttributeError, TypeError):
         return None
     if record.attempt is None or record.case != job.case or record.config_hash != job.cell.config_hash:
         return None

@@ -106,6 +106,8 @@ class StoreSettings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     mode: StoreMode = StoreMode.PRIVATE
+    compress: bool = False
+    """Whether records are compressed (zstd), which AgentDojo's own tools do not read."""
 
 
 class Settings(BaseModel):

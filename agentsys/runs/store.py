@@ -27,6 +27,7 @@ from agentsys.base.object_import import (
     replace_by_todays_paths,
     replace_texts_of_option,
 )
+from agentsys.base.packed_json import pack_json, read_json_bytes
 from agentsys.errors import ConfigError
 from agentsys.extensions import OUR_PACKAGES
 from agentsys.models.secrets import mask_credentials
@@ -72,14 +73,16 @@ class Store:
     Args:
         root: The folder; it is created if it does not exist.
         mode: Permissions of a folder that is created.
+        compress: Whether records are written compressed; they are read either way.
 
     Raises:
         StoreError: If it cannot be created or written.
         ConfigError: If it holds records in shards that cannot be unpacked into files.
     """
 
-    def __init__(self, root: Path, mode: StoreMode = StoreMode.PRIVATE) -> None:
+    def __init__(self, root: Path, mode: StoreMode = StoreMode.PRIVATE, *, compress: bool = False) -> None:
         self.root = root
+        self._compress = compress
         self.own = root / OWN_FOLDER
         self.marker: Path | None = None
         """A file of the running process; if it is missing, the folder was removed during the run."""
@@ -143,7 +146,7 @@ class Store:
     def read_file_status(self, path: Path) -> RecordStatus:
         """Read the status of a record's file, a case's or an attempt's."""
         try:
-            block = orjson.loads(path.read_bytes())["agentsys"]
+            block = orjson.loads(read_json_bytes(path))["agentsys"]
             return RecordStatus(str(block["status"]), str(block["config_hash"]))
         except FileNotFoundError:
             return RecordStatus("missing")
@@ -170,7 +173,7 @@ class Store:
                 path.replace(aside)
                 message = "%s did not parse; it was kept as %s and the case was run again"
                 _log.warning(message, path, aside.name)
-            write_atomically(path, data)
+            write_atomically(path, pack_json(data) if self._compress else data)
         except OSError as error:
             raise self.make_write_error(path, error) from None
         if self.rows is not None and attempt is None:
@@ -181,7 +184,7 @@ class Store:
     def load_record(self, case: Case) -> tuple[CaseRecord, str | None] | None:
         """Load the stored record of a case, and its error; None if there is no readable record."""
         try:
-            fields = orjson.loads((self.root / case.key).read_bytes())
+            fields = orjson.loads(read_json_bytes(self.root / case.key))
             return CaseRecord.model_validate(fields["agentsys"]), fields.get("error")
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             return None

@@ -17,6 +17,7 @@ import orjson
 
 from agentsys.base.config_catalog import list_config_names, load_config
 from agentsys.base.json_values import to_json_bytes
+from agentsys.base.packed_json import read_json_bytes, unpack_json
 from agentsys.errors import ConfigError
 from agentsys.models.build_model import find_model_class, parse_card
 from agentsys.models.wrappers.reply_cache import CacheMode
@@ -61,7 +62,7 @@ class LeakSearch:
         """Read a member's content; paths in a record's traceback are shortened."""
         content = path.read_bytes()
         if name.startswith(f"{RECORDS}/"):
-            content = self._strip_places(content)
+            content = self._strip_places(unpack_json(content))
         self.check_member(name, content)
         return content
 
@@ -170,7 +171,7 @@ def _list_stored(logdir: Path) -> dict[Path, str]:
         if any(part.startswith(".") for part in path.relative_to(logdir).parts):
             continue
         try:
-            hashes[path] = str(orjson.loads(path.read_bytes())[OWN_KEY]["config_hash"])
+            hashes[path] = str(orjson.loads(read_json_bytes(path))[OWN_KEY]["config_hash"])
         except (OSError, UnreadableRecord, ValueError, KeyError, TypeError):
             raise ConfigError(
                 f"{path} is no record of `agentsys run`, or is damaged: a bundle holds our own runs alone. "

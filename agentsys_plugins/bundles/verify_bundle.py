@@ -18,6 +18,7 @@ import orjson
 import yaml
 
 from agentsys.base.grouping import format_count, join_names
+from agentsys.base.packed_json import read_json_bytes
 from agentsys.errors import ConfigError
 from agentsys.extensions import CheckFinding, list_shipped_config_dirs
 from agentsys.models.chat import ErrorKind
@@ -279,7 +280,7 @@ def _verify_case(
 ) -> VerifiedCase:
     key = name.partition("/")[2]
     path = rerun.store.root / key
-    then, now = _parse_json(content), _parse_json(path.read_bytes() if path.is_file() else b"")
+    then, now = _parse_json(content), _parse_json(read_json_bytes(path) if path.is_file() else b"")
     details = [] if as_packed else ["the record was changed after it was packed"]
     if then is None or now is None:
         why = rerun.failed.get(name) or ("its case was not run" if then else "it is no JSON")

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from agentsys.base.packed_json import read_json_bytes
 from agentsys.base.payload_lines import contains_payload, find_payload_lines
 from agentsys.errors import ConfigError
 from agentsys.records.case_reader import read_cases
@@ -162,7 +163,7 @@ def read_runs(folders: Sequence[Path], corpus: TextCorpus) -> None:
     for row in read_cases(folders).cases:
         if row.status != "ok" or row.defense != "none":
             continue
-        record = json.loads(Path(row.source).read_bytes())
+        record = json.loads(read_json_bytes(row.source))
         payloads = [str(one) for one in (record.get("injections") or {}).values()]
         lines = find_payload_lines(payloads)
         seen: dict[str, bool] = {}

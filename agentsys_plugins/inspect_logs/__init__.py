@@ -15,8 +15,8 @@ ROOM = Extension(
         {
             "export": CommandSource(
                 "agentsys_plugins.inspect_logs.export_command:export",
-                "Write runs as logs of Inspect (inspect view).",
-                ("agentsys export inspect results/runs", "agentsys export inspect results/runs --out logs"),
+                "Write runs as logs of Inspect (inspect view), or as Parquet.",
+                ("agentsys export inspect results/runs", "agentsys export parquet results/runs --out tables"),
             )
         },
     )

@@ -188,7 +188,8 @@ def build_defended_agent(
     settings = compose([*overrides, "model.cache=false"], config_dirs)
     if len(settings) > 1:
         raise ConfigError(f"{' '.join(overrides)}: one model and one defense; start a server for each.")
-    store = Store(settings[0].logdir, settings[0].store.mode)
+    kept = settings[0].store
+    store = Store(settings[0].logdir, kept.mode, compress=kept.compress)
     usage_log = UsageLog(Meter(settings[0].budget), Ledger(store.own / LEDGER_FILE))
     cell = CellBuilder(store, tuple(config_dirs), usage_log=usage_log).build(settings[0])
     for lacking in cell.lacks:

@@ -233,13 +233,13 @@ def _written(filled: FilledTable, form: OutputFormat) -> bytes:
 def test_of_mine_a_model_that_the_paper_lacks_stands_beside_what_it_prints_for_its_first_one() -> None:
     for model, expected in (("my-model", "63.54"), ("gpt-4o-mini-2024-07-18", "63.54")):
         filled = fill_table(TABLES[2], _grid(defense="none", model=model), mine=True)
-        document = make_paper_document(filled, LoadedCases(()))
+        document = paper_document.make_paper_document(filled, LoadedCases(()))
         [line] = document.sections[0][1][0].rows
         header = document.sections[0][1][0].header
         assert line[header.index("paper")].text == expected
         assert any("for gpt-4o-mini" in note for note in document.notes) == (model == "my-model")
     alone = fill_table(TABLES[2], _grid(defense="none", model="my-model"))
-    document = make_paper_document(alone, LoadedCases(()))
+    document = paper_document.make_paper_document(alone, LoadedCases(()))
     rows = {line[0].text: line for line in document.sections[0][1][0].rows}
     assert rows["my-model"][document.sections[0][1][0].header.index("paper")].text == "—"
 
