@@ -23,7 +23,7 @@ from agentdojo.types import (
 
 from agentsys.models.endings import Ending
 from agentsys.models.enforced_schema import make_enforceable_schema
-from agentsys.models.tool_schema import list_arguments, list_required
+from agentsys.models.tool_schema import format_type, list_arguments, list_required
 
 JsonSchema = Mapping[str, Any]
 
@@ -48,6 +48,11 @@ class ToolSpec:
     def required(self) -> tuple[str, ...]:
         """Names of the arguments that a call must have."""
         return list_required(self.parameters)
+
+    @cached_property
+    def shown(self) -> str:
+        """The tool as models are shown it: its description, and the type of each argument."""
+        return f"// {self.description}\ntype {self.name} = (_: {format_type(self.parameters)}) => any;\n\n"
 
     @property
     def json_object(self) -> dict[str, Any]:
