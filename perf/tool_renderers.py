@@ -30,7 +30,7 @@ CASES = ["model=simulated", "attack=none", "user_tasks=[0,1,2,3,4,5,6,7]", "exec
 RENDERERS: dict[str, Callable[[ToolSpec], str]] = {
     "compact JSON": lambda tool: json.dumps(tool.json_object, separators=(",", ":")),
     "spaced JSON": lambda tool: json.dumps(tool.json_object),
-    "TypeScript": lambda tool: tool.shown,
+    "TypeScript": lambda tool: tool.signature,
 }
 _BLOCK, _LEAST = 128, 1024
 CACHED_PRICES = (0.5, 0.1)

@@ -50,7 +50,7 @@ class ToolSpec:
         return list_required(self.parameters)
 
     @cached_property
-    def shown(self) -> str:
+    def signature(self) -> str:
         """The tool as models are shown it: its description, and the type of each argument."""
         return f"// {self.description}\ntype {self.name} = (_: {format_type(self.parameters)}) => any;\n\n"
 

@@ -76,7 +76,7 @@ def pick_usage(request: ChatRequest, reply: ChatReply) -> Usage:
 
 def estimate_usage(request: ChatRequest, reply: ChatAssistantMessage) -> Usage:
     """Estimate what a real model might have counted for this call."""
-    tools = sum(len(tool.shown) for tool in request.tools) / PROSE_CHARS_PER_TOKEN
+    tools = sum(len(tool.signature) for tool in request.tools) / PROSE_CHARS_PER_TOKEN
     prompt = sum(map(_estimate_message_tokens, request.messages)) + tools
     return Usage(prompt=round(prompt), completion=round(_estimate_message_tokens(reply)))
 

@@ -32,7 +32,7 @@ WEATHER = {
 
 
 def test_a_tool_is_counted_as_models_are_shown_it_without_titles() -> None:
-    shown = ToolSpec("weather", "Tells the weather.", WEATHER).shown
+    shown = ToolSpec("weather", "Tells the weather.", WEATHER).signature
     assert shown.startswith("// Tells the weather.\ntype weather = (_: {\n// Where.\ncity: string,\n")
     assert "days?: integer[] | null," in shown
     assert 'unit?: "C" | "F",' in shown
@@ -59,7 +59,7 @@ KEYS = st.sampled_from(
 @given(st.dictionaries(KEYS, JSON, max_size=5))
 @settings(max_examples=50, deadline=None)
 def test_no_schema_is_an_error(schema: dict[str, Any]) -> None:
-    assert ToolSpec("tool", "Does.", schema).shown
+    assert ToolSpec("tool", "Does.", schema).signature
 
 
 @pytest.mark.slow
