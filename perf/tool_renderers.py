@@ -18,7 +18,6 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from agentsys.models.chat import ChatReply, ChatRequest, ToolSpec, text_of
-from agentsys.models.pricing import format_tool
 from agentsys.models.trace import get_current_tracer
 from agentsys.models.wrappers.accounting import RecordingModel
 
@@ -31,7 +30,7 @@ CASES = ["model=simulated", "attack=none", "user_tasks=[0,1,2,3,4,5,6,7]", "exec
 RENDERERS: dict[str, Callable[[ToolSpec], str]] = {
     "compact JSON": lambda tool: json.dumps(tool.json_object, separators=(",", ":")),
     "spaced JSON": lambda tool: json.dumps(tool.json_object),
-    "TypeScript": format_tool,
+    "TypeScript": lambda tool: tool.signature,
 }
 _BLOCK, _LEAST = 128, 1024
 CACHED_PRICES = (0.5, 0.1)

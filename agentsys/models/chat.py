@@ -22,7 +22,7 @@ from agentdojo.types import (
 )
 
 from agentsys.models.endings import Ending
-from agentsys.models.tool_schema import list_arguments, list_required, make_enforceable_schema
+from agentsys.models.tool_schema import format_type, list_arguments, list_required, make_enforceable_schema
 
 JsonSchema = Mapping[str, Any]
 
@@ -47,6 +47,11 @@ class ToolSpec:
     def required(self) -> tuple[str, ...]:
         """Names of the arguments that a call must have."""
         return list_required(self.parameters)
+
+    @cached_property
+    def signature(self) -> str:
+        """The tool as models are shown it: its description, and the type of each argument."""
+        return f"// {self.description}\ntype {self.name} = (_: {format_type(self.parameters)}) => any;\n\n"
 
     @property
     def json_object(self) -> dict[str, Any]:

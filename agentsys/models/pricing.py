@@ -9,9 +9,6 @@ from __future__ import annotations
 
 import datetime
 import json
-from collections.abc import Iterator, Mapping
-from itertools import count
-from typing import Any
 
 from agentdojo.types import ChatAssistantMessage, ChatMessage
 from pydantic import BaseModel, ConfigDict, Field
@@ -19,7 +16,6 @@ from pydantic import BaseModel, ConfigDict, Field
 from agentsys.models.chat import (
     ChatReply,
     ChatRequest,
-    ToolSpec,
     Usage,
     text_of,
 )
@@ -80,7 +76,7 @@ def pick_usage(request: ChatRequest, reply: ChatReply) -> Usage:
 
 def estimate_usage(request: ChatRequest, reply: ChatAssistantMessage) -> Usage:
     """Estimate what a real model might have counted for this call."""
-    tools = sum(len(format_tool(tool)) for tool in request.tools) / PROSE_CHARS_PER_TOKEN
+    tools = sum(len(tool.signature) for tool in request.tools) / PROSE_CHARS_PER_TOKEN
     prompt = sum(map(_estimate_message_tokens, request.messages)) + tools
     return Usage(prompt=round(prompt), completion=round(_estimate_message_tokens(reply)))
 
@@ -94,45 +90,3 @@ def _estimate_message_tokens(message: ChatMessage) -> float:
     calls = message["tool_calls"] or () if message["role"] == "assistant" else ()
     size = sum(len(call.function) + len(json.dumps(dict(call.args), default=str)) for call in calls)
     return TOKENS_PER_MESSAGE * (1 + len(calls)) + (text + size) / DATA_CHARS_PER_TOKEN
-
-
-def format_tool(tool: ToolSpec) -> str:
-    """A tool as models are shown it: its description, and the type of each argument."""
-    definitions = tool.parameters.get("$defs")
-    body = _format_type(
-        tool.parameters, definitions if isinstance(definitions, Mapping) else {}, count(), depth=0
-    )
-    return f"// {tool.description}\ntype {tool.name} = (_: {body}) => any;\n\n"
-
-
-_MAX_TYPE_DEPTH = 4
-"""Of nested types; definitions may name themselves."""
-_MAX_TYPES = 20_000
-"""Of one tool: definitions that name each other many times over."""
-
-
-def _format_type(schema: object, definitions: Mapping[str, Any], types: Iterator[int], depth: int) -> str:
-    if not isinstance(schema, Mapping) or depth > _MAX_TYPE_DEPTH or next(types) > _MAX_TYPES:
-        return "any"
-    if "$ref" in schema:
-        return _format_type(
-            definitions.get(str(schema["$ref"]).rpartition("/")[2]), definitions, types, depth + 1
-        )
-    listed = {key: value for key, value in schema.items() if isinstance(value, list | tuple)}
-    if values := listed.get("enum"):
-        return " | ".join(json.dumps(value, default=str) for value in values)
-    if choices := listed.get("anyOf") or listed.get("oneOf"):
-        return " | ".join(_format_type(choice, definitions, types, depth + 1) for choice in choices)
-    if schema.get("type") == "array":
-        return _format_type(schema.get("items"), definitions, types, depth + 1) + "[]"
-    properties = schema.get("properties")
-    if not isinstance(properties, Mapping) or not properties:
-        return str(schema.get("type") or "any")
-    required, lines = listed.get("required", ()), []
-    for name, value in properties.items():
-        described = value.get("description") if isinstance(value, Mapping) else None
-        lines += [f"// {described}"] if described else []
-        lines.append(
-            f"{name}{'' if name in required else '?'}: {_format_type(value, definitions, types, depth + 1)},"
-        )
-    return "\n".join(["{", *lines, "}"])

@@ -1,12 +1,14 @@
-"""JSON schemas of tools: their arguments, and a form that every server enforces, whichever grammar engine it has.
+"""JSON schemas of tools: their arguments, their type, and a form that servers enforce with any grammar engine.
 
 Schemas are of other people, too: whatever is no schema is passed over, and references lead in circles.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Mapping
+from itertools import count
 from typing import Any, NamedTuple
 
 COMBINATORS = ("allOf", "anyOf", "oneOf")
@@ -135,3 +137,42 @@ def is_closed_schema(schema: Mapping[str, Any]) -> bool:
     parts = [part for key in ("properties", *_DEFINITIONS) for part in schema.get(key, {}).values()]
     items = [schema.get("items", {})] if "array" in types else []
     return all(map(is_closed_schema, (*parts, *items, *schema.get("anyOf", ()))))
+
+
+def format_type(parameters: Mapping[str, Any]) -> str:
+    """The type of a tool's arguments, as models are shown it."""
+    definitions = parameters.get("$defs")
+    return _format_type(parameters, definitions if isinstance(definitions, Mapping) else {}, count(), depth=0)
+
+
+_MAX_TYPE_DEPTH = 4
+"""Of nested types; definitions may name themselves."""
+_MAX_TYPES = 20_000
+"""Of one tool: definitions that name each other many times over."""
+
+
+def _format_type(schema: object, definitions: Mapping[str, Any], types: Iterator[int], depth: int) -> str:
+    if not isinstance(schema, Mapping) or depth > _MAX_TYPE_DEPTH or next(types) > _MAX_TYPES:
+        return "any"
+    if "$ref" in schema:
+        return _format_type(
+            definitions.get(str(schema["$ref"]).rpartition("/")[2]), definitions, types, depth + 1
+        )
+    listed = {key: value for key, value in schema.items() if isinstance(value, list | tuple)}
+    if values := listed.get("enum"):
+        return " | ".join(json.dumps(value, default=str) for value in values)
+    if choices := listed.get("anyOf") or listed.get("oneOf"):
+        return " | ".join(_format_type(choice, definitions, types, depth + 1) for choice in choices)
+    if schema.get("type") == "array":
+        return _format_type(schema.get("items"), definitions, types, depth + 1) + "[]"
+    properties = schema.get("properties")
+    if not isinstance(properties, Mapping) or not properties:
+        return str(schema.get("type") or "any")
+    required, lines = listed.get("required", ()), []
+    for name, value in properties.items():
+        described = value.get("description") if isinstance(value, Mapping) else None
+        lines += [f"// {described}"] if described else []
+        lines.append(
+            f"{name}{'' if name in required else '?'}: {_format_type(value, definitions, types, depth + 1)},"
+        )
+    return "\n".join(["{", *lines, "}"])

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from small_runs import Silent
 
 from agentsys.models.chat import ChatReply, ChatRequest, ToolSpec, Usage, assistant, user
-from agentsys.models.pricing import estimate_usage, format_tool, pick_usage
+from agentsys.models.pricing import estimate_usage, pick_usage
 from agentsys.models.providers.openai_wire import build_openai_messages, build_openai_tools
 from agentsys.models.wrappers.accounting import RecordingModel
 
@@ -32,7 +32,7 @@ WEATHER = {
 
 
 def test_a_tool_is_counted_as_models_are_shown_it_without_titles() -> None:
-    shown = format_tool(ToolSpec("weather", "Tells the weather.", WEATHER))
+    shown = ToolSpec("weather", "Tells the weather.", WEATHER).signature
     assert shown.startswith("// Tells the weather.\ntype weather = (_: {\n// Where.\ncity: string,\n")
     assert "days?: integer[] | null," in shown
     assert 'unit?: "C" | "F",' in shown
@@ -59,7 +59,7 @@ KEYS = st.sampled_from(
 @given(st.dictionaries(KEYS, JSON, max_size=5))
 @settings(max_examples=50, deadline=None)
 def test_no_schema_is_an_error(schema: dict[str, Any]) -> None:
-    assert format_tool(ToolSpec("tool", "Does.", schema))
+    assert ToolSpec("tool", "Does.", schema).signature
 
 
 @pytest.mark.slow

@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentsys.models.chat import ToolSpec
-from agentsys.models.pricing import format_tool
 from agentsys.models.tool_schema import list_arguments, list_required, list_schema_words
 
 TREE = {
@@ -70,11 +69,11 @@ ANY_JSON = st.recursive(
 def test_whatever_is_no_schema_is_passed_over(schema: dict[str, Any]) -> None:
     assert all(isinstance(one, dict) for one in list_arguments(schema).values())
     assert all(isinstance(name, str) for name in list_required(schema))
-    assert format_tool(ToolSpec("t", "", schema))
+    assert ToolSpec("t", "", schema).signature
 
 
 def test_definitions_that_name_each_other_many_times_over_are_written_within_a_bound() -> None:
     names = [f"p{number}" for number in range(200)]
     own = {"type": "object", "properties": {name: {"$ref": "#/$defs/A"} for name in names}}
-    written = format_tool(ToolSpec("t", "", {"$defs": {"A": own}, "$ref": "#/$defs/A"}))
+    written = ToolSpec("t", "", {"$defs": {"A": own}, "$ref": "#/$defs/A"}).signature
     assert len(written) < 5_000_000
