@@ -21,13 +21,7 @@ from agentsys.analysis.html_report.case_list import (
     sort_for_reading,
 )
 from agentsys.analysis.html_report.case_views import View, make_case_view, read_stored_json
-from agentsys.analysis.html_report.packed_data import (
-    CASES_PER_BLOCK,
-    CASES_PER_PART,
-    BlockWriter,
-    arrange_columns,
-    pack,
-)
+from agentsys.analysis.html_report.packed_data import CASES_PER_BLOCK, LIST_PART, BlockWriter, pack_data
 from agentsys.analysis.tables.cost_documents import make_cost_output
 from agentsys.analysis.tables.result_frame import ResultFrame
 from agentsys.analysis.tables.results_document import make_results_document
@@ -91,7 +85,7 @@ def make_html_report(
         figures: From `draw_paper_figures`.
         made_on: The date, for the head.
         beside: Folder of the data of more than `MOST_IN_ONE_FILE` cases, beside the page.
-        follow: The state of the runs, which a server repeats at `stamp` until there is more; empty: nobody serves it.
+        follow: The stamp of the runs, for a page that a server follows; empty: nobody serves it.
     """
     reading, facts, writer = frame.reading, SetupFacts(), BlockWriter()
     cases = sort_for_reading(reading.cases)
@@ -102,11 +96,8 @@ def make_html_report(
         stored = read_stored_json(case.source)
         facts.add(case, stored)
         writer.add(make_case_view(case, stored, writer.texts) if place in shown else None)
-    writer.close_block()
-    rows = [make_list_row(case, frame.cells.verdicts) for case in cases]
-    parts = [rows[start : start + CASES_PER_PART] for start in range(0, len(rows), CASES_PER_PART)]
-    data = {f"index-{at}": pack(arrange_columns(part)) for at, part in enumerate(parts)}
-    data |= {f"cases-{at}": block for at, block in enumerate(writer.blocks)}
+    blocks = writer.close()
+    data = pack_data([make_list_row(case, frame.cells.verdicts) for case in cases], blocks)
     files = (
         {}
         if one_file
@@ -134,8 +125,8 @@ def make_html_report(
         about_data=write_embedded_json(
             {
                 "cases": len(cases),
-                "parts": len(parts),
-                "blocks": len(writer.blocks),
+                "parts": sum(name.startswith(LIST_PART) for name in data),
+                "blocks": len(blocks),
                 "per_block": CASES_PER_BLOCK,
                 "beside": beside if files else "",
                 "follow": follow,
