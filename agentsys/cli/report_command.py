@@ -68,15 +68,11 @@ def report_command(
     shown = [str(folder) for folder in folders]
     if follow:
 
-        def make(stamp: str) -> HtmlReport:
+        def read() -> ResultFrame:
             cases = read_cases(folders, RunNames(names))
-            frame = ResultFrame(replace(cases, cases=shorten_names(cases.cases)), errors, own=own)
-            beside = f"data-{stamp}"
-            return make_html_report(
-                frame, shown, max_cases=max_cases, made_on=_write_time(), beside=beside, follow=stamp
-            )
+            return ResultFrame(replace(cases, cases=shorten_names(cases.cases)), errors, own=own)
 
-        _find_follower()(make, folders, port)
+        _follow(read, folders, max_cases, port)
         return
     reading = read_stored_runs(folders, names)
     frame = ResultFrame(reading, errors, own=own)
@@ -108,13 +104,19 @@ def _write_time() -> str:
     return f"{datetime.now():%Y-%m-%d %H:%M}"
 
 
-def _find_follower() -> Callable[..., None]:
+def _follow(read: Callable[[], ResultFrame], folders: list[Path], max_cases: int | None, port: int) -> None:
     target = next((room.follow for room in load_extensions() if room.follow), None)
     if target is None:
         raise ConfigError(f"--follow needs the guest 'serve'.{explain_absent_guests()}")
+
+    def make(stamp: str) -> HtmlReport:
+        shown, beside = [str(folder) for folder in folders], f"data-{stamp}"
+        return make_html_report(
+            read(), shown, max_cases=max_cases, made_on=_write_time(), beside=beside, follow=stamp
+        )
+
     module, _, function = target.partition(":")
-    found: Callable[..., None] = getattr(import_module(module), function)
-    return found
+    getattr(import_module(module), function)(make, folders, port)
 
 
 def choose_report_path(folder: Path, reading: LoadedCases) -> Path:
