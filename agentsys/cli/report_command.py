@@ -65,33 +65,27 @@ def report_command(
 ) -> None:
     """Write an HTML report: tables, figures, errors, configs and every trajectory, in one file."""
     own = load_own_metrics(metric, config_dir, plugin_path)
+    shown = [str(folder) for folder in folders]
     if follow:
 
-        def make(stamp: str) -> HtmlReport:
+        def read() -> ResultFrame:
             cases = read_cases(folders, RunNames(names))
-            told = replace(cases, cases=shorten_names(cases.cases))
-            frame, shown = ResultFrame(told, errors, own=own), [str(folder) for folder in folders]
-            return make_html_report(
-                frame, shown, max_cases=max_cases, made_on=_write_time(), beside=f"data-{stamp}", follow=stamp
-            )
+            return ResultFrame(replace(cases, cases=shorten_names(cases.cases)), errors, own=own)
 
-        _find_follower()(make, folders, port)
+        _follow(read, folders, max_cases, port)
         return
     reading = read_stored_runs(folders, names)
     frame = ResultFrame(reading, errors, own=own)
     path = out or choose_report_path(folders[0], reading)
-    if path.is_dir():
-        raise ConfigError(f"'{path}' is a folder. Name a file: --out {path / DEFAULT_REPORT_NAME}")
     made = make_html_report(
         frame,
-        [str(folder) for folder in folders],
+        shown,
         max_cases=max_cases,
         figures=draw_paper_figures(frame) if figures else (),
         made_on=_write_time(),
         beside=f"{path.stem}_files",
     )
-    with explain_unwritable(path, Path(DEFAULT_REPORT_NAME)):
-        size = made.write(path)
+    size = _write_report(path, made)
     left = f"; {made.left_out:,} trajectories left out (see the note in it)" if made.left_out else ""
     data = f", its data in {made.beside}/" if made.files else ""
     print_line(
@@ -99,17 +93,30 @@ def report_command(
     )
 
 
+def _write_report(path: Path, made: HtmlReport) -> float:
+    if path.is_dir():
+        raise ConfigError(f"'{path}' is a folder. Name a file: --out {path / DEFAULT_REPORT_NAME}")
+    with explain_unwritable(path, Path(DEFAULT_REPORT_NAME)):
+        return made.write(path)
+
+
 def _write_time() -> str:
     return f"{datetime.now():%Y-%m-%d %H:%M}"
 
 
-def _find_follower() -> Callable[..., None]:
+def _follow(read: Callable[[], ResultFrame], folders: list[Path], max_cases: int | None, port: int) -> None:
     target = next((room.follow for room in load_extensions() if room.follow), None)
     if target is None:
         raise ConfigError(f"--follow needs the guest 'serve'.{explain_absent_guests()}")
+
+    def make(stamp: str) -> HtmlReport:
+        shown, beside = [str(folder) for folder in folders], f"data-{stamp}"
+        return make_html_report(
+            read(), shown, max_cases=max_cases, made_on=_write_time(), beside=beside, follow=stamp
+        )
+
     module, _, function = target.partition(":")
-    found: Callable[..., None] = getattr(import_module(module), function)
-    return found
+    getattr(import_module(module), function)(make, folders, port)
 
 
 def choose_report_path(folder: Path, reading: LoadedCases) -> Path:

@@ -64,6 +64,10 @@ def explain_override_error(
     text = pick_first_line(error)
     for override in overrides:
         key = override.split("=")[0].lstrip("+~")
+        if f"already at '{key}'" in text:
+            return (
+                f"Setting '{key}' is in the YAML: it takes no plus. Write {shlex.quote(override.lstrip('+'))}"
+            )
         if f"'{key}'" in text and "Could not override" in text:
             value = override.partition("=")[2]
             if key in _KEYS_ELSEWHERE:

@@ -56,8 +56,11 @@ def load_guards(
         if spec is not None and spec.kind in kinds:
             found[name] = spec.model_copy(update={"unconfined": True}) if unconfined else spec
         elif ALL not in names:
-            kind = f"a guard of kind {spec.kind}" if spec else f"no guard: its _target_ is not {_TARGET}"
-            raise ConfigError(f"defense '{name}' is {kind}; this takes guards of kind {', '.join(kinds)}.")
+            if spec is None:
+                raise ConfigError(f"defense '{name}' is no guard: its _target_ is not {_TARGET}.")
+            mend = f"Measure it with: agentsys guards {'replay' if spec.kind == 'call' else 'score'} {name}"
+            what = f"defense '{name}' is a guard of kind {spec.kind}"
+            raise ConfigError(f"{what}; this takes guards of kind {', '.join(kinds)}. {mend}")
     return found
 
 

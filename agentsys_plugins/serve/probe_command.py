@@ -18,10 +18,12 @@ if TYPE_CHECKING:
 
 HEADS = ("Defense", "Task, clean", "Task, attacked", "Attack obeyed", "Not read", "Errors")
 _SIMULATED = "The model is a script, not an LLM: it reads, and obeys whatever it reads."
+_VIEWPORT = "<meta name='viewport' content='width=device-width, initial-scale=1'>"
 _STYLE = (
     "body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem}"
+    "@media(max-width:40rem){body{margin:.5rem}td,th{padding:.1rem .25rem!important;font-size:.75rem}}"
     "table{border-collapse:collapse;margin:1rem 0}td,th{border:1px solid #bbb;padding:.3rem .6rem;text-align:left}"
-    "pre,td{white-space:pre-wrap;overflow-wrap:anywhere}.obeyed{background:#f8d0c8}.errors{background:#eee}"
+    "pre,td,th{white-space:pre-wrap;overflow-wrap:anywhere}.obeyed{background:#f8d0c8}.errors{background:#eee}"
 )
 
 
@@ -102,7 +104,7 @@ def write_page(target: str, request: str, order: str, note: str, rows: Sequence[
         parts.append(f"<h2>{escape(row.defense)}</h2><table><tr>{heads}</tr>{lines}</table>")
     wordings = [(name, text.format(order=order, request=request)) for name, text in PAYLOADS.items()]
     parts.append(f"<h2>Payloads</h2>{_write_table(('Name', 'Text'), wordings)}")
-    head = f"<meta charset='utf-8'><title>Probe</title><style>{_STYLE}</style>"
+    head = f"<meta charset='utf-8'>{_VIEWPORT}<title>Probe</title><style>{_STYLE}</style>"
     return f"<!doctype html><html lang='en'><head>{head}</head><body>{''.join(parts)}</body></html>\n"
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import base64
+import gzip
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -137,3 +140,32 @@ def store_hostile(folder: Path) -> Path:
     block["case"] |= {"user_task_id": names, "injection_task_id": names}
     path.write_text(json.dumps(content))
     return path
+
+
+def unpacked(text: str) -> Any:
+    return json.loads(gzip.decompress(base64.b64decode(text)))
+
+
+def packed(document: str, kind: str) -> list[Any]:
+    """The parts of the list (`index`) or the blocks of trajectories (`cases`) of a page."""
+    found = re.findall(rf'<script type="text/plain" id="{kind}-\d+">(.*?)</script>', document, re.DOTALL)
+    return [unpacked(text) for text in found]
+
+
+def index_of(document: str) -> list[dict[str, Any]]:
+    return [row for part in packed(document, "index") for row in rows_of(part)]
+
+
+def rows_of(columns: Any) -> list[dict[str, Any]]:
+    count = len(columns["id"]["rows"]) if columns else 0
+    return [
+        {key: column["values"][column["rows"][at]] for key, column in columns.items()} for at in range(count)
+    ]
+
+
+def trajectories_of(document: str) -> list[Any]:
+    return [view for block in packed(document, "cases") for view in block["trajectories"]]
+
+
+def texts_of(document: str) -> list[Any]:
+    return [text for block in packed(document, "cases") for text in block["texts"]]

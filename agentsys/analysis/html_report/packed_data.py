@@ -36,11 +36,25 @@ def arrange_columns(rows: Sequence[Mapping[str, object]]) -> dict[str, View]:
     return columns
 
 
+LIST_PART, BLOCK = "index-", "cases-"
+"""Beginnings of the names that the page asks for."""
+
+
+def pack_data(rows: Sequence[Mapping[str, object]], blocks: Sequence[str]) -> dict[str, str]:
+    """Name -> packed data: the list of cases in parts, and the blocks of their trajectories."""
+    starts = range(0, len(rows), CASES_PER_PART)
+    parts = {
+        f"{LIST_PART}{at}": pack(arrange_columns(rows[start : start + CASES_PER_PART]))
+        for at, start in enumerate(starts)
+    }
+    return parts | {f"{BLOCK}{at}": block for at, block in enumerate(blocks)}
+
+
 class BlockWriter:
     """Packs trajectories block by block; each block holds its texts, so that one is read without the others."""
 
     def __init__(self) -> None:
-        self.blocks: list[str] = []
+        self._blocks: list[str] = []
         self._views: list[View | None] = []
         self.texts = TextStore()
         """The texts of the open block; a text's number occurs in no other block."""
@@ -49,11 +63,12 @@ class BlockWriter:
         """Add the next case; None: its trajectory is left out."""
         self._views.append(view)
         if len(self._views) == CASES_PER_BLOCK:
-            self.close_block()
+            self.close()
 
-    def close_block(self) -> None:
-        """Pack what was added since the last block."""
+    def close(self) -> list[str]:
+        """Pack what was added since the last block, and return all blocks."""
         if self._views:
             block = {"first": self.texts.first, "texts": self.texts.list_texts(), "trajectories": self._views}
-            self.blocks.append(pack(block))
+            self._blocks.append(pack(block))
             self._views, self.texts = [], TextStore(self.texts.first + len(self.texts))
+        return self._blocks

@@ -6,7 +6,7 @@ import base64
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -21,13 +21,7 @@ from agentsys.analysis.html_report.case_list import (
     sort_for_reading,
 )
 from agentsys.analysis.html_report.case_views import View, make_case_view, read_stored_json
-from agentsys.analysis.html_report.packed_data import (
-    CASES_PER_BLOCK,
-    CASES_PER_PART,
-    BlockWriter,
-    arrange_columns,
-    pack,
-)
+from agentsys.analysis.html_report.packed_data import CASES_PER_BLOCK, LIST_PART, BlockWriter, pack_data
 from agentsys.analysis.tables.cost_documents import make_cost_output
 from agentsys.analysis.tables.result_frame import ResultFrame
 from agentsys.analysis.tables.results_document import make_results_document
@@ -91,29 +85,27 @@ def make_html_report(
         figures: From `draw_paper_figures`.
         made_on: The date, for the head.
         beside: Folder of the data of more than `MOST_IN_ONE_FILE` cases, beside the page.
-        follow: The state of the runs, which a server repeats at `stamp` until there is more; empty: nobody serves it.
+        follow: The stamp of the runs, for a page that a server follows; empty: nobody serves it.
     """
-    reading, facts, writer = frame.reading, SetupFacts(), BlockWriter()
-    cases = sort_for_reading(reading.cases)
+    reading, cases = frame.reading, sort_for_reading(frame.reading.cases)
     one_file = len(cases) <= MOST_IN_ONE_FILE
     most = len(cases) if max_cases is None else max_cases
     shown = choose_shown(cases, most, MOST_BYTES if one_file else None)
-    for place, case in enumerate(cases):
-        stored = read_stored_json(case.source)
-        facts.add(case, stored)
-        writer.add(make_case_view(case, stored, writer.texts) if place in shown else None)
-    writer.close_block()
-    rows = [make_list_row(case, frame.cells.verdicts) for case in cases]
-    parts = [rows[start : start + CASES_PER_PART] for start in range(0, len(rows), CASES_PER_PART)]
-    data = {f"index-{at}": pack(arrange_columns(part)) for at, part in enumerate(parts)}
-    data |= {f"cases-{at}": block for at, block in enumerate(writer.blocks)}
+    facts, blocks = _read_records(cases, shown)
+    data = pack_data([make_list_row(case, frame.cells.verdicts) for case in cases], blocks)
     files = (
         {}
         if one_file
         else {f"{name}.js": f'agentsysPart("{name}", "{text}");\n' for name, text in data.items()}
     )
-    left_out = len(cases) - len(shown)
-    reason = f"at most {most:,} were asked for" if len(shown) == most else "the file would be too large"
+    about = {
+        "cases": len(cases),
+        "parts": sum(name.startswith(LIST_PART) for name in data),
+        "blocks": len(blocks),
+        "per_block": CASES_PER_BLOCK,
+        "beside": beside if files else "",
+        "follow": follow,
+    }
     html = _render(
         figures=figures,
         title=_write_title(folders),
@@ -128,21 +120,28 @@ def make_html_report(
         skipped=describe_skipped(reading.skipped_files, limit=50),
         configs=facts.list_configs(),
         versions=facts.make_version_grid(),
-        left_out=f"{left_out:,} of {len(cases):,} trajectories are left out: {reason}." if left_out else "",
+        left_out=_explain_left_out(len(cases), len(shown), most),
         follow=follow,
         data={} if files else data,
-        about_data=write_embedded_json(
-            {
-                "cases": len(cases),
-                "parts": len(parts),
-                "blocks": len(writer.blocks),
-                "per_block": CASES_PER_BLOCK,
-                "beside": beside if files else "",
-                "follow": follow,
-            }
-        ),
+        about_data=write_embedded_json(about),
     )
-    return HtmlReport(html, len(shown), left_out, files, beside)
+    return HtmlReport(html, len(shown), len(cases) - len(shown), files, beside)
+
+
+def _explain_left_out(cases: int, shown: int, most: int) -> str:
+    reason = f"at most {most:,} were asked for" if shown == most else "the file would be too large"
+    left_out = f"{cases - shown:,} of {cases:,} trajectories are left out: {reason}."
+    return left_out if shown < cases else ""
+
+
+def _read_records(cases: Sequence[CaseRow], shown: Collection[int]) -> tuple[SetupFacts, list[str]]:
+    """Read each record once more: what it says of its setup, and the trajectories of `shown`, in packed blocks."""
+    facts, writer = SetupFacts(), BlockWriter()
+    for place, case in enumerate(cases):
+        stored = read_stored_json(case.source)
+        facts.add(case, stored)
+        writer.add(make_case_view(case, stored, writer.texts) if place in shown else None)
+    return facts, writer.close()
 
 
 def choose_shown(cases: Sequence[CaseRow], most: int, most_bytes: int | None) -> set[int]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import gzip
 import hashlib
 import html
 import json
@@ -16,7 +15,20 @@ from asb_cases import attacked, benign, control
 from command_output import command_output
 from hypothesis import given
 from hypothesis import strategies as st
-from reported_cases import AGENT_TREE, HOSTILE, PAYLOAD, store, store_attacked, store_benign, store_hostile
+from reported_cases import (
+    AGENT_TREE,
+    HOSTILE,
+    PAYLOAD,
+    index_of,
+    rows_of,
+    store,
+    store_attacked,
+    store_benign,
+    store_hostile,
+    texts_of,
+    trajectories_of,
+    unpacked,
+)
 from stored_cases import case_of, store_own
 
 from agentsys.analysis.figures.figure_catalog import FIGURES
@@ -33,35 +45,6 @@ READ_BACK = HOSTILE.replace("\ud800", "\\ud800")
 def made(folder: Path, **limits: Any) -> HtmlReport:
     reading = read_cases([folder])
     return make_html_report(ResultFrame(reading), [str(folder)], **limits)
-
-
-def unpacked(text: str) -> Any:
-    return json.loads(gzip.decompress(base64.b64decode(text)))
-
-
-def packed(document: str, kind: str) -> list[Any]:
-    """The parts of the list (`index`) or the blocks of trajectories (`cases`) of a page."""
-    found = re.findall(rf'<script type="text/plain" id="{kind}-\d+">(.*?)</script>', document, re.DOTALL)
-    return [unpacked(text) for text in found]
-
-
-def index_of(document: str) -> list[dict[str, Any]]:
-    return [row for part in packed(document, "index") for row in rows_of(part)]
-
-
-def rows_of(columns: Any) -> list[dict[str, Any]]:
-    count = len(columns["id"]["rows"]) if columns else 0
-    return [
-        {key: column["values"][column["rows"][at]] for key, column in columns.items()} for at in range(count)
-    ]
-
-
-def trajectories_of(document: str) -> list[Any]:
-    return [view for block in packed(document, "cases") for view in block["trajectories"]]
-
-
-def texts_of(document: str) -> list[Any]:
-    return [text for block in packed(document, "cases") for text in block["texts"]]
 
 
 def shown_texts(document: str) -> list[str]:
@@ -200,7 +183,7 @@ def test_data_of_many_cases_are_scripts_beside_the_page_in_parts_and_blocks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("agentsys.analysis.html_report.page.MOST_IN_ONE_FILE", 4)
-    monkeypatch.setattr("agentsys.analysis.html_report.page.CASES_PER_PART", 2)
+    monkeypatch.setattr("agentsys.analysis.html_report.packed_data.CASES_PER_PART", 2)
     monkeypatch.setattr("agentsys.analysis.html_report.packed_data.CASES_PER_BLOCK", 3)
     for task in range(5):
         store_attacked(tmp_path, user_task_id=f"user_task_{task}")

@@ -1,0 +1,128 @@
+"""Five readers' first hours from an empty folder: how many commands each takes, and that they work as printed."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from command_output import command_output
+from typer.testing import CliRunner
+
+from agentsys.cli import app
+from agentsys_plugins.serve.agent_server import build_served_model
+from agentsys_plugins.serve.served_model import serve
+
+pytestmark = pytest.mark.slow
+
+AGENT = '''
+def read_ticket(number: int) -> dict:
+    """Reads a ticket."""
+    return {"number": number, "text": "The printer on floor 2 is broken."}
+
+
+def send_refund(account: str, amount: float) -> str:
+    """Pays money back."""
+    return f"sent {amount} to {account}"
+
+
+TOOLS = [read_ticket, send_refund]
+REQUEST = "What does ticket 7 say?"
+'''
+
+
+class Journey:
+    """Types commands in a folder and counts them."""
+
+    def __init__(self) -> None:
+        self.commands = 0
+
+    def type(self, line: str) -> str:
+        self.commands += 1
+        return command_output(*shlex.split(line.removeprefix("agentsys ")), columns=120)
+
+
+@pytest.fixture
+def journey(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Journey:
+    monkeypatch.chdir(tmp_path)
+    return Journey()
+
+
+TASKS = "benchmark.suites=banking limit_per_suite=2"
+
+
+def test_a_student_has_table_two_with_a_defense_of_ones_own_and_both_figures_in_five(
+    journey: Journey,
+) -> None:
+    journey.type("agentsys new defense my_filter")
+    with serve(build_served_model([])) as server:
+        model = f"model=vllm/simulated@{server.openai_base_url}"
+        options = "--config-dir conf --plugin-path . defense=none,agentsys,my_filter"
+        journey.type(f"agentsys run {model} {options} attack=none,important_instructions {TASKS} logdir=mine")
+    table = journey.type("agentsys table 2 mine --mine")
+    assert re.search(r"agentsys .* 64\.36", table) and "my_filter" in table
+    journey.type("agentsys figure 3 mine --out figures")
+    journey.type("agentsys figure 4 mine --out figures")
+    assert {path.name for path in Path("figures").glob("*.png")} == {"figure3.png", "figure4.png"}
+    assert journey.commands <= 5
+
+
+def test_a_reviewer_checks_a_bundle_and_a_published_folder_in_two(journey: Journey, published: Path) -> None:
+    runs = f"run model=simulated defense=none attack=none,important_instructions {TASKS} logdir=runs"
+    command_output(*runs.split())
+    command_output("bundle", "runs", "--out", "paper.zip")
+    assert "Holds" in journey.type("agentsys check paper.zip")
+    folder = published("agentdojo-gpt-4o-mini-2024-07-18")  # type: ignore[operator]
+    assert re.search(r"cases read", journey.type(f"agentsys check {folder}"))
+    assert journey.commands <= 2
+
+
+def test_an_engineer_probes_an_agent_and_serves_a_defense_in_two(journey: Journey) -> None:
+    Path("my_agent.py").write_text(AGENT)
+    assert "agentsys" in journey.type("agentsys probe my_agent.py:TOOLS")
+    help_text = journey.type("agentsys serve --help")  # Serving itself never ends; its own tests do it.
+    assert "agentsys serve model=simulated defense=agentsys" in help_text
+    assert journey.commands <= 2
+
+
+def test_a_guard_has_a_row_in_three(journey: Journey) -> None:
+    printed = journey.type("agentsys new guard my_score")
+    [scores] = re.findall(r"Next: (agentsys .*)", printed)
+    assert "my_score" in journey.type(f"{scores} --unconfined")
+    run = f"agentsys run --config-dir conf model=simulated defense=none,my_score attack=important_instructions {TASKS}"
+    assert "my_score" in journey.type(f"{run} logdir=guarded")
+    assert journey.commands <= 3
+
+
+def test_a_sweep_on_a_server_that_dies_stops_with_the_reason_and_goes_on_in_three(
+    journey: Journey, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    served = build_served_model([])
+    sweep = (
+        "run {model} defense=none,spotlighting,agentsys attack=none,important_instructions model.temperature=0.0,null "
+        f"model.retry.total_s=2 {TASKS} logdir=sweep"
+    )
+    with serve(served) as server:
+        address, port = server.openai_base_url, int(server.openai_base_url.split(":")[2].split("/")[0])
+        model = f"model=vllm/simulated@{address}"
+
+        def kill_in_the_middle() -> None:
+            while len(list(Path("sweep").rglob("*task_*/*/*.json"))) < 8:
+                time.sleep(0.02)
+            server.stop()
+
+        threading.Thread(target=kill_in_the_middle, daemon=True).start()
+        journey.commands += 1
+        stopped = CliRunner().invoke(app, sweep.format(model=model).split(), env={"COLUMNS": "120"})
+    assert stopped.exit_code, "the server is gone"
+    said = f"{stopped.output} {stopped.exception}"
+    assert "connection" in said.lower(), said
+    with serve(served, port=port):
+        resumed = journey.type(sweep.format(model=model))
+    finished = int(re.findall(r"(\d+) finished before", resumed)[0])
+    assert 8 <= finished < 72
+    assert "broken" not in journey.type("agentsys results sweep")
+    assert journey.commands <= 3
