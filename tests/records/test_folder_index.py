@@ -93,10 +93,8 @@ def _rewrite(folder: Path, **changed: object) -> None:
     members |= {"about": about} | {key: value for key, value in changed.items() if key in members}
     for name in ("about", "values"):
         members[name] = np.frombuffer(orjson.dumps(members[name]), dtype=np.uint8)
-    np.savez(
-        folder_index.make_logdir_index_path(folder),
-        **{name: np.asarray(one) for name, one in members.items()},
-    )
+    arrays: dict[str, Any] = {name: np.asarray(one) for name, one in members.items()}
+    np.savez(folder_index.make_logdir_index_path(folder), **arrays)
 
 
 def test_what_is_gone_leaves_the_index(tmp_path: Path, read: list[str]) -> None:

@@ -375,18 +375,18 @@ def test_published_runs_come_back_equal(published: Callable[[str], Path], tmp_pa
 def test_few_samples_are_in_memory_at_once_and_all_are_in_the_log(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from inspect_ai.log._recorders.eval import EvalRecorder
+    recorder = pytest.importorskip("inspect_ai.log._recorders.eval").EvalRecorder
 
     from agentsys_plugins.inspect_logs import inspect_log
 
-    flushed, real = [], EvalRecorder.flush
+    flushed, real = [], recorder.flush
 
     async def flush(self: Any, spec: Any) -> None:
         flushed.append(spec)
         await real(self, spec)
 
     monkeypatch.setattr(inspect_log, "_SAMPLES_IN_MEMORY", 2)
-    monkeypatch.setattr(EvalRecorder, "flush", flush)
+    monkeypatch.setattr(recorder, "flush", flush)
     for number in range(7):
         store_own(tmp_path / "runs", case_of(user_task_id=f"user_task_{number}"))
     (log,) = _exported(tmp_path / "runs", tmp_path / "logs")
