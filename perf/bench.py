@@ -23,6 +23,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 
 from constant_model import CALLS, Served, constant_model
@@ -239,12 +240,42 @@ def records_table(extent: Extent) -> Iterator[str]:
         time.sleep(2.5)  # files younger than two seconds are not taken from an index
         first, then = (cpu_of(results, folder) for _ in range(2))
         helped, started = (wall_of(command, few) for command in ([*AGENTSYS, "--help"], results))
+        compared = cpu_of([*AGENTSYS, "compare", "runs", "--by", "attack"], folder)
+        written = [] if find_spec("pyarrow") is None else [*parquet_rows(extent.records, folder)]
+        kept = {**os.environ, "XDG_CACHE_HOME": str(folder / "cache")}
+        checks = [cpu_of([*AGENTSYS, "check", "few/runs"], folder, kept) for _ in range(2)]
+        planned, peak = million_of(folder)
     yield "Stored records and the start of commands:\n"
     yield from table_head("What", "Seconds")
     yield table_row(f"`results` of {extent.records:,} records, no index, CPU", f"{first:.2f}")
     yield table_row("the same from the index, CPU", f"{then:.2f}")
+    yield table_row("`compare` from the index, CPU", f"{compared:.2f}")
+    yield from written
+    yield table_row("`check` of 10 records, and again, CPU", f"{checks[0]:.2f}, {checks[1]:.2f}")
+    yield table_row("dry run of 1,046,000 cases, CPU, and MB at most", f"{planned:.1f}, {peak:.0f}")
     yield table_row("`agentsys --help`, wall time, best of 5", f"{helped:.2f}")
     yield table_row("`agentsys results` of 10 records, wall time, best of 5", f"{started:.2f}")
+
+
+def parquet_rows(records: int, folder: Path) -> Iterator[str]:
+    """The export of a folder `runs`, and `load_runs` of it and of the index."""
+    load = "import sys, agentsys; agentsys.load_runs(sys.argv[1])"
+    wrote = cpu_of([*AGENTSYS, "export", "parquet", "runs", "--out", "tables"], folder)
+    yield table_row(f"`export parquet` of {records:,} records, CPU", f"{wrote:.2f}")
+    read, known = (cpu_of([sys.executable, "-c", load, name], folder) for name in ("tables", "runs"))
+    yield table_row("`load_runs` of it, and from the index, CPU", f"{read:.2f}, {known:.2f}")
+
+
+def million_of(folder: Path) -> tuple[float, float]:
+    """CPU seconds and MB at most of a dry run of 1,046,000 cases."""
+    chosen = ["defense=none,agentsys", f"attack=none,{ATTACK}", "epochs=500", "logdir=planned", "--dry-run"]
+    tell = "import resource as r; print(r.getrusage(r.RUSAGE_CHILDREN).ru_maxrss / 1024)"
+    run = f"import subprocess as s, sys; s.run(sys.argv[1:], check=True, stdout=s.DEVNULL); {tell}"
+    command = [sys.executable, "-c", run, *AGENTSYS, "run", *chosen]
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, float(done.stdout)
 
 
 def multiply_records(root: Path, records: int) -> None:

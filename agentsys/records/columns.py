@@ -38,6 +38,10 @@ class Columns:
     """Rows, less their paths; a value that several rows have is kept once, and so is a mapping."""
 
     def __init__(self) -> None:
+        self.clear()
+
+    def clear(self) -> None:
+        """Drop all rows."""
         self.count = 0
         """Number of rows."""
         self._values: dict[str, list[Any]] = {name: [] for name in _STORED}

@@ -80,7 +80,7 @@ class StoredIndex(NamedTuple):
 
     folders: Mapping[str, PlainFolder]
     """Path below the root -> folder."""
-    files: Mapping[str, tuple[FileStamp, int]]
+    files: dict[str, tuple[FileStamp, int]]
     """Path below the root -> the file's stamp, and the number of its row; -1: the file is something else."""
     rows: Columns
     """With those of files that were read since."""
@@ -100,7 +100,7 @@ class Listing(NamedTuple):
     plain_folders: dict[str, PlainFolder]
     """Path below the root -> folder, of those that need not be listed again while they are unchanged."""
     known: StoredIndex
-    """The folder's index as it was then."""
+    """The folder's index as it was then; empty once it has been used."""
 
     @property
     def files(self) -> list[str]:
@@ -273,15 +273,19 @@ def load_index(listing: Listing, files: Sequence[str] | None = None) -> list[Fil
                 elif row is not None:
                     contents[at] = row
                     del entries[below]
+        if new:
+            _log.debug("Index of %s: %d files read, %d known", listing.root, len(new), len(files) - len(new))
+        if new or len(everything) < len(known.files) or listing.plain_folders != known.folders:
+            there = {file[cut:] for file in everything}
+            _write_index(listing, {below: entries[below] for below in entries if below in there}, before_ns)
+        # Nobody looks anything up any more, and with hundreds of thousands of rows there is no room for both.
+        known.files.clear()
+        entries.clear()
         are_cases = [number >= 0 for number in numbers]
         cases = known.rows.unpack([*compress(files, are_cases)], [*compress(numbers, are_cases)])
+        known.rows.clear()
     for at, case in zip(compress(range(len(files)), are_cases), cases, strict=True):
         contents[at] = case
-    if new:
-        _log.debug("Index of %s: %d files read, %d known", listing.root, len(new), len(files) - len(new))
-    if new or len(everything) < len(known.files) or listing.plain_folders != known.folders:
-        there = {file[cut:] for file in everything}
-        _write_index(listing, {below: entries[below] for below in entries if below in there}, before_ns)
     return contents
 
 

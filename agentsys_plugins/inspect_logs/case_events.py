@@ -63,8 +63,9 @@ StoredSpans = Sequence[Mapping[str, Any]]
 class CaseEvents:
     """Events of one case, in order once `add_run` and then `add_scores` were called."""
 
-    def __init__(self, model: str, began: datetime) -> None:
+    def __init__(self, model: str, began: datetime, identity: str) -> None:
         self.events: list[Event] = []
+        self._identity = identity
         self._model = model
         self._began = began
         self._clock = 0.0
@@ -282,7 +283,9 @@ class CaseEvents:
     ) -> None:
         began = self._clock if at is None else at
         time, span = self._convert_time(began), inside or self._current_lane
-        self.events.append(kind(timestamp=time, working_start=began, span_id=span, **fields))
+        # Inspect draws an id where none is given, which takes as long as all the rest of an event.
+        uuid = f"{self._identity}-{len(self.events)}"
+        self.events.append(kind(uuid=uuid, timestamp=time, working_start=began, span_id=span, **fields))
 
     def _convert_time(self, seconds: float) -> datetime:
         return self._began + timedelta(seconds=seconds)

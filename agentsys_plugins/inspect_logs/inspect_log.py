@@ -9,22 +9,24 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from operator import itemgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+import anyio
 from inspect_ai.log import (
     EvalConfig,
     EvalDataset,
     EvalError,
-    EvalLog,
     EvalMetric,
+    EvalPlan,
     EvalResults,
     EvalSample,
     EvalScore,
     EvalSpec,
     EvalStats,
     HeadlineMetric,
-    write_eval_log,
+    condense_sample,
 )
+from inspect_ai.log._recorders.eval import EvalRecorder
 from inspect_ai.model import (
     ChatCompletionChoice,
     ChatMessageAssistant,
@@ -72,7 +74,8 @@ def build_sample(case: CaseRow, stored: Mapping[str, Any], cell: str) -> EvalSam
     block = read_own_block(stored)
     messages = convert_messages(stored.get("messages") or stored.get("conversations"))
     scores = _build_scores(case)
-    transcript = CaseEvents(case.table_model, find_start_time(case, stored))
+    identity = hashlib.sha256(f"{cell}/{make_sample_id(case)}/{case.epoch}".encode()).hexdigest()[:22]
+    transcript = CaseEvents(case.table_model, find_start_time(case, stored), identity)
     transcript.add_run(block.spans if block else (), stored.get("messages") or stored.get("conversations"))
     if scores:
         transcript.add_scores(scores)
@@ -80,7 +83,6 @@ def build_sample(case: CaseRow, stored: Mapping[str, Any], cell: str) -> EvalSam
     answer = next((m for m in reversed(messages) if isinstance(m, ChatMessageAssistant)), None)
     ended = transcript.find_stop_reason_of(answer)
     asked = next((m.text for m in messages if isinstance(m, ChatMessageUser)), "")
-    identity = f"{cell}/{make_sample_id(case)}/{case.epoch}"
     return EvalSample(
         id=make_sample_id(case),
         epoch=case.epoch + 1,
@@ -98,7 +100,7 @@ def build_sample(case: CaseRow, stored: Mapping[str, Any], cell: str) -> EvalSam
         role_usage=roles,
         total_time=case.duration_s,
         working_time=case.duration_s,
-        uuid=hashlib.sha256(identity.encode()).hexdigest()[:22],
+        uuid=identity,
         error=_build_error(case, stored, block),
     )
 
@@ -146,17 +148,23 @@ def _build_error(case: CaseRow, stored: Mapping[str, Any], block: StoredBlock | 
     return EvalError(message=f"{case.error_kind}: {text}", traceback=trace, traceback_ansi=trace)
 
 
-def build_cell_log(cases: Sequence[CaseRow], config: Mapping[str, Any] | None) -> tuple[EvalLog, str]:
-    """One log, and the name of its file.
+class _SampleFacts(NamedTuple):
+    """What a log's sums need of a sample."""
+
+    error: EvalError | None
+    scores: Mapping[str, Score] | None
+    role_usage: Mapping[str, ModelUsage]
+
+
+def write_cell_log(cases: Sequence[CaseRow], config: Mapping[str, Any] | None, folder: Path) -> Path:
+    """Write one log, its samples one after the other: a cell may have more of them than memory has room for.
 
     Raises:
-        ConfigError: If two cases would have one id: Inspect would drop the second without a word.
+        ConfigError: If two cells would have one id: Inspect would drop the second without a word.
     """
     first, identity = cases[0], _hash_cases(cases)
     _check_ids(cases)
-    stored = [read_stored_json(case.source) for case in cases]
-    times = [find_start_time(case, content) for case, content in zip(cases, stored, strict=True)]
-    samples = [build_sample(case, content, identity) for case, content in zip(cases, stored, strict=True)]
+    times = [find_start_time(case, read_stored_json(case.source)) for case in cases]
     # As listings parse it out of a file's name: without `/` and `_`.
     named = f"{first.suite}-{first.defense}-{first.attack}"
     task = "".join(char if char.isalnum() and char.isascii() else "-" for char in named)
@@ -174,7 +182,7 @@ def build_cell_log(cases: Sequence[CaseRow], config: Mapping[str, Any] | None) -
         tags=["simulated"] if first.simulated else None,
         dataset=EvalDataset(
             name=f"{first.benchmark} {first.version} {first.suite}",
-            samples=len(samples),
+            samples=len(cases),
             sample_ids=[make_sample_id(case) for case in cases],
         ),
         model=first.table_model,
@@ -183,14 +191,26 @@ def build_cell_log(cases: Sequence[CaseRow], config: Mapping[str, Any] | None) -
         metadata={"simulated": first.simulated, **({} if config is None else {"config": config})},
         headline_metric=HeadlineMetric(score=headline, metric="mean"),
     )
-    log = EvalLog(
-        status="success",
-        eval=spec,
-        results=_build_results(samples),
-        stats=_build_stats(samples, first.table_model, min(times), max(times)),
-        samples=samples,
-    )
-    return log, f"{min(times):%Y-%m-%dT%H-%M-%S}+00-00_{task}_{identity}.eval"
+    file = folder / f"{min(times):%Y-%m-%dT%H-%M-%S}+00-00_{task}_{identity}.eval"
+
+    async def write() -> None:
+        recorder, facts = EvalRecorder(str(folder)), list[_SampleFacts]()
+        await recorder.log_init(spec, str(file), clean=True)
+        await recorder.log_start(spec, EvalPlan())
+        for number, case in enumerate(cases, start=1):
+            sample = build_sample(case, read_stored_json(case.source), identity)
+            facts.append(_SampleFacts(sample.error, sample.scores, sample.role_usage))
+            await recorder.log_sample(spec, condense_sample(sample))
+            if number % _SAMPLES_IN_MEMORY == 0:
+                await recorder.flush(spec)
+        stats = _build_stats(facts, first.table_model, min(times), max(times))
+        await recorder.log_finish(spec, "success", stats, _build_results(facts), None, header_only=True)
+
+    anyio.run(write)
+    return file
+
+
+_SAMPLES_IN_MEMORY = 250
 
 
 def _list_task_arguments(case: CaseRow) -> dict[str, Any]:
@@ -217,7 +237,7 @@ def _check_ids(cases: Sequence[CaseRow]) -> None:
         )
 
 
-def _build_results(samples: Sequence[EvalSample]) -> EvalResults:
+def _build_results(samples: Sequence[_SampleFacts]) -> EvalResults:
     done = [sample for sample in samples if sample.error is None]
     scores = [_build_score(name, done) for name in ("utility", "injection_success")]
     return EvalResults(
@@ -227,7 +247,7 @@ def _build_results(samples: Sequence[EvalSample]) -> EvalResults:
     )
 
 
-def _build_score(name: str, samples: Sequence[EvalSample]) -> EvalScore:
+def _build_score(name: str, samples: Sequence[_SampleFacts]) -> EvalScore:
     values = [s.scores[name].as_float() for s in samples if s.scores and name in s.scores]
     mean = sum(values) / len(values) if values else 0.0
     return EvalScore(
@@ -239,7 +259,7 @@ def _build_score(name: str, samples: Sequence[EvalSample]) -> EvalScore:
     )
 
 
-def _build_stats(samples: Sequence[EvalSample], model: str, start: datetime, end: datetime) -> EvalStats:
+def _build_stats(samples: Sequence[_SampleFacts], model: str, start: datetime, end: datetime) -> EvalStats:
     used = [usage for sample in samples for usage in sample.role_usage.items()]
     by_role = {
         role: sum_usage(of for _, of in found) for role, found in group_by(used, itemgetter(0)).items()
@@ -275,8 +295,7 @@ def export_logs(cases: Iterable[CaseRow], folder: Path) -> WrittenLogs:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for members in cells.values():
-            log, file_name = build_cell_log(members, _load_config(members[0]))
-            write_eval_log(log, str(folder / file_name))
+            write_cell_log(members, _load_config(members[0]), folder)
     except OSError as error:
         raise ConfigError(f"{folder} cannot be written ({error.strerror}); try another --out.") from None
     return WrittenLogs(folder, len(cells), len(scored), len(listed) - len(scored))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -87,23 +88,30 @@ def build_tool_error(error: object) -> ToolCallError:
 
 def _convert_message(message: Mapping[str, Any], number: int) -> ChatMessage:
     text, role = _join_text(message.get("content")), take_name(message.get("role"))
+    # One message has one id in all contexts; Inspect would draw one, which takes longer.
+    told = f"{number} {role} {message.get('tool_call_id')} {text}".encode("utf-8", "surrogatepass")
+    identity = hashlib.blake2b(told, digest_size=11).hexdigest()
     if role == "system":
-        return ChatMessageSystem(content=text)
+        return ChatMessageSystem(id=identity, content=text)
     if role == "assistant":
         calls = [
             _convert_call(call, f"{number}-{place}")
             for place, call in enumerate(take_objects(message.get("tool_calls")))
         ]
-        return ChatMessageAssistant(content=_convert_blocks(message.get("content")), tool_calls=calls or None)
+        content = _convert_blocks(message.get("content"))
+        made = "".join(f"{call.id}{call.function}{call.arguments}" for call in calls)
+        identity = hashlib.blake2b(told + made.encode("utf-8", "surrogatepass"), digest_size=11).hexdigest()
+        return ChatMessageAssistant(id=identity, content=content, tool_calls=calls or None)
     if role == "tool":
         error = message.get("error")
         return ChatMessageTool(
+            id=identity,
             content=text,
             tool_call_id=take_name(message.get("tool_call_id")) or None,
             function=take_name(take_mapping(message.get("tool_call")).get("function")) or None,
             error=None if error is None else build_tool_error(error),
         )
-    return ChatMessageUser(content=text)
+    return ChatMessageUser(id=identity, content=text)
 
 
 def _convert_call(call: Mapping[str, Any], place: str) -> ToolCall:

@@ -299,13 +299,13 @@ def test_spans_without_a_number_are_shown_once(tmp_path: Path) -> None:
     assert sum(event.event == "span_begin" for event in log.samples[0].events) == 5  # the scorers' too
 
 
-def test_two_cases_of_one_id_are_refused() -> None:
+def test_two_cases_of_one_id_are_refused(tmp_path: Path) -> None:
     from stored_cases import row
 
-    from agentsys_plugins.inspect_logs.inspect_log import build_cell_log
+    from agentsys_plugins.inspect_logs.inspect_log import write_cell_log
 
     with pytest.raises(ConfigError, match="export one folder"):
-        build_cell_log([row(), row()], None)
+        write_cell_log([row(), row()], None, tmp_path)
 
 
 def test_inspects_data_frames_say_what_load_runs_says(runs: Path, tmp_path: Path) -> None:
@@ -370,3 +370,27 @@ def test_published_runs_come_back_equal(published: Callable[[str], Path], tmp_pa
                 assert sample.scores["injection_success"].value == case.injection_success
             counted += 1
     assert counted == len(cases) == 726
+
+
+def test_few_samples_are_in_memory_at_once_and_all_are_in_the_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recorder = pytest.importorskip("inspect_ai.log._recorders.eval").EvalRecorder
+
+    from agentsys_plugins.inspect_logs import inspect_log
+
+    flushed, real = [], recorder.flush
+
+    async def flush(self: Any, spec: Any) -> None:
+        flushed.append(spec)
+        await real(self, spec)
+
+    monkeypatch.setattr(inspect_log, "_SAMPLES_IN_MEMORY", 2)
+    monkeypatch.setattr(recorder, "flush", flush)
+    for number in range(7):
+        store_own(tmp_path / "runs", case_of(user_task_id=f"user_task_{number}"))
+    (log,) = _exported(tmp_path / "runs", tmp_path / "logs")
+    assert len(flushed) == 3
+    assert len({sample.id for sample in log.samples}) == log.results.total_samples == 7
+    ids = [event.uuid for sample in log.samples for event in sample.events]
+    assert len({*ids}) == len(ids)
