@@ -98,20 +98,20 @@ def test_a_guard_has_a_row_in_three(journey: Journey) -> None:
 
 
 def test_a_sweep_on_a_server_that_dies_stops_with_the_reason_and_goes_on_in_three(
-    journey: Journey, monkeypatch: pytest.MonkeyPatch
+    journey: Journey,
 ) -> None:
     served = build_served_model([])
     sweep = (
         "run {model} defense=none,spotlighting,agentsys attack=none,important_instructions model.temperature=0.0,null "
-        f"model.retry.total_s=2 {TASKS} logdir=sweep"
+        "model.retry.total_s=2 benchmark.suites=banking limit_per_suite=6 logdir=sweep"
     )
     with serve(served) as server:
         address, port = server.openai_base_url, int(server.openai_base_url.split(":")[2].split("/")[0])
         model = f"model=vllm/simulated@{address}"
 
         def kill_in_the_middle() -> None:
-            while len(list(Path("sweep").rglob("*task_*/*/*.json"))) < 8:
-                time.sleep(0.02)
+            while server.requests < 60:
+                time.sleep(0.01)
             server.stop()
 
         threading.Thread(target=kill_in_the_middle, daemon=True).start()
@@ -123,6 +123,6 @@ def test_a_sweep_on_a_server_that_dies_stops_with_the_reason_and_goes_on_in_thre
     with serve(served, port=port):
         resumed = journey.type(sweep.format(model=model))
     finished = int(re.findall(r"(\d+) finished before", resumed)[0])
-    assert 8 <= finished < 72
+    assert 0 < finished < 72
     assert "broken" not in journey.type("agentsys results sweep")
     assert journey.commands <= 3

@@ -50,6 +50,11 @@ def pack_data(rows: Sequence[Mapping[str, object]], blocks: Sequence[str]) -> di
     return parts | {f"{BLOCK}{at}": block for at, block in enumerate(blocks)}
 
 
+def write_scripts(data: Mapping[str, str]) -> dict[str, str]:
+    """Write packed data as scripts beside a page: a page from a disk may read nothing else."""
+    return {f"{name}.js": f'agentsysPart("{name}", "{text}");\n' for name, text in data.items()}
+
+
 class BlockWriter:
     """Packs trajectories block by block; each block holds its texts, so that one is read without the others."""
 

@@ -21,7 +21,13 @@ from agentsys.analysis.html_report.case_list import (
     sort_for_reading,
 )
 from agentsys.analysis.html_report.case_views import View, make_case_view, read_stored_json
-from agentsys.analysis.html_report.packed_data import CASES_PER_BLOCK, LIST_PART, BlockWriter, pack_data
+from agentsys.analysis.html_report.packed_data import (
+    CASES_PER_BLOCK,
+    LIST_PART,
+    BlockWriter,
+    pack_data,
+    write_scripts,
+)
 from agentsys.analysis.tables.cost_documents import make_cost_output
 from agentsys.analysis.tables.result_frame import ResultFrame
 from agentsys.analysis.tables.results_document import make_results_document
@@ -93,11 +99,7 @@ def make_html_report(
     shown = choose_shown(cases, most, MOST_BYTES if one_file else None)
     facts, blocks = _read_records(cases, shown)
     data = pack_data([make_list_row(case, frame.cells.verdicts) for case in cases], blocks)
-    files = (
-        {}
-        if one_file
-        else {f"{name}.js": f'agentsysPart("{name}", "{text}");\n' for name, text in data.items()}
-    )
+    files = {} if one_file else write_scripts(data)
     about = {
         "cases": len(cases),
         "parts": sum(name.startswith(LIST_PART) for name in data),
