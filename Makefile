@@ -5,7 +5,7 @@
 PYTHON ?= python3
 # Exact versions; empty: the newest. `make test-lowest` and `make test-newest` set this and VENV.
 CONSTRAINTS ?= constraints.txt
-EXTRAS ?= dev,docs,litellm,mcp,middleware,notebooks
+EXTRAS ?= dev,docs,litellm,mcp,middleware,notebooks,parquet
 # On two cores three, not two: a test that waits leaves its core to another.
 WORKERS ?= 3
 # Of `make paper`: the folder of runs, and where tables and figures go.

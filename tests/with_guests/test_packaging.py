@@ -236,7 +236,7 @@ def installs(project: Path) -> list[str]:
 
 
 CORE = "install --no-compile -c constraints.txt -e ."
-EVERYTHING = "install --no-compile -c constraints.txt -e .[dev,docs,litellm,mcp,middleware,notebooks]"
+EVERYTHING = "install --no-compile -c constraints.txt -e .[dev,docs,litellm,mcp,middleware,notebooks,parquet]"
 
 
 def test_run_installs_the_core_alone_and_setup_what_tests_need_into_the_same(project: Path) -> None:
