@@ -245,11 +245,8 @@ def build_own_columns(stored: Mapping[str, Any], source: str) -> dict[str, Any]:
     duration = stored.get("duration")
     messages = stored.get("messages")
     messages = messages if isinstance(messages, list) else []
-    lines = (
-        ()
-        if benign
-        else drop_own_words(find_payload_lines(block.written.values()), collect_prompt_words(messages))
-    )
+    written = () if benign else find_payload_lines(block.written.values())
+    lines = drop_own_words(written, collect_prompt_words(messages)) if written else ()
     tree, replies = sum_spans(block.spans, lines), find_answered_roles(block.spans)
     seen = measure_context(messages, lines)
     # Some defenses keep calls out of the messages, some out of the spans.

@@ -262,9 +262,8 @@ def load_index(listing: Listing, files: Sequence[str] | None = None) -> list[Fil
         for start in range(0, len(new), _READ_AT_ONCE):
             places = new[start : start + _READ_AT_ONCE]
             found = [_read_columns(files[at]) for at in places]
-            rows = [row for row in found if isinstance(row, dict)]
             count = known.rows.count
-            known.rows.add(rows)
+            known.rows.add([row for row in found if isinstance(row, dict)])
             for at, row in zip(places, found, strict=True):
                 below = files[at][cut:]
                 if isinstance(row, dict):
@@ -377,10 +376,8 @@ def _write_index(listing: Listing, entries: Mapping[str, tuple[FileStamp, int]],
     """
     import numpy as np
 
-    rows, old = (
-        listing.known.rows,
-        [(below, *entry) for below, entry in entries.items() if entry[0][1] < before_ns and _is_text(below)],
-    )
+    rows = listing.known.rows
+    old = [(below, *entry) for below, entry in entries.items() if entry[0][1] < before_ns and _is_text(below)]
     storable = {*rows.find_storable(number for _, _, number in old if number >= 0)}
     cases = [entry for entry in old if entry[2] in storable]
     listed = [*cases, *(entry for entry in old if entry[2] < 0)]
@@ -421,10 +418,7 @@ def _is_text(*names: str) -> bool:
 
 
 def find_index_path(root: Path) -> Path:
-    """The place where a folder's index is written.
-
-    A folder that is not ours is never written to.
-    """
+    """The place where a folder's index is written: never in a folder that is not ours."""
     own = make_logdir_index_path(root)
     if own.parent.is_dir() and os.access(own.parent, os.W_OK):
         return own

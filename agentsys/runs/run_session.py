@@ -223,12 +223,11 @@ def prepare_session(
             cells.append(builder.build(cell_settings))
         except Unavailable as error:  # For instance a missing API key.
             unavailable_cells.append(BlockedCell(cell_settings, error))
-    if len(unavailable_cells) == len(settings):
+    if not cells:
         raise make_refusal_error(unavailable_cells, len(settings))
     _check_prices(cells)
     plan = plan_cases(cells, store, again=again)
-    # Finished cells need nothing any more.
-    waiting = {id(cell) for cell in plan.open_jobs.cells}
+    waiting = {id(cell) for cell in plan.open_jobs.cells}  # Finished cells need nothing any more.
     unavailable_cells += [
         BlockedCell(c.settings, lack) for c in cells if id(c) in waiting for lack in c.lacks
     ]
@@ -245,9 +244,9 @@ def prepare_session(
     )
     if rehearsal or not unavailable_cells:
         return session
-    if not skip_unavailable:
-        raise make_refusal_error(unavailable_cells, len(settings))
-    return session.drop_cells(unavailable_cells)
+    if skip_unavailable:
+        return session.drop_cells(unavailable_cells)
+    raise make_refusal_error(unavailable_cells, len(settings))
 
 
 class _SilentListener(Listener):

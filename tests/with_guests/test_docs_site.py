@@ -122,7 +122,7 @@ def test_what_pages_name_of_ours_is_there() -> None:
         path.read_text("utf-8")
         for path in (*list_product_files(), *list_product_files(folders=("examples",)))
     )
-    theirs = {"CodeAgent", "JoyYizhu", "KillWait", "LangGraph", "MyEmbedder", "ToolCallingAgent"}
+    theirs = {"CodeAgent", "JoyYizhu", "KillWait", "LangChain", "LangGraph", "MyEmbedder", "ToolCallingAgent"}
     for page in (*PAGES, *OUTSIDE[:2]):
         text = page.read_text(encoding="utf-8")
         classes = re.findall(r"`[^`\n]*?\b([A-Z][a-z]+(?:[A-Z][a-z]+)+)\b", text)

@@ -112,26 +112,13 @@ def rescore_records(
     stored = find_records(roots, names)
     found = RescoringResult(fixes=chosen, notes=stored.notes)
 
-    def share_out(
-        work: Callable[[RecordFiles], PartT], is_quick: Callable[[RecordFiles], bool]
-    ) -> Iterator[PartT]:
-        """Do the work on all portions, in order; quick ones in this process, as others take seconds to start."""
-        portions = [*stored.split(_FILES_PER_PORTION)]
-        here = [processes == 1 or is_quick(portion) for portion in portions]
-        rest = [portion for portion, quick in zip(portions, here, strict=True) if not quick]
-        at_once = min(processes, len(rest))
-        shared = map_in_processes(work, rest, at_once) if at_once > 1 else map(work, rest)
-        for portion, quick in zip(portions, here, strict=True):
-            yield work(portion) if quick else next(shared)
-
+    share_out = partial(_share_out, [*stored.split(_FILES_PER_PORTION)], processes)
     if unnamed == "inferred":
         for counts in share_out(_count_explained, _is_all_ours):
             for pipeline, counted in counts.items():
                 found.explained.setdefault(pipeline, Counter()).update(counted)
         # Of versions that explain as many, the oldest: records that name none are old.
-        assumed = {
-            name: max(counted, key=lambda one: counted[one]) for name, counted in found.explained.items()
-        }
+        assumed = {name: max(counted, key=counted.__getitem__) for name, counted in found.explained.items()}
     else:
         assumed = {} if unnamed == "refused" else {"": load_agentdojo(unnamed).version}
     memory = find_score_memory(Path(roots[0]), version, chosen, checkout, assumed) if remember else None
@@ -150,6 +137,21 @@ def rescore_records(
         where = ", ".join(f"'{root}'" for root in roots)
         raise ConfigError(f"No stored cases in {where}. Give a folder of runs: agentsys rescore RUNS")
     return found
+
+
+def _share_out(
+    portions: Sequence[RecordFiles],
+    processes: int,
+    work: Callable[[RecordFiles], PartT],
+    is_quick: Callable[[RecordFiles], bool],
+) -> Iterator[PartT]:
+    """Do the work on all portions, in order; quick ones in this process, as others take seconds to start."""
+    here = [processes == 1 or is_quick(portion) for portion in portions]
+    rest = [portion for portion, quick in zip(portions, here, strict=True) if not quick]
+    at_once = min(processes, len(rest))
+    shared = map_in_processes(work, rest, at_once) if at_once > 1 else map(work, rest)
+    for portion, quick in zip(portions, here, strict=True):
+        yield work(portion) if quick else next(shared)
 
 
 _FILES_PER_PORTION = 50
