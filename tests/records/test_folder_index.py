@@ -263,6 +263,15 @@ def test_a_column_that_is_none_of_ours_is_read_from_the_files(tmp_path: Path, co
     assert _same_as_files(tmp_path)
 
 
+def test_a_column_without_the_codes_that_it_needs_is_read_from_the_files(tmp_path: Path) -> None:
+    _runs(tmp_path, "banking", "slack")
+    load_runs(tmp_path)
+    with np.load(tmp_path / ".agentsys" / "index.npz") as stored:
+        members = {name: stored[name] for name in stored.files if name != "suite"}
+    np.savez(tmp_path / ".agentsys" / "index.npz", **members)
+    assert _same_as_files(tmp_path)
+
+
 def test_a_packed_index_is_not_unpacked(tmp_path: Path, read: list[str]) -> None:
     _runs(tmp_path, "banking")
     load_runs(tmp_path)
