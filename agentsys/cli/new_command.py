@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import keyword
 import re
+import shlex
 from collections.abc import Mapping
 from enum import StrEnum
 from importlib.util import find_spec
@@ -103,9 +104,9 @@ def new_command(
                 f"Cannot write {path}: {error.strerror}. Name another folder: --to DIR"
             ) from None
         print_line(escape_to_line(f"Wrote {path}"))
-    print_line(escape_to_line(f"Test: pytest {to / f'test_{name}.py'}"))
-    options = f"--config-dir {to / 'conf'} --plugin-path {to}"
-    paths = {"conf": to / "conf", "texts": to / f"{name}.jsonl"}
+    print_line(escape_to_line(f"Test: pytest {shlex.quote(str(to / f'test_{name}.py'))}"))
+    options = shlex.join(["--config-dir", str(to / "conf"), "--plugin-path", str(to)])
+    paths = {"conf": shlex.quote(str(to / "conf")), "texts": shlex.quote(str(to / f"{name}.jsonl"))}
     print_line(escape_to_line(f"Next: {example.next_command.format(name=name, options=options, **paths)}"))
 
 

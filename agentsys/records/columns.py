@@ -137,9 +137,7 @@ class Columns:
             if _NOT_ALLOWED in values or (count and not values):
                 raise ValueError(f"{name}: no such value")
             codes = arrays.get(name)
-            if codes is not None and (
-                codes.dtype.kind != "u" or codes.shape != (count,) or codes.max(initial=0) >= len(values)
-            ):
+            if len(values) > 1 if codes is None else not _are_codes(codes, count, len(values)):
                 raise ValueError(f"{name}: no such codes")
             columns._values[name] = values
             columns._codes[name] = (
@@ -169,6 +167,11 @@ def _is_given_back(value: object) -> bool:
     except TypeError:
         return False
     return bool((tuple(stored) if isinstance(value, tuple) else stored) == value)
+
+
+def _are_codes(codes: Any, count: int, values: int) -> bool:
+    """True if an array has one code for each of `count` rows, and a value for each code."""
+    return bool(codes.dtype.kind == "u" and codes.shape == (count,) and codes.max(initial=0) < values)
 
 
 _NOT_ALLOWED = object()

@@ -40,6 +40,19 @@ def test_it_writes_python_yaml_and_test_and_no_word_of_the_example_is_left(folde
     ] == []
 
 
+@pytest.mark.parametrize("kind", [Kind.DEFENSE, Kind.GUARD])
+def test_a_folder_with_a_space_in_its_name_is_one_word_of_what_it_says_to_type(
+    kind: Kind, tmp_path: Path
+) -> None:
+    to = tmp_path / "my work"
+    printed = command_output("new", kind.value, "own_1", "--to", to, columns=500)
+    test, line = (shlex.split(text) for text in re.findall(r"^(?:Test|Next): (.*)$", printed, re.MULTILINE))
+    assert test == ["pytest", str(to / "test_own_1.py")]
+    assert line[line.index("--config-dir") + 1] == str(to / "conf")
+    other = "--plugin-path" if kind is Kind.DEFENSE else "--texts"
+    assert Path(line[line.index(other) + 1]).exists()
+
+
 @pytest.mark.slow
 def test_the_written_tests_pass_at_once(folder: Path) -> None:
     done = run_program([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"], folder, timeout=300)

@@ -15,7 +15,9 @@ import numpy as np
 import orjson
 import pytest
 from stored_cases import case_of, store_own
+from typer.testing import CliRunner
 
+from agentsys.cli import app
 from agentsys.records import case_reader, folder_index
 from agentsys.records.case_reader import list_case_rows, load_runs
 
@@ -260,6 +262,25 @@ def test_a_column_that_is_none_of_ours_is_read_from_the_files(tmp_path: Path, co
     _runs(tmp_path, "banking", "slack")
     load_runs(tmp_path)
     _rewrite(tmp_path, values=_stored(tmp_path)["values"] | {"utility": column})
+    assert _same_as_files(tmp_path)
+
+
+def test_a_column_without_the_codes_that_it_needs_is_read_from_the_files(tmp_path: Path) -> None:
+    _runs(tmp_path, "banking", "slack")
+    load_runs(tmp_path)
+    with np.load(tmp_path / ".agentsys" / "index.npz") as stored:
+        members = {name: stored[name] for name in stored.files if name != "suite"}
+    np.savez(tmp_path / ".agentsys" / "index.npz", **members)
+    assert _same_as_files(tmp_path)
+
+
+def test_check_believes_the_files_and_no_index_that_came_with_them(tmp_path: Path) -> None:
+    _runs(tmp_path, "banking", "slack")
+    load_runs(tmp_path)
+    values = _stored(tmp_path)["values"]
+    _rewrite(tmp_path, values=values | {"utility": [not one for one in values["utility"]]})
+    assert not _same_as_files(tmp_path)
+    CliRunner().invoke(app, ["check", str(tmp_path)])
     assert _same_as_files(tmp_path)
 
 
