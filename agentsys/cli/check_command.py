@@ -122,6 +122,10 @@ def _check_completeness(reading: LoadedCases) -> CheckFinding:
         return CheckFinding("Complete", "broken", "planned cases have no record", lines)
     if all(case.foreign for case in reading.cases):
         return CheckFinding("Complete", "note", "no plan of these runs is known")
+    if reading.skipped_files:
+        return CheckFinding(
+            "Complete", "note", "no planned case lacks a file; some cannot be read, see Records"
+        )
     return CheckFinding("Complete", VALID, "no planned case is known to lack a record")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.server
 import json
 import re
+import shutil
 import threading
 import zipfile
 from functools import partial
@@ -64,6 +65,15 @@ def test_a_whole_folder_holds_and_a_folder_with_a_case_removed_does_not(runs: Pa
     assert re.search(r"^- Complete .*\n.*unfinished: 1 of", bad.stdout, re.MULTILINE)
     assert re.search(r"^- Scores +1 score of .* come out otherwise", bad.stdout, re.MULTILINE)
     assert "Does not hold" in bad.stdout
+    assert "Complete   no planned case" not in bad.stdout
+    copy = tmp_path / "cut"
+    shutil.copytree(runs, copy)
+    next(copy.rglob("injection_task_*.json")).write_bytes(b'{"agentsys": ')
+    cut = call("check", str(copy))
+    assert cut.exit_code == 1 and "1 file unreadable" in cut.stdout
+    assert re.search(
+        r"^  Complete +no planned case lacks a file; some cannot be read", cut.stdout, re.MULTILINE
+    )
 
 
 @pytest.mark.slow
