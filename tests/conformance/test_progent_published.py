@@ -358,7 +358,7 @@ Patch = pytest.MonkeyPatch
 def every_rule_of_a_tool_is_tried(patch: Patch) -> None:
     decide = progent_rules.decide_call
     patch.setattr(
-        progent_gate,
+        progent_rules,
         "decide_call",
         lambda rules, tool, args, first_only: decide(rules, tool, args, first_only=False),
     )
