@@ -240,7 +240,6 @@ def records_table(extent: Extent) -> Iterator[str]:
         time.sleep(2.5)  # files younger than two seconds are not taken from an index
         first, then = (cpu_of(results, folder) for _ in range(2))
         helped, started = (wall_of(command, few) for command in ([*AGENTSYS, "--help"], results))
-        compared = cpu_of([*AGENTSYS, "compare", "runs", "--by", "attack"], folder)
         written = [] if find_spec("pyarrow") is None else [*parquet_rows(extent.records, folder)]
         kept = {**os.environ, "XDG_CACHE_HOME": str(folder / "cache")}
         checks = [cpu_of([*AGENTSYS, "check", "few/runs"], folder, kept) for _ in range(2)]
@@ -249,7 +248,6 @@ def records_table(extent: Extent) -> Iterator[str]:
     yield from table_head("What", "Seconds")
     yield table_row(f"`results` of {extent.records:,} records, no index, CPU", f"{first:.2f}")
     yield table_row("the same from the index, CPU", f"{then:.2f}")
-    yield table_row("`compare` from the index, CPU", f"{compared:.2f}")
     yield from written
     yield table_row("`check` of 10 records, and again, CPU", f"{checks[0]:.2f}, {checks[1]:.2f}")
     yield table_row("dry run of 1,046,000 cases, CPU, and MB at most", f"{planned:.1f}, {peak:.0f}")
