@@ -68,8 +68,10 @@ def check_command(
 
 def _check(given: Path, form: str, runs: RunsToCheck) -> None:
     # Whoever hands on a folder may have written its index: the files themselves are read, and it is made anew.
-    with suppress(OSError):
-        make_logdir_index_path(runs.folder).unlink()
+    index = make_logdir_index_path(runs.folder)
+    if not index.parent.is_symlink():
+        with suppress(OSError):
+            index.unlink()
     reading = read_cases([runs.folder], RunNames(runs.names))
     refusal: ConfigError | None = None
     found = [*_check_records(reading), _check_completeness(reading)]

@@ -330,7 +330,7 @@ def _read_index(place: Path) -> StoredIndex | None:
     import numpy as np
 
     try:
-        if not stat.S_ISREG(place.lstat().st_mode):
+        if place.parent.is_symlink() or not stat.S_ISREG(place.lstat().st_mode):
             raise ValueError("no plain file")
         content = io.BytesIO(place.read_bytes())
         with zipfile.ZipFile(content) as archive:
@@ -420,7 +420,8 @@ def _is_text(*names: str) -> bool:
 def find_index_path(root: Path) -> Path:
     """The place where a folder's index is written: never in a folder that is not ours."""
     own = make_logdir_index_path(root)
-    if own.parent.is_dir() and os.access(own.parent, os.W_OK):
+    # Whoever hands on a folder may have made a link of it that leads to somebody's files.
+    if own.parent.is_dir() and not own.parent.is_symlink() and os.access(own.parent, os.W_OK):
         return own
     # In the user's cache folder (`XDG_CACHE_HOME` where it is set), under a name made of the real path.
     name = hashlib.sha256(os.fsencode(root.resolve())).hexdigest()[:32]

@@ -160,7 +160,7 @@ def write_cell_log(cases: Sequence[CaseRow], config: Mapping[str, Any] | None, f
     """Write one log, its samples one after the other: a cell may have more of them than memory has room for.
 
     Raises:
-        ConfigError: If two cells would have one id: Inspect would drop the second without a word.
+        ConfigError: If two cases would have one id: Inspect would drop the second without a word.
     """
     first, identity = cases[0], _hash_cases(cases)
     _check_ids(cases)

@@ -284,6 +284,21 @@ def test_check_believes_the_files_and_no_index_that_came_with_them(tmp_path: Pat
     assert _same_as_files(tmp_path)
 
 
+def test_a_link_in_place_of_our_folder_is_not_followed(tmp_path: Path) -> None:
+    runs, elsewhere = tmp_path / "runs", tmp_path / "elsewhere"
+    _runs(runs, "banking")
+    load_runs(runs)
+    (runs / ".agentsys").rename(elsewhere)
+    (elsewhere / "index.json").write_text("of another program")
+    (runs / ".agentsys").symlink_to(elsewhere)
+    before = {path.name: path.read_bytes() for path in elsewhere.iterdir()}
+    assert "index.npz" in before
+    store_own(runs, case_of(suite="slack"))
+    CliRunner().invoke(app, ["check", str(runs)])
+    assert _same_as_files(runs)
+    assert {path.name: path.read_bytes() for path in elsewhere.iterdir()} == before
+
+
 def test_a_packed_index_is_not_unpacked(tmp_path: Path, read: list[str]) -> None:
     _runs(tmp_path, "banking")
     load_runs(tmp_path)
