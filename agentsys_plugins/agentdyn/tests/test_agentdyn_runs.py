@@ -196,6 +196,16 @@ def test_records_are_not_scored_with_another_checkout_or_none(checkout: Path, tm
         assert len(found.skipped) == 3
 
 
+def test_scores_are_not_remembered_because_a_checkout_may_change_in_its_place(
+    checkout: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    run(checkout, tmp_path / "own", "attack=none")
+    for _ in range(2):
+        found = rescore_records([tmp_path / "own"], checkout=str(checkout), remember=True)
+        assert (len(found.cases), found.known, found.remembered) == (3, 0, {})
+
+
 def test_published_runs_are_replayed_with_the_codes_that_they_tell_of(checkout: Path, tmp_path: Path) -> None:
     own = run(checkout, tmp_path / "own", *ATTACKED, "model.susceptibility=0.0", "seed=7")
     published = as_published(own, tmp_path / "published")

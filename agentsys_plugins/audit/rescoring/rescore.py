@@ -205,7 +205,9 @@ def _rescore_files(
             if not isinstance(record, Trajectory):
                 _add_record(found, record, version, assumed)
                 continue
-            key = memory and memory.make_key(record.source, stored.facts_by_file.get(record.source))
+            key = None
+            if memory and not is_agentdyn(record.benchmark):  # A checkout may change between two checks.
+                key = memory.make_key(record.source, stored.facts_by_file.get(record.source))
             kept = memory and memory.find(key)
             case = kept and _read_scores(kept, record)
             if case:
