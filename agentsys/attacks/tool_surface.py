@@ -76,6 +76,10 @@ class ToolSurface(Attack):
         if not isinstance(clean_calls, int) or clean_calls < 1:
             raise ConfigError(f"attack.clean_calls is {clean_calls!r}; give a number of calls, from 1.")
         self.clean_calls = clean_calls
+        if self._wants_argument:
+            self.left_out = (
+                "runs once a user task, with the first injection task of its suite, and passes over"
+            )
 
     @property
     def _wants_argument(self) -> bool:

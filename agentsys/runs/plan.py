@@ -53,9 +53,13 @@ class ExcludedPairs(NamedTuple):
     def summary_line(self) -> str:
         """One line, e.g. `24 cases left out: injection_round+round=2 has nowhere to write in 12 pairs`."""
         cases = "1 case" if self.cases == 1 else f"{self.cases} cases"
-        pairs = "1 pair" if self.pairs == 1 else f"{self.pairs} pairs"
         nothing = " (all there are: it has no case in this run)" if self.empty else ""
-        return f"{cases} left out: {self.attack} {self.why} {pairs}{nothing}."
+        return f"{cases} left out: {self.attack} {self.why} {self.counted_pairs}{nothing}."
+
+    @property
+    def counted_pairs(self) -> str:
+        """The number of pairs, with its noun."""
+        return "1 pair" if self.pairs == 1 else f"{self.pairs} pairs"
 
 
 def find_applicable_pairs(cell: Cell, pairs: Mapping[str, Sequence[TaskPair]]) -> CellPairs:
@@ -97,9 +101,9 @@ def sum_excluded(cells: Sequence[tuple[Cell, CellPairs]]) -> tuple[ExcludedPairs
 def format_nothing_left_message(skipped: Sequence[ExcludedPairs]) -> str:
     """Format the error for a run in which no case is left."""
     first = skipped[0]
-    more = f" (nor do the other {len(skipped) - 1} attacks)" if len(skipped) > 1 else ""
+    more = f" (nor is there a case of the other {len(skipped) - 1} attacks)" if len(skipped) > 1 else ""
     return (
-        f"No case to run: attack {first.attack} {first.why} {first.pairs} pairs, which are all that were"
+        f"No case to run: attack {first.attack} {first.why} {first.counted_pairs}, and no other was"
         f" chosen{more}. Choose other suites, user_tasks or injection_tasks, or another attack."
     )
 

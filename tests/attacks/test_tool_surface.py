@@ -40,6 +40,14 @@ def calls(record: Any) -> list[Any]:
     return [(span.name, span.decision["args"]) for span in record.spans if span.kind == "tool"]
 
 
+def test_a_form_that_runs_once_a_user_task_says_so_of_the_other_pairs(tmp_path: Path) -> None:
+    common = ("model=simulated", "defense=none", "benchmark.suites=[banking]", "user_tasks=[0]")
+    with pytest.raises(
+        ConfigError, match=r"mcp_parameter runs once a user task, with the first .* 1 pair, and no other"
+    ):
+        prepare_session([*common, "attack=mcp_parameter", "injection_tasks=[4]", f"logdir={tmp_path}"])
+
+
 @pytest.mark.parametrize(
     ("form", "shown_in"),
     zip(FORMS, ("description", "parameter", "result", "error", "parameter", "description"), strict=True),

@@ -57,8 +57,8 @@ METRIC_TITLES = {
 NET_RESILIENCE = "net_resilience"
 """Utility under attack x (1 - targeted ASR), MSB's NRP: of attacks on the surface of tools, where it is published."""
 NRP_TITLE = "NRP"
-_TOOL_SURFACE = "mcp_"
-"""Begins the names of these attacks."""
+TOOL_SURFACE_PREFIX = "mcp_"
+"""Begins the names of these attacks, which write into no tool's result of the suite."""
 METRICS = tuple(METRIC_TITLES)
 Percent = Annotated[float, PERCENT]
 """Percent, or percentage points, as tables show them; data for programs hold the fraction, in a column that
@@ -236,7 +236,7 @@ def measure(
                 utility = {suite: rate for suite, rate in utility.items() if suite in shared}
             limits[DEFENSE_QUALITY] = _bound_products(utility, bounds[Side.INJECTED])
             limits[NET_RESILIENCE] = _bound_products(bounds[Side.SOLVED], bounds[Side.INJECTED])
-            if cell.attack.startswith(_TOOL_SURFACE) and not brief:
+            if cell.attack.startswith(TOOL_SURFACE_PREFIX) and not brief:
                 estimates[NET_RESILIENCE] = _estimate_net_resilience(solved, asr, counted)
             for metric, rates in estimates.items():
                 rows += make_metric_rows(cell, metric, rates, brief=brief, bounds=limits[metric])

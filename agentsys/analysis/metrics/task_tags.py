@@ -14,6 +14,7 @@ from typing import Any, Literal
 import orjson
 
 from agentsys.analysis.metrics.attack_success import compute_mean_of_suites
+from agentsys.analysis.metrics.rates import TOOL_SURFACE_PREFIX
 from agentsys.errors import require_known_name
 from agentsys.records.case_row import NO_ATTACK, UNRECORDED, CaseRow
 
@@ -174,12 +175,20 @@ def measure_bound(cases: Iterable[CaseRow], limits: Limits, *, attacked: bool) -
         cases: Cases of one model, defense and attack.
         limits: Limits of their benchmark.
         attacked: Whether the share of cases that are not destroyed is asked for; else that of user tasks (each
-            counts once) that pass untouched.
+            counts once) that pass untouched. An attack on the surface of tools destroys none, and a user task
+            that was solved under attack was not destroyed: this attack wrote elsewhere.
     """
+    cases = tuple(cases)
     counted = [(case.suite, case.user_task_id) for case in cases]
     counted = counted if attacked else list(set(counted))
     tasks = limits.destroyed_by_injection if attacked else limits.passed_by_doing_nothing
     present = {(suite, task) for suite, task in counted if task in tasks.get(suite, ())}
+    if attacked:
+        present -= {
+            (case.suite, case.user_task_id)
+            for case in cases
+            if case.utility or case.attack.startswith(TOOL_SURFACE_PREFIX)
+        }
     share = compute_mean_of_suites((key[0], key in present) for key in counted).value
     causes = sorted(present, key=lambda pair: (pair[0], len(pair[1]), pair[1]))
     return Bound(100.0 - share if attacked else share, tuple(causes))

@@ -13,7 +13,9 @@ from stored_cases import case_of, row, store_own
 from agentsys.analysis.metrics.rates import MetricRow
 from agentsys.analysis.metrics.task_tags import (
     has_tag,
+    load_limits_of,
     load_tag,
+    measure_bound,
     select_fixed_scores,
     split_by_tag,
     write_benchmark_change_notes,
@@ -74,6 +76,24 @@ def test_nothing_is_destroyed_where_injections_are_appended() -> None:
     assert has_tag(row(), tag)
     assert not has_tag(row(benchmark="agentdojo+append_injection"), tag)
     assert has_tag(row(benchmark="agentdojo+exact"), tag)
+
+
+@pytest.mark.parametrize(
+    ("attack", "solved", "bound"),
+    [
+        ("important_instructions", False, 50.0),
+        ("important_instructions", True, 100.0),
+        ("mcp_name", False, 100.0),
+    ],
+)
+def test_a_user_task_is_destroyed_only_where_the_attack_wrote_over_it(
+    attack: str, solved: bool, bound: float
+) -> None:
+    cases = [row(user_task_id=task, attack=attack, utility=solved) for task in ("user_task_0", "user_task_1")]
+    limits = load_limits_of("agentdojo", "v1.2.2")
+    assert limits is not None
+    found = measure_bound(iter(cases), limits, attacked=True)
+    assert (found.value, bool(found.tasks)) == (bound, bound < 100)
 
 
 def test_an_unknown_tag_names_the_known_ones() -> None:
