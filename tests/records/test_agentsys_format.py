@@ -12,9 +12,9 @@ from stored_cases import case_of, model_call, span, store_own
 
 from agentsys.analysis.metrics.rates import measure
 from agentsys.records.agentsys_format import is_simulated_block, parse_stored_block
-from agentsys.records.case import UnreadableRecord
+from agentsys.records.case import STANDS_TWICE, UnreadableRecord
 from agentsys.records.case_reader import read_cases
-from agentsys.records.schema import CaseRecord, RoleUsage, StoredCall, StoredSpan
+from agentsys.records.schema import SCHEMA_VERSION, CaseRecord, RoleUsage, StoredCall, StoredSpan
 
 CALL = StoredCall(**model_call("main", 1, 2, model_id="gpt-4o"))
 SPAN = StoredSpan(**span(1, None, "main", calls=[CALL]))
@@ -52,7 +52,7 @@ def test_fields_that_only_people_look_at_make_no_file_unreadable(tmp_path: Path,
     ("field", "value", "fault"),
     [
         ("status", "fine", "agentsys.status"),
-        ("schema_version", 99, "newer agentsys"),
+        ("schema_version", SCHEMA_VERSION + 1, "newer agentsys"),
         ("spans", ["x"], "spans.0: no object"),
         ("spans", [{"messages": {}}], "spans.0.messages: no list"),
         ("spans", [{"calls": ["x"]}], "spans.0.calls: not all are objects"),
@@ -63,6 +63,32 @@ def test_every_reader_refuses_the_same_faults(tmp_path: Path, field: str, value:
     content["agentsys"][field] = value
     with pytest.raises(UnreadableRecord, match=fault):
         parse_stored_block(content)
+
+
+_TWICE = {
+    "suite_name": "slack",
+    "pipeline_name": "another",
+    "user_task_id": "user_task_9",
+    "injection_task_id": "injection_task_9",
+    "attack_type": "another",
+    "benchmark_version": "v1",
+    "utility": False,
+    "security": True,
+    "injections": {"v": "another text"},
+}
+
+
+@pytest.mark.parametrize("field", _TWICE)
+@pytest.mark.parametrize("attack", ["important_instructions", "none"])
+def test_a_field_that_stands_twice_is_compared_where_it_means_something(
+    tmp_path: Path, field: str, attack: str
+) -> None:
+    path = store_own(tmp_path, case_of(attack=attack))
+    path.write_text(json.dumps(json.loads(path.read_text()) | {field: _TWICE[field]}))
+    (found,) = read_cases([tmp_path]).cases
+    means_nothing = attack == "none" and field in ("security", "attack_type")
+    assert (f"{STANDS_TWICE}{field}" in found.notes) is not means_nothing
+    assert (found.suite, found.utility, found.injection_success or False) == (case_of().suite, True, False)
 
 
 def test_a_file_without_our_block_has_none() -> None:

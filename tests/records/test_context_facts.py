@@ -11,6 +11,7 @@ from agentsys.records.agentsys_format import sum_spans
 from agentsys.records.context_facts import (
     collect_prompt_words,
     estimate_tokens,
+    join_content_text,
     join_tool_result,
     measure_context,
 )
@@ -53,6 +54,14 @@ def test_a_run_is_read_alike_in_old_and_new_form(form: Any) -> None:
     assert seen.calls == {"get_bill": 1, "read_file": 1, "send_money": 1}
     assert seen.answer_chars == len("All done.")
     assert seen.result_chars == len("harmless") + len(f"bill: {PAYLOAD}") + len("sent")
+
+
+@pytest.mark.parametrize("kind", ["thinking", "redacted_thinking"])
+def test_thoughts_are_no_part_of_a_text(kind: str) -> None:
+    content = [{"type": kind, "content": PAYLOAD}, {"type": "text", "content": "Done."}]
+    answer = {"role": "assistant", "content": content, "tool_calls": None}
+    assert join_content_text(content) == "Done."
+    assert measure_context([*RUN[:-1], answer], LINES).answer_chars == len("Done.")
 
 
 def test_without_a_payload_nothing_is_exposed() -> None:
