@@ -14,7 +14,7 @@ from agentsys.analysis.metrics.rates import measure
 from agentsys.records.agentsys_format import is_simulated_block, parse_stored_block
 from agentsys.records.case import STANDS_TWICE, UnreadableRecord
 from agentsys.records.case_reader import read_cases
-from agentsys.records.schema import SCHEMA_VERSION, CaseRecord, RoleUsage, StoredCall, StoredSpan
+from agentsys.records.schema import SCHEMA_VERSION, CaseRecord, Exposure, RoleUsage, StoredCall, StoredSpan
 
 CALL = StoredCall(**model_call("main", 1, 2, model_id="gpt-4o"))
 SPAN = StoredSpan(**span(1, None, "main", calls=[CALL]))
@@ -89,6 +89,18 @@ def test_a_field_that_stands_twice_is_compared_where_it_means_something(
     means_nothing = attack == "none" and field in ("security", "attack_type")
     assert (f"{STANDS_TWICE}{field}" in found.notes) is not means_nothing
     assert (found.suite, found.utility, found.injection_success or False) == (case_of().suite, True, False)
+
+
+@pytest.mark.parametrize(("raw", "shown"), [(True, False), (True, True), (False, False)])
+@pytest.mark.parametrize("attack", ["important_instructions", "none"])
+def test_what_a_tool_returned_and_what_the_model_was_shown_are_two_columns(
+    tmp_path: Path, raw: bool, shown: bool, attack: str
+) -> None:
+    exposure = Exposure(exposed_raw=raw, exposed_shown=shown, raw_round=2, shown_round=3 if shown else None)
+    store_own(tmp_path, case_of(attack=attack), exposure=exposure)
+    (found,) = read_cases([tmp_path]).cases
+    assert (found.exposed_raw, found.exposed_shown) == ((None, None) if attack == "none" else (raw, shown))
+    assert (found.raw_round, found.shown_round) == (2, 3 if shown else None)
 
 
 def test_a_file_without_our_block_has_none() -> None:
