@@ -166,10 +166,10 @@ def _print_plan(session: Session, console: Console) -> None:
     models = describe_last_days(session.settings, date.today())
     for line in (*models, *(left_out.summary_line for left_out in plan.skipped)):
         print_to_console(console, line)
-    if plan.searched:
+    if plan.open_jobs.searched:
         from agentsys.runs.search_plan import describe_searches
 
-        print_to_console(console, describe_searches(plan.searched, session.store))
+        print_to_console(console, describe_searches(plan.open_jobs.searched, session.store))
     for key in plan.corrupt[:5]:
         print_to_console(
             console,

@@ -12,7 +12,6 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
-from agentsys.attacks.attack_search import is_searched
 from agentsys.attacks.attacker_prompt import ATTACKER_ROLE, ATTACKER_ROLES
 from agentsys.base.config_catalog import load_config
 from agentsys.benchmarks.ground_truth_playbook import build_playbook
@@ -23,7 +22,7 @@ from agentsys.models.build_model import ModelCard, ModelStack, build_stack, pars
 from agentsys.models.chat import ChatModel
 from agentsys.models.thought_text import ThoughtBlock
 from agentsys.records.case import Case
-from agentsys.runs.instantiate import find_kept_folders, instantiate
+from agentsys.runs.instantiate import instantiate, load_class
 from agentsys.runs.settings import Settings
 from agentsys.simulated.playbook_index import Playbook
 from agentsys.simulated.simulated_role import SimulatedRole
@@ -78,11 +77,6 @@ class Cell:
         """Hash of the settings' identity, stored in every record of its cases."""
         return self.settings.config_hash
 
-    @property
-    def injection_mode(self) -> str:
-        """The way text is put into the environment: `exact`, or `folded` as AgentDojo's YAML does."""
-        return self.benchmark.injection
-
     def warm_up(self) -> None:
         """Load data and models before the first cases, so that their durations do not include it.
 
@@ -121,8 +115,8 @@ class Job:
     @property
     def needs_search(self) -> bool:
         """True if the attack's text has to be searched for; a model that replays runs brings its own texts."""
-        attacked = self.case.injection_task_id is not None
-        return attacked and is_searched(self.cell.attack) and not self.cell.stack.replays_runs
+        attack, attacked = self.cell.attack, self.case.injection_task_id is not None
+        return attacked and attack.searched and not (attack.replays or self.cell.stack.replays_runs)
 
 
 class CellFolder(Protocol):
@@ -210,7 +204,8 @@ class CellBuilder:
         inner = {name: self._complete(value, seed) for name, value in option.items()}
         own: dict[str, Any] = {"seed": seed}
         if not self._rehearsal:
-            own |= {name: str(self._store.own / folder) for name, folder in find_kept_folders(option).items()}
+            folders = load_class("defense", option).keeps
+            own |= {name: str(self._store.own / folder) for name, folder in folders.items()}
         return inner | {name: value for name, value in own.items() if name in inner and inner[name] is None}
 
     def _build_once(self, group: str, config: Mapping[str, Any]) -> Any:

@@ -133,11 +133,6 @@ class Plan:
         )
         return replace(self, jobs=jobs, open_jobs=open_jobs, finished=len(jobs) - len(open_jobs))
 
-    @property
-    def searched(self) -> JobList:
-        """The cases among `open_jobs` whose text has to be searched for."""
-        return self.open_jobs.searched
-
 
 def plan_cases(cells: Sequence[Cell], store: Store, *, again: bool = False) -> Plan:
     """Expand cells into cases and drop the finished ones.

@@ -31,7 +31,7 @@ from agentsys.records.schema import OWN_KEY
 from agentsys.runs.cell import Cell, CellBuilder, Job
 from agentsys.runs.claims import Claims
 from agentsys.runs.executors import PlainRunner, run_on_threads
-from agentsys.runs.instantiate import find_kept_folders
+from agentsys.runs.instantiate import load_class
 from agentsys.runs.plan import list_differences
 from agentsys.runs.references import add_contents
 from agentsys.runs.run_totals import Listener
@@ -91,7 +91,7 @@ def make_portable(recipe: Recipe) -> PortableCell:
         _take_file(cell, "benchmark.data", folder, None)
     configs = [node for _, node in walk_options(settings["defense"]) if isinstance(node, dict)]
     for node in (config for config in configs if "_target_" in config):
-        for option, own in find_kept_folders(node).items():
+        for option, own in load_class("defense", node).keeps.items():
             cell.kept.add(own)
             if node.get(option) is not None:
                 raise ConfigError(
