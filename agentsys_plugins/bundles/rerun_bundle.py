@@ -19,10 +19,9 @@ import orjson
 import yaml
 from pydantic import ValidationError
 
-from agentsys.base.config_catalog import list_config_names
+from agentsys.base.config_catalog import is_prefixed, list_config_names
 from agentsys.base.grouping import join_names
 from agentsys.base.json_values import map_texts
-from agentsys.base.model_prefixes import is_prefixed
 from agentsys.errors import ConfigError
 from agentsys.models.wrappers.reply_cache import CacheMode
 from agentsys.records.case import ATTEMPTS, Case, make_safe_name
