@@ -339,11 +339,6 @@ class SearchedAttack(Attack):
         """Score a query with a text, and write the attacker's feedback."""
 
 
-def is_searched(attack: Attack) -> bool:
-    """True if an attack's text has to be searched for in this run."""
-    return attack.searched and not attack.replays
-
-
 def rank_attempts(attempts: Sequence[Attempt]) -> list[Attempt]:
     """Rank the distinct texts that were tried, best first, each by its best attempt.
 

@@ -32,7 +32,6 @@ from agentdojo.attacks.important_instructions_attacks import ImportantInstructio
 from agentdojo.models import MODEL_NAMES
 from agentdojo.types import get_text_content_as_str
 
-from agentsys.attacks.attack_search import is_searched
 from agentsys.attacks.injection_vectors import (
     cache_per_task,
     find_injectable_vectors,
@@ -364,7 +363,7 @@ class InjectionRound(Attack):
             raise ConfigError(f"attack.base = {base!r}: give an attack's name, e.g. important_instructions.")
         if base.kind is AttackKind.NONE:
             raise ConfigError(f"attack.base: '{base.name}' writes nothing; name another attack.")
-        if is_searched(base):
+        if base.searched and not base.replays:
             raise ConfigError(
                 f"attack.base: '{base.name}' searches for its texts, which cannot be done round by round; run"
                 " the search first and give its saved texts, in a YAML of your own like attack/cached.yaml."

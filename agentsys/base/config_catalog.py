@@ -1,13 +1,16 @@
-"""The catalog of configs: the names in the config groups, read from YAML files without composing them."""
+"""The catalog of configs: the names in the config groups, read from YAML files without composing them.
+
+Models by prefix are in it too: `openai/gpt-5-mini` or `vllm/NAME@URL` -> the card of a model that needs no YAML.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from agentsys.base.model_prefixes import is_prefixed, load_prefixed_card
-from agentsys.errors import ConfigError, require_known_name
+from agentsys.errors import ConfigError, require_known_name, unknown_name
 from agentsys.extensions import list_shipped_config_dirs, shipped_config_dir
 
 CONFIG_GROUPS = {
@@ -104,3 +107,129 @@ def _read_config(path: Path) -> str:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path} cannot be read: {error}") from None
+
+
+_PROVIDERS = "agentsys.models.providers"
+_OF_EVERY_CARD: Mapping[str, Any] = {
+    "prose_name": "AI assistant",
+    "simulated": False,
+    "api_key_env": None,
+    "base_url": None,
+    "temperature": 0.0,
+    "max_tokens": None,
+    "timeout_s": 300.0,
+    "context_tokens": None,
+    "price": None,
+    "rate": {"requests": None, "tokens": None},
+    "cache": True,
+    "roles": {"main": None, "worker": None, "validator": None, "sanitizer": None},
+}
+_PREFIXES: Mapping[str, Mapping[str, Any]] = {
+    "openai": {
+        "_target_": f"{_PROVIDERS}.openai.OpenAIModel",
+        "api_key_env": "OPENAI_API_KEY",
+        "max_tokens_field": "max_completion_tokens",
+    },
+    "anthropic": {
+        "_target_": f"{_PROVIDERS}.anthropic.AnthropicModel",
+        "prose_name": "Claude",
+        "api_key_env": "ANTHROPIC_API_KEY",
+        "max_tokens": 8192,
+    },
+    "google": {
+        "_target_": f"{_PROVIDERS}.google.GoogleModel",
+        "prose_name": "AI model developed by Google",
+        "api_key_env": "GEMINI_API_KEY",
+    },
+    "litellm": {"_target_": f"{_PROVIDERS}.litellm.LiteLLMModel"},
+    "vllm": {
+        "_target_": f"{_PROVIDERS}.openai.OpenAIModel",
+        "prose_name": "Local model",
+        "max_tokens": 4096,
+    },
+}
+"""Prefix -> the fields of its cards that are not those of every card."""
+_OWN_SERVER = "vllm"
+"""The prefix of every server of one's own that speaks OpenAI's chat format."""
+PREFIX_LINES = {
+    "openai/ID, anthropic/ID, google/ID": "any model of these providers; needs the provider's key",
+    "litellm/PROVIDER/ID": "any model that litellm reaches; needs pip install 'agentsys-bench[litellm]'",
+    "vllm/ID@URL": "a server of yours that speaks OpenAI's chat format, as vLLM and Ollama do",
+}
+"""Form of a name -> what it reaches. The cost of a model is not known unless a shipped YAML has it."""
+
+
+def is_prefixed(name: object) -> bool:
+    """True if a model's name is meant as `PREFIX/ID`: no name of a YAML has a slash."""
+    return isinstance(name, str) and "/" in name
+
+
+def make_card_name(model_id: str) -> str:
+    """Make the name for configs and tables: the end of the provider's id, in small letters."""
+    return re.sub(r"[^a-z0-9._-]+", "-", model_id.rpartition("/")[2].lower()).strip("-.") or "model"
+
+
+def make_server_card(
+    model_id: str, address: str, name: str, cards: Iterable[Mapping[str, Any]]
+) -> dict[str, Any]:
+    """Make the card of a model on a server of one's own, from the YAML of the same model where there is one."""
+    card = _find_card(cards, _OWN_SERVER, model_id) or _make_card(_OWN_SERVER, model_id, name)
+    return {**card, "name": name, "base_url": address}
+
+
+def load_prefixed_card(text: str, cards: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """Make the card that `PREFIX/ID` or `vllm/ID@URL` means.
+
+    Args:
+        text: What was typed.
+        cards: All YAMLs of models; one of the same model is taken, with its price and its row in the tables.
+
+    Raises:
+        ConfigError: For an unknown prefix, without an id, or without the address of a server.
+    """
+    prefix, _, model_id = text.partition("/")
+    if prefix not in _PREFIXES:
+        problem = unknown_name("prefix of a model", prefix, _PREFIXES)
+        raise ConfigError(f"model={text}: {problem} Through litellm: model=litellm/{text}")
+    address = ""
+    if prefix == _OWN_SERVER:
+        model_id, _, address = model_id.partition("@")
+    if not model_id:
+        raise ConfigError(
+            f"model={text}: the model's id is missing. Write model={prefix}/ID, as its provider calls it"
+        )
+    if address and not re.fullmatch(r"https?://[^\s/@]+(/[^\s@]*)?", address):
+        form = f"Write model={prefix}/{model_id}@http://HOST:PORT/v1"
+        raise ConfigError(
+            f"model={prefix}/{model_id}: an address begins with http:// and holds no password. {form}"
+        )
+    every = list(cards)
+    if card := _find_card(every, prefix, model_id):
+        return {**card, "base_url": address} if address else dict(card)
+    if prefix == _OWN_SERVER and not address:
+        example = "http://127.0.0.1:8000/v1"
+        raise ConfigError(f"model={text}: at which address? Write model={text.rstrip('@')}@{example}")
+    name = make_card_name(model_id)
+    taken = name in {card.get("name") for card in every}
+    made = _make_card(prefix, model_id, f"{prefix}-{name}" if taken else name)
+    return made | {"base_url": address} if address else made
+
+
+def _make_card(prefix: str, model_id: str, name: str) -> dict[str, Any]:
+    own = _PREFIXES[prefix]
+    return {"_target_": own["_target_"], "name": name, "model_id": model_id, **_OF_EVERY_CARD, **own}
+
+
+def _find_card(cards: Iterable[Mapping[str, Any]], prefix: str, model_id: str) -> Mapping[str, Any] | None:
+    """Find the YAML of a model at this provider and with its key; of several the one with the shortest name."""
+    own = _PREFIXES[prefix]
+    fitting = [
+        card
+        for card in cards
+        if model_id in (card.get("model_id"), card.get("name"))
+        and card.get("_target_") == own["_target_"]
+        and card.get("api_key_env") == own.get("api_key_env")
+        and (card.get("base_url") is not None) == (prefix == _OWN_SERVER)
+    ]
+    # Qwen/Qwen3-32B is the id of `qwen3-32b-thinking`, too.
+    return min(fitting, key=lambda card: len(str(card["name"])), default=None)

@@ -12,7 +12,7 @@ import math
 import os
 import threading
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from agentsys.base.atomic_file import PRIVATE, open_file
@@ -45,6 +45,7 @@ class LedgerEntry:
     """1 if the answer came without a count of tokens, else 0."""
 
 
+@dataclass(eq=False)
 class Ledger:
     """Appends lines to a ledger. Safe with several threads and processes, also if one of them is killed.
 
@@ -52,10 +53,9 @@ class Ledger:
     break, so one that a full disk or a kill has torn takes no other with it.
     """
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self._lock = threading.Lock()
-        self._file: int | None = None
+    path: Path
+    _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
+    _file: int | None = field(default=None, init=False)
 
     def add(self, entry: LedgerEntry) -> None:
         """Append one line. A failed write is only a warning, so that the answer is not lost."""

@@ -102,7 +102,10 @@ def load_target(kind: str, config: Mapping[str, Any]) -> Any:
     target = config.get("_target_")
     if not isinstance(target, str) or "." not in target:
         raise ConfigError(f"The {kind} YAML has no `_target_: module.Class` line.")
-    module_name, _, class_name = find_todays_path(target).rpartition(".")
+    today = find_registered_class(target).today
+    if today != target:
+        _warn_moved(target, today)
+    module_name, _, class_name = today.rpartition(".")
     module = _import_module(
         module_name, f"The {kind} YAML names {target}", "is its folder given with --plugin-path?"
     )
@@ -146,14 +149,6 @@ def find_registered_class(path: object) -> RegisteredClass:
     """Find our class by a present or earlier import path; for a user's class all names are its path."""
     own = str(path)
     return load_registered_classes().get(own) or RegisteredClass(own, own, own, own)
-
-
-def find_todays_path(path: str) -> str:
-    """Return today's import path of a class; warn if an earlier path of ours was given."""
-    today = find_registered_class(path).today
-    if today != path:
-        _warn_moved(path, today)
-    return today
 
 
 @lru_cache(maxsize=256)  # Warns once per process.

@@ -74,6 +74,10 @@ def find_payload_lines(written: Iterable[str]) -> PayloadLines:
     return tuple(lines)
 
 
+_squeeze_request = lru_cache(maxsize=4096)(squeeze)
+"""Case after case has the same system messages and user tasks."""
+
+
 def drop_own_words(lines: PayloadLines, own: Iterable[str]) -> PayloadLines:
     """Drop the lines that also occur in `own` texts, such as the user's request.
 
@@ -81,11 +85,6 @@ def drop_own_words(lines: PayloadLines, own: Iterable[str]) -> PayloadLines:
     """
     squeezed = [_squeeze_request(text) for text in own]
     return tuple(forms for forms in lines if not any(form in text for text in squeezed for form in forms))
-
-
-@lru_cache(maxsize=4096)  # Case after case has the same system messages and user tasks.
-def _squeeze_request(text: str) -> str:
-    return squeeze(text)
 
 
 @lru_cache(maxsize=4096)  # Attacks use the same few texts in case after case.

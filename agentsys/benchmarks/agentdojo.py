@@ -163,7 +163,7 @@ class AdaptedSuite:
     """Makes a suite load fast, check on copies and record its tools' runs; stands before the suite's own class."""
 
     _loader: EnvironmentLoader | AppendingLoader
-    _check: SuiteCheck
+    _check_task_result: SuiteCheck
 
     @classmethod
     def adapt(cls, suite: TaskSuite[Any], loader: EnvironmentLoader | AppendingLoader) -> Any:
@@ -179,7 +179,7 @@ class AdaptedSuite:
         adapted = derived.__new__(derived)
         adapted.__dict__ = dict(vars(suite))
         adapted.tools = with_receipts(suite.tools)
-        adapted._loader, adapted._check = loader, check_on_copies(suite._check_task_result)
+        adapted._loader, adapted._check_task_result = loader, check_on_copies(suite._check_task_result)
         return adapted
 
     def load_and_inject_default_environment(self, injections: Mapping[str, str]) -> TaskEnvironment:
@@ -189,9 +189,6 @@ class AdaptedSuite:
     def get_injection_vector_defaults(self) -> dict[str, str]:
         """Injection vector -> default text."""
         return self._loader.get_defaults()
-
-    def _check_task_result(self, *case: Any) -> bool:
-        return self._check(*case)
 
 
 class AgentDojoSuite(AdaptedSuite):

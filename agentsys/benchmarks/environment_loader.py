@@ -314,16 +314,14 @@ def _find_marks(node: Any, way: tuple[Any, ...]) -> Iterator[tuple[Any, ...]]:
             yield from _find_marks(value, (*way, index))
 
 
-def _find_blank_ends(text: str) -> tuple[str, str]:
-    """Return the blanks and line breaks at both ends of a text, whose folding depends on the text around it."""
-    inner = text.strip()
-    first = text.index(inner)
-    return text[:first], text[first + len(inner) :]
-
-
 def _find_edges(injections: Mapping[str, str]) -> frozenset[tuple[str, str, str]]:
-    """Return (vector, leading blanks, trailing blanks) of each text."""
-    return frozenset((vector, *_find_blank_ends(text)) for vector, text in injections.items())
+    """Return (vector, leading blanks, trailing blanks) of each text: their folding depends on the text around it."""
+    edges = set()
+    for vector, text in injections.items():
+        inner = text.strip()
+        first = text.index(inner)
+        edges.add((vector, text[:first], text[first + len(inner) :]))
+    return frozenset(edges)
 
 
 _BLANKS = re.compile(r"(?:\\?[ \t\n])*")

@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 import typer
 import yaml
 
-from agentsys.base.config_catalog import list_config_names, load_config
-from agentsys.base.model_prefixes import make_card_name, make_server_card
+from agentsys.base.config_catalog import list_config_names, load_config, make_card_name, make_server_card
 from agentsys.cli.cli_output import ConfigDirOption, print_line
 from agentsys.cli.terminal import escape_to_line
 from agentsys.errors import ConfigError, Unavailable

@@ -10,8 +10,13 @@ import typer
 from typer.core import TyperGroup
 
 from agentsys.analysis.tables.table_document import break_between_words
-from agentsys.base.config_catalog import CONFIG_GROUPS, find_config_file, list_config_names, read_description
-from agentsys.base.model_prefixes import PREFIX_LINES
+from agentsys.base.config_catalog import (
+    CONFIG_GROUPS,
+    PREFIX_LINES,
+    find_config_file,
+    list_config_names,
+    read_description,
+)
 from agentsys.base.object_import import add_plugin_paths
 from agentsys.cli import complete_names, complete_overrides, format_examples
 from agentsys.cli.cli_output import ConfigDirOption, PluginPathOption, find_table_width, print_line

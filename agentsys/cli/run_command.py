@@ -161,15 +161,16 @@ def _print_plan(session: Session, console: Console) -> None:
             f"{plan.replaced} of them have a record: it is kept in {aside} and counts in"
             " no table. Should this run stop, go on without --again.",
         )
-    from agentsys.runs.preflight import describe_last_days
+    from agentsys.models.pricing import describe_last_days
 
-    models = describe_last_days(session.settings, date.today())
+    configs = (config for one in session.settings for config in (one.model, *one.others.values()))
+    models = describe_last_days(configs, date.today())
     for line in (*models, *(left_out.summary_line for left_out in plan.skipped)):
         print_to_console(console, line)
-    if plan.searched:
+    if plan.open_jobs.searched:
         from agentsys.runs.search_plan import describe_searches
 
-        print_to_console(console, describe_searches(plan.searched, session.store))
+        print_to_console(console, describe_searches(plan.open_jobs.searched, session.store))
     for key in plan.corrupt[:5]:
         print_to_console(
             console,

@@ -21,8 +21,7 @@ from agentsys.cli.terminal import escape_to_line
 from agentsys.models.budget import Meter
 from agentsys.records.case_row import NO_ATTACK
 from agentsys.records.schema import CaseRecord
-from agentsys.runs.cell import CellLabels
-from agentsys.runs.job_list import JobList
+from agentsys.runs.cell import CellLabels, JobList
 from agentsys.runs.run_totals import Listener
 
 LINE_EVERY_S = 60.0

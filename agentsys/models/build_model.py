@@ -133,13 +133,6 @@ def build_provider(fields: Mapping[str, Any], card: ModelCard) -> ChatModel:
             itself refuses (a missing key, for one).
     """
     provider_class = find_model_class(card.name, fields.get("_target_"))
-    built: ChatModel = provider_class(**_collect_arguments(provider_class, fields, card))
-    return built
-
-
-def _collect_arguments(
-    provider_class: type[Any], fields: Mapping[str, Any], card: ModelCard
-) -> dict[str, Any]:
     parameters = inspect.signature(provider_class).parameters
     variadic = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
     takes_any = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values())
@@ -156,7 +149,8 @@ def _collect_arguments(
             raise ConfigError(
                 f"Model '{card.name}' needs {name}; add it to its YAML or as model.{name}=VALUE."
             )
-    return arguments
+    built: ChatModel = provider_class(**arguments)
+    return built
 
 
 _PROBE_RETRY = RetryPolicy(attempts=3, base_s=0.5, total_s=5.0, empty_retries=0)

@@ -141,11 +141,8 @@ class ModelElement(LoopStep):
 
     def step(self, at: LoopState) -> LoopState:
         """One model call, as AgentDojo's pipeline elements make it."""
-        return at.with_messages(self.model.complete(self.make_request(at)).message)
-
-    def make_request(self, at: LoopState) -> ChatRequest:
-        """The question for the agent's next message."""
-        return ChatRequest(at.messages, tool_specs(at.runtime.functions.values()), self.role)
+        request = ChatRequest(at.messages, tool_specs(at.runtime.functions.values()), self.role)
+        return at.with_messages(self.model.complete(request).message)
 
 
 class ToolsElement(LoopStep):

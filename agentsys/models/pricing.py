@@ -1,4 +1,4 @@
-"""Prices of models, dated, the cost of one call, and token counts estimated where a model counts none.
+"""Prices of models, dated, and their last days; the cost of one call, and token counts where a model counts none.
 
 The estimate is from characters: prose has more of them per token than data, and tools are counted in the
 form in which models are shown them, not as the JSON schema that is sent. It is within 10% of OpenAI's
@@ -9,6 +9,9 @@ from __future__ import annotations
 
 import datetime
 import json
+from collections.abc import Iterable, Mapping
+from importlib.resources import files
+from typing import Any
 
 from agentdojo.types import ChatAssistantMessage, ChatMessage
 from pydantic import BaseModel, ConfigDict, Field
@@ -90,3 +93,21 @@ def _estimate_message_tokens(message: ChatMessage) -> float:
     calls = message["tool_calls"] or () if message["role"] == "assistant" else ()
     size = sum(len(call.function) + len(json.dumps(dict(call.args), default=str)) for call in calls)
     return TOKENS_PER_MESSAGE * (1 + len(calls)) + (text + size) / DATA_CHARS_PER_TOKEN
+
+
+_SOON = datetime.timedelta(days=30)
+
+
+def describe_last_days(configs: Iterable[Mapping[str, Any]], today: datetime.date) -> list[str]:
+    """A line for each model that its vendor has switched off, or will within 30 days."""
+    table = json.loads((files("agentsys.models") / "last_days.json").read_text(encoding="utf-8"))
+    # A server of one's own may call anything by such an id.
+    asked = {str(config.get("model_id")): config["name"] for config in configs if not config.get("base_url")}
+    lines = []
+    for model_id in asked.keys() & table["models"].keys():
+        day, successor = table["models"][model_id]
+        if datetime.date.fromisoformat(day) <= today + _SOON:
+            mend = f"; its place takes model={successor}" if successor else ""
+            source = f"by litellm's table ({table['litellm']})"
+            lines.append(f"Model '{asked[model_id]}': {model_id} has its last day on {day}, {source}{mend}.")
+    return sorted(lines)

@@ -7,7 +7,7 @@ guards' verdicts, what workers read.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pydantic import ValidationError
@@ -50,6 +50,7 @@ def sum_spans(spans: Sequence[Any], lines: PayloadLines) -> dict[str, Any]:
 
     Tokens of workers are unknown where a worker's span does not say how much text it was given to read.
     """
+    asked = [call for span in spans for call in span.get("calls") or ()]
     calls: Counter[str] = Counter()
     decisions: Counter[str] = Counter()
     rounds, chars, known, refused = 0, 0, True, 0
@@ -74,7 +75,8 @@ def sum_spans(spans: Sequence[Any], lines: PayloadLines) -> dict[str, Any]:
             rounds += seen.rounds_exposed
             chars += seen.result_chars + _read_int_or_zero(decision.get("output_chars"))
             known = known and "output_chars" in decision
-    odd_replies, unreadable = _count_odd_replies(spans)
+    odd_replies, unreadable = _count_odd_replies(asked)
+    named = ((name, call.get(name)) for call in asked for name in _SERVERS)
     return {
         "calls": dict(sorted(calls.items())),
         "decisions": dict(decisions),
@@ -83,8 +85,10 @@ def sum_spans(spans: Sequence[Any], lines: PayloadLines) -> dict[str, Any]:
         "odd_replies": odd_replies,
         "unreadable_by_role": unreadable,
         "proposed": sum(calls.values()) + refused,
-        "ended": _find_end(spans),
-        "servers": _list_servers(spans),
+        "ended": _find_end(spans, asked),
+        "servers": tuple(
+            sorted({f"{name} {value}" for name, value in named if isinstance(value, str) and value})
+        ),
         "gates": count_gate_rulings(spans),
         "guards": count_guard_verdicts(spans),
     }
@@ -143,11 +147,11 @@ _FLAWS = ("unreadable", "echoed", "wrong_form")
 """Oddities of replies that whoever asked could not use (`agentsys.models.trace.ReplyFlaw`)."""
 
 
-def _count_odd_replies(spans: Sequence[Any]) -> tuple[dict[str, dict[str, int]], dict[str, int]]:
+def _count_odd_replies(calls: Sequence[Any]) -> tuple[dict[str, dict[str, int]], dict[str, int]]:
     """Model id that replies named -> kind of oddity -> replies; and role -> replies that could not be read."""
     found: dict[str, dict[str, int]] = {}
     unread: Counter[str] = Counter()
-    for call in _iterate_calls(spans):
+    for call in calls:
         odd = call.get("odd")
         for kind, count in odd.items() if isinstance(odd, dict) else ():
             of_model = found.setdefault(str(call.get("model_id")), {})
@@ -157,35 +161,26 @@ def _count_odd_replies(spans: Sequence[Any]) -> tuple[dict[str, dict[str, int]],
     return found, dict(sorted(unread.items()))
 
 
-def _find_end(spans: Sequence[Any]) -> str | None:
+def _find_end(spans: Sequence[Any], calls: Sequence[Any]) -> str | None:
     if any(
         (span.get("decision") or {}).get("failure") == "stuck" for span in spans if span.get("kind") == "main"
     ):
         return "stuck"
-    odd = [call.get("odd") for call in _iterate_calls(spans) if str(call.get("role")) in ACTING_ROLES]
+    odd = [call.get("odd") for call in calls if str(call.get("role")) in ACTING_ROLES]
     return "cut" if odd and isinstance(odd[-1], dict) and odd[-1].get("cut") else None
-
-
-def _iterate_calls(spans: Sequence[Any]) -> Iterator[Mapping[str, Any]]:
-    return (call for span in spans for call in span.get("calls") or ())
 
 
 def find_answered_roles(spans: Sequence[Any]) -> dict[str, str]:
     """Model id that replies named -> the role that was answered first."""
     found: dict[str, str] = {}
-    for call in _iterate_calls(spans):
+    for call in (call for span in spans for call in span.get("calls") or ()):
         if isinstance(model_id := call.get("model_id"), str) and model_id:
             found.setdefault(model_id, str(call.get("role")))
     return found
 
 
-def _list_servers(spans: Sequence[Any]) -> tuple[str, ...]:
-    """The providers and system fingerprints that replies name, each once."""
-    told = ((name, call.get(name)) for call in _iterate_calls(spans) for name in _SERVERS)
-    return tuple(sorted({f"{name} {value}" for name, value in told if isinstance(value, str) and value}))
-
-
 _SERVERS = ("provider", "system_fingerprint")
+"""Fields of a reply that name who answered."""
 
 
 def _read_int_or_zero(value: object) -> int:
@@ -211,22 +206,18 @@ def parse_stored_block(stored: Mapping[str, Any]) -> StoredBlock:
     except ValidationError as error:
         raise UnreadableRecord(f"{OWN_KEY}.{describe_first_fault(error)}") from None
     for number, span in enumerate(checked.spans):
-        _check_span(span, number)
+        if not isinstance(span, dict):
+            raise UnreadableRecord(f"{OWN_KEY}.spans.{number}: no object")
+        for name, form in _SPAN_FORM.items():
+            value = span.get(name)
+            if value is not None and not isinstance(value, form):
+                raise UnreadableRecord(f"{OWN_KEY}.spans.{number}.{name}: no {form.__name__}")
+        if not all(isinstance(call, dict) for call in span.get("calls") or ()):
+            raise UnreadableRecord(f"{OWN_KEY}.spans.{number}.calls: not all are objects")
     return checked
 
 
 _SPAN_FORM = {"messages": list, "calls": list, "decision": dict}
-
-
-def _check_span(span: object, number: int) -> None:
-    if not isinstance(span, dict):
-        raise UnreadableRecord(f"{OWN_KEY}.spans.{number}: no object")
-    for name, form in _SPAN_FORM.items():
-        value = span.get(name)
-        if value is not None and not isinstance(value, form):
-            raise UnreadableRecord(f"{OWN_KEY}.spans.{number}.{name}: no {form.__name__}")
-    if not all(isinstance(call, dict) for call in span.get("calls") or ()):
-        raise UnreadableRecord(f"{OWN_KEY}.spans.{number}.calls: not all are objects")
 
 
 def is_simulated_block(block: StoredBlock) -> bool:
@@ -295,13 +286,7 @@ def build_own_columns(stored: Mapping[str, Any], source: str) -> dict[str, Any]:
 
 
 def _collect_notes(stored: Mapping[str, Any], block: StoredBlock, messages: Sequence[Any]) -> tuple[str, ...]:
-    unknown = note_unknown_fields(stored[OWN_KEY].keys() - _KNOWN)
-    judged = note_judged_thoughts(messages) if block.judges_thoughts else ()
-    return (*block.notes, *unknown, *_note_contradictions(stored, block), *judged)
-
-
-def _note_contradictions(stored: Mapping[str, Any], block: StoredBlock) -> tuple[str, ...]:
-    """Note which of AgentDojo's fields differ from our own block in one record; empty if none does."""
+    """The record's own notes, and what is odd about its file: AgentDojo's fields that differ from our own block."""
     case, benign = block.case, block.case.injection_task_id is None
     ours = {
         "suite_name": case.suite,
@@ -320,7 +305,9 @@ def _note_contradictions(stored: Mapping[str, Any], block: StoredBlock) -> tuple
     if "agentdojo" not in block.versions:
         skipped.add("agentdojo_package_version")
     found = [name for name in ours if name in stored and name not in skipped and stored[name] != ours[name]]
-    return (STANDS_TWICE + ", ".join(found),) if found else ()
+    unknown = note_unknown_fields(stored[OWN_KEY].keys() - _KNOWN)
+    judged = note_judged_thoughts(messages) if block.judges_thoughts else ()
+    return (*block.notes, *unknown, *([STANDS_TWICE + ", ".join(found)] if found else []), *judged)
 
 
 def _name_attack(block: StoredBlock) -> str:

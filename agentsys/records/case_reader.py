@@ -203,21 +203,16 @@ def read_files(
             for path in files
         ]
         met |= listing.folders.keys()
-        lines += _read_wanted(listing, wanted, looked, held or {})
+        files = [*compress(listing.files, wanted)]
+        if looked is not None:
+            lines += compress(looked.contents, wanted)
+        elif len(files) < WORTH_AN_INDEX or os.path.isfile(listing.root):  # noqa: PTH113
+            lines += ((held or {}).get(path) or read_content(path) for path in files)
+        else:
+            lines += load_index(listing, files)
     rows = [line for line in lines if isinstance(line, CaseRow)]
     skipped = [line for line in lines if isinstance(line, SkippedFile)]
     return FilesContent(rows, skipped, len(lines) - len(rows) - len(skipped))
-
-
-def _read_wanted(
-    listing: Listing, wanted: Sequence[bool], looked: FolderSnapshot | None, held: Mapping[str, CaseRow]
-) -> Iterable[FileContent]:
-    if looked is not None:
-        return compress(looked.contents, wanted)
-    files = [*compress(listing.files, wanted)]
-    if len(files) < WORTH_AN_INDEX or os.path.isfile(listing.root):  # noqa: PTH113
-        return (held.get(path) or read_content(path) for path in files)
-    return load_index(listing, files)
 
 
 def iterate_files(listings: Iterable[Listing]) -> Iterator[str]:

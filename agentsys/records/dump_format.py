@@ -20,14 +20,11 @@ from agentsys.records.case_row import NO_ATTACK, UNRECORDED, CaseRow
 INSPECT_BENCHMARK = "inspect_agentdojo"
 """Inspect's port of AgentDojo: its cases and checks are not the package's, so they share no row with them."""
 
-_INSPECT_NAME = re.compile(r"\d{4}-\d\d-\d\dT[\d:+-]+_.+\.json")
+_INSPECT_NAME = r"\d{4}-\d\d-\d\dT[\d:+-]+_.+\.json"
+TABLE_NAME = re.compile(rf"(?s:.*)\.(jsonl|eval|csv)|{_INSPECT_NAME}")
+"""Names of files that may hold many cases: dumps, tables, and Inspect's logs."""
 _SNIFFED = 1 << 16
 _UNPACKED = "cannot be unpacked here; convert it: inspect log convert FILE --to json --output-dir DIR"
-
-
-def is_inspect_name(name: str) -> bool:
-    """True if a file is called as Inspect calls its logs in JSON."""
-    return _INSPECT_NAME.fullmatch(name) is not None
 
 
 def is_dump(path: str) -> bool:
@@ -35,7 +32,7 @@ def is_dump(path: str) -> bool:
     name = path.rpartition("/")[2]
     if name.endswith(".eval"):
         return zipfile.is_zipfile(path)
-    if not name.endswith(".jsonl") and not is_inspect_name(name):
+    if name.endswith(".csv") or not TABLE_NAME.fullmatch(name):
         return False
     try:
         with open(path, "rb") as file:  # noqa: PTH123  as in the other formats

@@ -36,7 +36,7 @@ from agentsys.records.asb_format import is_asb_result
 from agentsys.records.case import ATTEMPTS, UnreadableRecord
 from agentsys.records.case_row import CaseRow
 from agentsys.records.columns import Columns
-from agentsys.records.dump_format import is_dump, is_inspect_name
+from agentsys.records.dump_format import TABLE_NAME, is_dump
 from agentsys.records.old_shards import LOGDIR_OWN_FOLDER, unpack_shards, unpack_shards_above
 from agentsys.records.stored_file import read_case_columns
 
@@ -195,7 +195,7 @@ def _scan_folder(folder: str, found: Listing, identity: FolderId, changed_ns: in
                 if unpack_shards(folder):
                     return None
                 changed_ns = -1
-        elif name.endswith((".jsonl", ".eval", ".csv")) or is_inspect_name(name):
+        elif TABLE_NAME.fullmatch(name):
             if _is_endless(entry):
                 found.skipped_entries.append(SkippedFile(entry.path, "a pipe or a device, no file"))
             elif _is_table(entry.path):

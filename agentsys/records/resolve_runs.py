@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
-from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from agentsys.records.case import make_safe_name
@@ -55,13 +56,13 @@ def find_run_folders(folder: str, suite: str, user_task_id: str) -> RunFolders:
     # <home>/<pipeline>/<suite>/<user task>/<attack>
     above, *last = folder.rsplit("/", 3)
     if len(last) < 3 or not above or not _DOT_NAMES.isdisjoint(last):
-        above, *last = _make_absolute_path(folder).rsplit("/", 3)
+        above, *last = os.path.abspath(folder).rsplit("/", 3)  # noqa: PTH100  links are not followed
     names = zip(last, (suite, user_task_id), strict=False)
     if above and all(part in (name, make_safe_name(name)) for part, name in names):
         pipeline = _find_pipeline_folders(above)  # of thousands of folders, as a rule, one and the same
         if pipeline.pipeline.strip("/"):
             return pipeline
-    whole = _make_absolute_path(folder)
+    whole = os.path.abspath(folder)  # noqa: PTH100
     return RunFolders(whole, whole, is_pipeline=False)
 
 
@@ -71,13 +72,8 @@ _DOT_NAMES = frozenset({"", ".", ".."})
 
 @lru_cache(maxsize=10_000)
 def _find_pipeline_folders(folder: str) -> RunFolders:
-    whole = _make_absolute_path(folder)
+    whole = os.path.abspath(folder)  # noqa: PTH100
     return RunFolders(whole.rpartition("/")[0] or "/", whole, is_pipeline=True)
-
-
-def _make_absolute_path(folder: str) -> str:
-    """The absolute path by the names as they were given, links not followed."""
-    return os.path.abspath(folder)  # noqa: PTH100
 
 
 def find_shortest_distinct_ends(paths: Collection[str]) -> dict[str, str]:
@@ -326,6 +322,9 @@ def _mark_silent_errors(cases: Sequence[CaseRow], places: Sequence[RunFolders]) 
 
 
 _ModelKey = tuple[str, str, str, bool, str | None]
+_make_model_key: Callable[[CaseRow], _ModelKey] = attrgetter(
+    "benchmark", "version", "model", "simulated", "apart"
+)
 
 
 def _separate_pipelines(
@@ -351,10 +350,6 @@ def _separate_pipelines(
         else case
         for case, place in zip(cases, places, strict=True)
     ]
-
-
-def _make_model_key(case: CaseRow) -> _ModelKey:
-    return case.benchmark, case.version, case.model, case.simulated, case.apart
 
 
 def _label_folders(folders: Iterable[str], home: Mapping[str, str]) -> dict[str, str]:

@@ -112,8 +112,10 @@ def separate_settings(cases: Sequence[CaseRow]) -> SeparatedSettings:
     unknown: set[str] = set()
     load_settings = cache(_load_settings)
     for model, found in group_by(own, lambda one: one[0][:4]).items():
+        if len({key[6] for key, _ in found}) == 1:
+            continue
         members = []
-        for key, case in found if len({key[6] for key, _ in found}) > 1 else ():
+        for key, case in found:
             settings = load_settings(find_config(case.source, key[6]))
             if settings is None:
                 unknown.add(key[6])

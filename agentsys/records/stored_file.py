@@ -41,19 +41,17 @@ def read_case_columns(path: str, content: bytes | None = None) -> dict[str, Any]
         UnreadableRecord: If the file cannot be read or should hold a case and does not.
     """
     found = identify_case(path, content)
-    return None if found is None else _drop_odd_numbers(_build_columns(found, path))
-
-
-def _build_columns(found: RawCase, path: str) -> dict[str, Any]:
+    if found is None:
+        return None
     # The formats are imported with the first file that is taken apart: as a rule all are in an index.
     if found.producer == "agentsys":
         from agentsys.records.agentsys_format import build_own_columns
 
-        return build_own_columns(found.content, path)
+        return _drop_odd_numbers(build_own_columns(found.content, path))
     from agentsys.records.agentdojo_format import build_agentdojo_columns, build_drift_columns
 
     build = build_drift_columns if found.producer == "drift" else build_agentdojo_columns
-    return build(found.content, path)
+    return _drop_odd_numbers(build(found.content, path))
 
 
 _NUMBERS = frozenset(

@@ -172,19 +172,14 @@ def _check_logdir(logdir: Path, roots: list[Path], listings: Sequence[Listing]) 
         # As text: a run of a hundred epochs has as many folders, and a Path for each pair takes seconds.
         home, asked = os.path.join(logdir, ""), tuple(os.path.join(root, "") for root in roots)  # noqa: PTH118
         planned = {key: group for key, group in planned.items() if f"{home}{key}/".startswith(asked)}
-    unseen = planned.keys() - _list_keys(logdir, listings)
+    unseen, home = {*planned}, os.path.join(logdir, "")  # noqa: PTH118
+    for listing in listings:
+        root = Path(listing.root).absolute()
+        unseen -= {f"{root}{path[len(listing.root) :]}".removeprefix(home) for path in listing.files}
     lacking = Counter(planned[key] for key in _find_missing(logdir, unseen))
     totals = Counter(planned.values())
     groups = {group: (lacking[group], totals[group]) for group in totals if lacking[group]}
     return UnfinishedRun(str(logdir), len(planned), groups)
-
-
-def _list_keys(logdir: Path, listings: Iterable[Listing]) -> Iterator[str]:
-    home = os.path.join(logdir, "")  # noqa: PTH118
-    for listing in listings:
-        root = Path(listing.root).absolute()
-        paths = (f"{root}{path[len(listing.root) :]}" for path in listing.files)
-        yield from (path.removeprefix(home) for path in paths if path.startswith(home))
 
 
 def _find_missing(logdir: Path, keys: Iterable[str]) -> Iterator[str]:

@@ -84,7 +84,7 @@ def _build_case_record(
         noop=run.noop,
         ground_truth_length=count_ground_truth_calls(suite, case.user_task_id),
         seed=cell.settings.seed,
-        injection_mode=cell.injection_mode,
+        injection_mode=cell.benchmark.injection,
         clock=cell.benchmark.clock,
         drawn=tuple(run.drawn),
         written=dict(run.written),
@@ -146,7 +146,9 @@ def _list_receipts(tracer: Tracer) -> tuple[Receipt, ...] | None:
 
 def build_agentdojo_fields(run: CaseOutcome) -> dict[str, Any]:
     """Build the top level of the stored JSON: AgentDojo's own fields."""
-    case, messages = run.job.case, run.shown_messages
+    case = run.job.case
+    # Of an errored case at least the latest context.
+    messages = run.messages or (() if run.error is None else run.tracer.last_main_messages)
     task = run.job.cell.benchmark.suite(case.suite).user_tasks[case.user_task_id]
     return {
         "suite_name": case.suite,

@@ -242,11 +242,6 @@ class CaseOutcome:
         """Copy the outcome as that of a case that ended in an error: nothing of it counts as solved."""
         return replace(self, utility=False, security=False, error=error)
 
-    @property
-    def shown_messages(self) -> Sequence[ChatMessage]:
-        """The messages of the last run of the pipeline; of an errored case at least the latest context."""
-        return self.messages or (() if self.error is None else self.tracer.last_main_messages)
-
 
 @dataclass(frozen=True)
 class CaseEnd:

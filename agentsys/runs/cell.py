@@ -1,18 +1,20 @@
-"""`Cell`: one combination of model, defense, attack and benchmark, built and ready to run.
+"""`Cell`: one combination of model, defense, attack and benchmark, built and ready to run; `JobList`: its cases.
 
 Scripted models are given ground truths from the benchmark, and roles from the defenses.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from bisect import bisect_right
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import cached_property, partial
+from itertools import accumulate, chain
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, overload, runtime_checkable
 
-from agentsys.attacks.attack_search import is_searched
 from agentsys.attacks.attacker_prompt import ATTACKER_ROLE, ATTACKER_ROLES
 from agentsys.base.config_catalog import load_config
 from agentsys.benchmarks.ground_truth_playbook import build_playbook
@@ -22,8 +24,8 @@ from agentsys.models.budget import UsageLog
 from agentsys.models.build_model import ModelCard, ModelStack, build_stack, parse_card
 from agentsys.models.chat import ChatModel
 from agentsys.models.thought_text import ThoughtBlock
-from agentsys.records.case import Case
-from agentsys.runs.instantiate import find_kept_folders, instantiate
+from agentsys.records.case import Case, make_safe_name
+from agentsys.runs.instantiate import instantiate, load_class
 from agentsys.runs.settings import Settings
 from agentsys.simulated.playbook_index import Playbook
 from agentsys.simulated.simulated_role import SimulatedRole
@@ -78,11 +80,6 @@ class Cell:
         """Hash of the settings' identity, stored in every record of its cases."""
         return self.settings.config_hash
 
-    @property
-    def injection_mode(self) -> str:
-        """The way text is put into the environment: `exact`, or `folded` as AgentDojo's YAML does."""
-        return self.benchmark.injection
-
     def warm_up(self) -> None:
         """Load data and models before the first cases, so that their durations do not include it.
 
@@ -121,8 +118,122 @@ class Job:
     @property
     def needs_search(self) -> bool:
         """True if the attack's text has to be searched for; a model that replays runs brings its own texts."""
-        attacked = self.case.injection_task_id is not None
-        return attacked and is_searched(self.cell.attack) and not self.cell.stack.replays_runs
+        attack, attacked = self.cell.attack, self.case.injection_task_id is not None
+        return attacked and attack.searched and not (attack.replays or self.cell.stack.replays_runs)
+
+
+TaskPair = tuple[str, str | None]
+"""Ids of a user task and of an injection task (None: no attack)."""
+
+
+def make_job(cell: Cell, suite: str, pair: TaskPair, epoch: int) -> Job:
+    """Build a cell's case for one pair of tasks and one epoch."""
+    labels, (user_task, injection_task) = cell.settings.labels, pair
+    case = Case(
+        benchmark=cell.benchmark.name,
+        version=cell.benchmark.version,
+        suite=suite,
+        user_task_id=user_task,
+        injection_task_id=injection_task,
+        attack=labels["attack"],
+        model=labels["model"],
+        defense=labels["defense"],
+        epoch=epoch,
+    )
+    return Job(case, cell)
+
+
+def make_file_names(pair: TaskPair) -> tuple[str, str]:
+    """The parts of a record's path that a pair of tasks decides: two pairs may share them."""
+    user_task, injection_task = pair
+    return make_safe_name(user_task), make_safe_name(injection_task or "none")
+
+
+@dataclass(frozen=True)
+class JobBlock:
+    """The cases of one cell, suite and epoch."""
+
+    cell: Cell
+    suite: str
+    epoch: int
+    pairs: Sequence[TaskPair]
+    """At least one; blocks of the same tasks share them."""
+
+    def __iter__(self) -> Iterator[Job]:
+        return (make_job(self.cell, self.suite, pair, self.epoch) for pair in self.pairs)
+
+    @property
+    def first(self) -> Job:
+        """Its first case."""
+        return make_job(self.cell, self.suite, self.pairs[0], self.epoch)
+
+
+class JobList(Sequence[Job]):
+    """Cases in blocks. A million of them take the memory of their blocks."""
+
+    def __init__(self, blocks: Iterable[JobBlock]) -> None:
+        self.blocks = tuple(block for block in blocks if block.pairs)
+        self._ends = [*accumulate(len(block.pairs) for block in self.blocks)]
+
+    def __len__(self) -> int:
+        return self._ends[-1] if self._ends else 0
+
+    def __iter__(self) -> Iterator[Job]:
+        return chain.from_iterable(self.blocks)
+
+    @overload
+    def __getitem__(self, place: int) -> Job: ...
+    @overload
+    def __getitem__(self, place: slice) -> list[Job]: ...
+    def __getitem__(self, place: int | slice) -> Job | list[Job]:
+        if isinstance(place, slice):
+            return [self[at] for at in range(*place.indices(len(self)))]
+        at = range(len(self))[place]
+        number = bisect_right(self._ends, at)
+        block = self.blocks[number]
+        return make_job(block.cell, block.suite, block.pairs[at - self._ends[number]], block.epoch)
+
+    @property
+    def cells(self) -> list[Cell]:
+        """The cells of these cases, each once."""
+        return list({id(block.cell): block.cell for block in self.blocks}.values())
+
+    @property
+    def pipelines(self) -> list[str]:
+        """The folders of these cases below the log folder, each once."""
+        return list(dict.fromkeys(block.first.case.pipeline for block in self.blocks))
+
+    @property
+    def searched(self) -> JobList:
+        """The cases whose text has to be searched for: all of a block, or none."""
+        return JobList(block for block in self.blocks if block.first.needs_search)
+
+    def count_by_labels(self) -> Counter[CellLabels]:
+        """Cell's labels -> its cases."""
+        counts: Counter[CellLabels] = Counter()
+        for block in self.blocks:
+            counts[block.first.labels] += len(block.pairs)
+        return counts
+
+    def group_by_labels(self) -> Mapping[CellLabels, Mapping[str, JobList]]:
+        """Cell's labels -> suite -> its cases."""
+        groups: defaultdict[CellLabels, defaultdict[str, list[JobBlock]]]
+        groups = defaultdict(lambda: defaultdict(list))
+        for block in self.blocks:
+            groups[block.first.labels][block.suite].append(block)
+        return {
+            labels: {suite: JobList(blocks) for suite, blocks in by_suite.items()}
+            for labels, by_suite in groups.items()
+        }
+
+    def replace_cells(self, change: Callable[[Cell], Cell | None]) -> JobList:
+        """Copy the list with changed cells; where `change` returns None, the cell's cases are dropped."""
+        changed = {id(cell): change(cell) for cell in self.cells}
+        return JobList(
+            replace(block, cell=cell)
+            for block in self.blocks
+            if (cell := changed[id(block.cell)]) is not None
+        )
 
 
 class CellFolder(Protocol):
@@ -139,22 +250,17 @@ class CellFolder(Protocol):
         """Load how replies of models begin with thoughts, as far as that was seen."""
 
 
+@dataclass
 class CellBuilder:
     """Builds cells; cells share benchmarks, attacks, defenses and SDK clients of the same config."""
 
-    def __init__(
-        self,
-        store: CellFolder,
-        config_dirs: tuple[Path, ...] = (),
-        *,
-        rehearsal: bool = False,
-        usage_log: UsageLog | None = None,
-    ) -> None:
-        self._usage_log = usage_log
-        self._store = store
-        self._config_dirs = config_dirs
-        self._rehearsal = rehearsal
-        self._built: dict[str, Any] = {}
+    store: CellFolder
+    config_dirs: tuple[Path, ...] = ()
+    _: KW_ONLY
+    rehearsal: bool = False
+    """True: the simulated model stands for every model."""
+    usage_log: UsageLog | None = None
+    _built: dict[str, Any] = field(default_factory=dict, init=False)
 
     def build(self, settings: Settings) -> Cell:
         """Build the cell of these settings.
@@ -163,14 +269,16 @@ class CellBuilder:
             ConfigError: If a `_target_` cannot be imported or refuses its options, or an API key is missing.
         """
         benchmark: Benchmark = self._build_once("benchmark", settings.benchmark)
-        attack: Attack = self._build_once("attack", self._complete(settings.attack, settings.seed))
-        defense: Defense = self._build_once("defense", self._complete(settings.defense, settings.seed))
+        attack: Attack = self._build_once("attack", self._complete("attack", settings.attack, settings.seed))
+        defense: Defense = self._build_once(
+            "defense", self._complete("defense", settings.defense, settings.seed)
+        )
         check_turn_support(defense, benchmark)
         stack = self._build_stack(settings, benchmark, defense, attack)
         played = defense.rehearsed() if stack.is_simulated else defense
         # A rehearsal reports what the real run would need.
         checked, missing_for_model = (
-            (defense, self._find_missing_for_model(settings)) if self._rehearsal else (played, None)
+            (defense, self._find_missing_for_model(settings)) if self.rehearsal else (played, None)
         )
         lacks = [] if missing_for_model is None else [missing_for_model]
         try:
@@ -181,7 +289,7 @@ class CellBuilder:
             lacks.append(missing)
         card = parse_card(resolve_model_config(settings))
         victim = Victim(card.prose_name, benchmark.user_name)
-        return Cell(settings, benchmark, attack, played, card, stack, victim, self._usage_log, tuple(lacks))
+        return Cell(settings, benchmark, attack, played, card, stack, victim, self.usage_log, tuple(lacks))
 
     def _find_missing_for_model(self, settings: Settings) -> Unavailable | None:
         model = resolve_model_config(settings)
@@ -196,21 +304,22 @@ class CellBuilder:
         return missing
 
     def _load_model(self, name: str) -> dict[str, Any]:
-        return load_config("model", name, self._config_dirs)
+        return load_config("model", name, self.config_dirs)
 
-    def _complete(self, option: Any, seed: int) -> Any:
+    def _complete(self, group: str, option: Any, seed: int) -> Any:
         """Fill in options that are null, in this option and in those nested in it.
 
         `seed: null` becomes the run's seed; a folder that a defense keeps files in is put beside the runs.
         """
         if isinstance(option, list):
-            return [self._complete(item, seed) for item in option]
+            return [self._complete(group, item, seed) for item in option]
         if not isinstance(option, dict) or "_target_" not in option:
             return option
-        inner = {name: self._complete(value, seed) for name, value in option.items()}
+        inner = {name: self._complete(group, value, seed) for name, value in option.items()}
         own: dict[str, Any] = {"seed": seed}
-        if not self._rehearsal:
-            own |= {name: str(self._store.own / folder) for name, folder in find_kept_folders(option).items()}
+        if group == "defense" and not self.rehearsal:
+            folders = load_class("defense", option).keeps
+            own |= {name: str(self.store.own / folder) for name, folder in folders.items()}
         return inner | {name: value for name, value in own.items() if name in inner and inner[name] is None}
 
     def _build_once(self, group: str, config: Mapping[str, Any]) -> Any:
@@ -223,22 +332,22 @@ class CellBuilder:
         self, settings: Settings, benchmark: Benchmark, defense: Defense, attack: Attack
     ) -> ModelStack:
         model = resolve_model_config(settings)
-        if self._rehearsal:
+        if self.rehearsal:
             model = {**load_config("model", "simulated"), "susceptibility": 0.0}
         # One client and rate limit per model config; a simulated model is built per defense, whose roles it plays.
         plays = [settings.benchmark, settings.defense, settings.attack] if model.get("simulated") else []
         key = f"stack:{model!r}:{plays!r}"
         if key not in self._built:
-            own, usage_log = self._store.own, self._usage_log
+            own, usage_log = self.store.own, self.usage_log
             built = build_stack(
                 model,
-                cache_dir=settings.cache.dir or self._store.replies,
+                cache_dir=settings.cache.dir or self.store.replies,
                 cache_mode=settings.cache.mode,
                 load_model=self._load_model,
                 finish=partial(give_script, benchmark, [defense, attack]),
                 rates=None if usage_log is None else own / "rates",
             )
-            self._built[key] = built.split_thoughts(self._store.load_inferred_blocks())
+            self._built[key] = built.split_thoughts(self.store.load_inferred_blocks())
         stack: ModelStack = self._built[key]
         return stack
 

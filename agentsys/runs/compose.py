@@ -6,8 +6,8 @@ import itertools
 import json
 import re
 import threading
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -33,8 +33,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
-from agentsys.base.config_catalog import list_config_names, load_config
-from agentsys.base.model_prefixes import is_prefixed
+from agentsys.base.config_catalog import is_prefixed, list_config_names, load_config
 from agentsys.errors import ConfigError, unknown_name
 from agentsys.extensions import explain_absent_guests, list_shipped_config_dirs, shipped_config_dir
 from agentsys.records.row_settings import NOT_IDENTITY
@@ -91,17 +90,23 @@ def compose(overrides: Sequence[str], config_dirs: Sequence[Path] = ()) -> list[
     choices = {group: list_config_names(group, config_dirs) for group in GROUPS}
     choice_options = [option for text in overrides for option in _find_choice_options(text, choices)]
     parsed = _parse_overrides([text for text in overrides if text not in {o.typed for o in choice_options}])
-    with open_composer(config_dirs) as resolve:
-        plan = _expand_sweeps(parsed, choices, resolve)
-        if choice_options:
-            plan = [_add_choice_options(words, choice_options, resolve) for words in plan]
-        for option in choice_options:
-            if not any(option.override in words for words in plan):
-                raise ConfigError(f"{option.typed}: no cell of this run has {option.group}={option.choice}.")
-        try:
-            settings = [_compose_settings(words, resolve) for words in plan]
-        except OmegaConfBaseException as error:  # An interpolation refers to a value that is missing.
-            raise ConfigError(pick_first_line(error)) from None
+    # One thread at a time. A notebook may have used Hydra itself.
+    with _HYDRA:
+        GlobalHydra.instance().clear()
+        with initialize_config_dir(str(shipped_config_dir().resolve()), version_base="1.3"):
+            resolve = Composer(config_dirs)
+            plan = _expand_sweeps(parsed, choices, resolve)
+            if choice_options:
+                plan = [_add_choice_options(words, choice_options, resolve) for words in plan]
+            for option in choice_options:
+                if not any(option.override in words for words in plan):
+                    raise ConfigError(
+                        f"{option.typed}: no cell of this run has {option.group}={option.choice}."
+                    )
+            try:
+                settings = [_compose_settings(words, resolve) for words in plan]
+            except OmegaConfBaseException as error:  # An interpolation refers to a value that is missing.
+                raise ConfigError(pick_first_line(error)) from None
     return add_contents([resolve_names(cell, config_dirs) for cell in settings], config_dirs)
 
 
@@ -385,20 +390,8 @@ class Composer:
         return name
 
 
-@contextmanager
-def open_composer(config_dirs: Sequence[Path]) -> Iterator[Composer]:
-    """Open a Hydra session for this thread alone."""
-    with _HYDRA:
-        if GlobalHydra.instance().is_initialized():  # A notebook may have used Hydra itself.
-            GlobalHydra.instance().clear()
-        with initialize_config_dir(str(shipped_config_dir().resolve()), version_base="1.3"):
-            yield Composer(config_dirs)
-
-
-@lru_cache(maxsize=8)
-def _load_composed(stamps: _Stamps) -> _ComposedFiles:
-    """Return the cache for these files; a changed file gives other stamps, and so an empty cache."""
-    return _ComposedFiles()
+_load_composed: Callable[[_Stamps], _ComposedFiles] = lru_cache(maxsize=8)(lambda stamps: _ComposedFiles())
+"""The cache for these files; a changed file gives other stamps, and so an empty cache."""
 
 
 def to_plain_config(config: DictConfig) -> dict[str, Any]:

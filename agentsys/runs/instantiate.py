@@ -52,18 +52,6 @@ def _build_option(group: str, option: Any) -> Any:
     return instantiate(group, option) if isinstance(option, dict) and "_target_" in option else option
 
 
-def find_kept_folders(config: Mapping[str, Any]) -> Mapping[str, str]:
-    """Return option -> folder of the files that a defense's class keeps (`Defense.keeps`); empty if none."""
-    folders: Mapping[str, str] = load_class("defense", config).keeps
-    return folders
-
-
-def find_folder_option(config: Mapping[str, Any]) -> str | None:
-    """Return the option of a defense's class that takes its YAML's folder; None if none."""
-    option: str | None = load_class("defense", config).folder_option(config)
-    return option
-
-
 def load_class(kind: str, config: Mapping[str, Any]) -> Any:
     """Import the class of a config, and adopt it; the bare base class if it cannot be imported."""
     try:
@@ -132,34 +120,23 @@ def check_abilities(kind: str, made: object, called: str) -> None:
     base = _BASES.get(kind)
     if base is None:
         return
-    known = list_abilities(base)
+    required: frozenset[str] = getattr(base, "__abstractmethods__", frozenset())
+    known = {name for name in vars(base) if not name.startswith("_")} - required
     classes = [each for each in type(made).__mro__ if each not in base.__mro__]
     own = {name for each in classes for name in vars(each)} | getattr(made, "__dict__", {}).keys()
-    _check_shapes(made, base, own & known, called)
+    for name in sorted(own & known):
+        # A method in place of a value would always be truthy. None in place of a method is allowed: the object lacks
+        # an ability that its class has.
+        is_method = callable(getattr(base, name))
+        if callable(getattr(made, name)) != is_method and not (is_method and getattr(made, name) is None):
+            wanted = "a method" if is_method else "a value or a property"
+            raise ConfigError(
+                f"`{name}` of {called} has to be {wanted} (agentsys.contracts.{base.__name__}.{name})."
+            )
     for name in sorted(own - known - set(dir(base))):
         near = difflib.get_close_matches(name, known - own, n=1, cutoff=_SIMILARITY_CUTOFF)
         if near and near[0][0] == name[0]:
             raise ConfigError(
                 f"{called} has `{name}`; did you mean `{near[0]}`? (If not, call it something else, or"
                 f" `_{name}`.)"
-            )
-
-
-def list_abilities(base: type) -> set[str]:
-    """List the names of a base class's optional members."""
-    required: frozenset[str] = getattr(base, "__abstractmethods__", frozenset())
-    return {name for name in vars(base) if not name.startswith("_")} - required
-
-
-def _check_shapes(made: object, base: type, offered: set[str], called: str) -> None:
-    """Refuse a method in place of a value, which would always be truthy, and a value in place of a method.
-
-    None in place of a method is allowed: the object lacks an ability that its class has.
-    """
-    for name in sorted(offered):
-        is_method = callable(getattr(base, name))
-        if callable(getattr(made, name)) != is_method and not (is_method and getattr(made, name) is None):
-            wanted = "a method" if is_method else "a value or a property"
-            raise ConfigError(
-                f"`{name}` of {called} has to be {wanted} (agentsys.contracts.{base.__name__}.{name})."
             )

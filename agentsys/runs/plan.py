@@ -15,9 +15,8 @@ from agentsys.contracts import AttackKind
 from agentsys.errors import ConfigError, require_known_name
 from agentsys.records.case_reader import WORTH_AN_INDEX
 from agentsys.records.folder_index import FolderSnapshot, list_files, load_index
-from agentsys.runs.cell import Cell, Job
+from agentsys.runs.cell import Cell, Job, JobBlock, JobList, TaskPair, make_file_names
 from agentsys.runs.instantiate import check_abilities
-from agentsys.runs.job_list import JobBlock, JobList, TaskPair, make_file_names
 from agentsys.runs.store import RecordStatus, Store
 
 _log = logging.getLogger(__name__)
@@ -136,11 +135,6 @@ class Plan:
             some.replace_cells(lambda cell: by_id[id(cell)]) for some in (self.jobs, self.open_jobs)
         )
         return replace(self, jobs=jobs, open_jobs=open_jobs, finished=len(jobs) - len(open_jobs))
-
-    @property
-    def searched(self) -> JobList:
-        """The cases among `open_jobs` whose text has to be searched for."""
-        return self.open_jobs.searched
 
 
 def plan_cases(cells: Sequence[Cell], store: Store, *, again: bool = False) -> Plan:

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import date, timedelta
-from importlib.resources import files
 from operator import itemgetter
 from typing import NamedTuple
 
@@ -148,25 +145,6 @@ def run_reading_tests(cells: Iterable[Cell], books: UsageLog | None) -> tuple[di
                 f"Model '{server.name}': {asked[key]}, asked without the attack (docs/attacks.md#encoded)"
             ] = None
     return found, list(unread)
-
-
-_SOON = timedelta(days=30)
-
-
-def describe_last_days(settings: Iterable[Settings], today: date) -> list[str]:
-    """A line for each model that its vendor has switched off, or will within 30 days."""
-    table = json.loads((files("agentsys.models") / "last_days.json").read_text(encoding="utf-8"))
-    configs = [config for one in settings for config in (one.model, *one.others.values())]
-    # A server of one's own may call anything by such an id.
-    asked = {str(config.get("model_id")): config["name"] for config in configs if not config.get("base_url")}
-    lines = []
-    for model_id in asked.keys() & table["models"].keys():
-        day, successor = table["models"][model_id]
-        if date.fromisoformat(day) <= today + _SOON:
-            mend = f"; its place takes model={successor}" if successor else ""
-            source = f"by litellm's table ({table['litellm']})"
-            lines.append(f"Model '{asked[model_id]}': {model_id} has its last day on {day}, {source}{mend}.")
-    return sorted(lines)
 
 
 def make_refusal_error(obstacles: Sequence[BlockedCell], cells: int) -> ConfigError:

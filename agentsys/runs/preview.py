@@ -24,10 +24,9 @@ from agentsys.models.pricing import cost_usd
 from agentsys.models.trace import Tracer, use_tracer
 from agentsys.records.schema import RoleUsage
 from agentsys.runs.build_record import sum_usage_by_role
-from agentsys.runs.cell import CellBuilder, CellLabels, Job
+from agentsys.runs.cell import CellBuilder, CellLabels, Job, JobList
 from agentsys.runs.compose import compose
 from agentsys.runs.instantiate import instantiate
-from agentsys.runs.job_list import JobList
 from agentsys.runs.run_case import make_case_scene, run_case
 from agentsys.runs.search_plan import find_first_of_searches, find_search_cases, get_searched_attack
 from agentsys.runs.search_quest import build_quest

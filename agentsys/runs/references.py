@@ -18,7 +18,7 @@ from agentsys.errors import ConfigError, require_known_name
 from agentsys.models.recorded_runs import digest_records, find_pipeline_folder
 from agentsys.models.secrets import mask_address_credentials
 from agentsys.records.row_settings import NOT_IN_NAME
-from agentsys.runs.instantiate import READ_TOOLS, find_folder_option, load_class
+from agentsys.runs.instantiate import READ_TOOLS, load_class
 from agentsys.runs.settings import (
     Settings,
     drop_keys,
@@ -205,7 +205,7 @@ def load_defense_config(name: str, config_dirs: Sequence[Path] = ()) -> dict[str
 
 def add_yaml_folder(config: Mapping[str, Any], name: str, config_dirs: Sequence[Path]) -> dict[str, Any]:
     """Add the folder of a defense's YAML to its config, if its class asks for that."""
-    option = find_folder_option(config)
+    option: str | None = load_class("defense", config).folder_option(config)
     if option is None or config.get(option):
         return dict(config)
     return {**config, option: str(find_config_file("defense", name, config_dirs).parent)}

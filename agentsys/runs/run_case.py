@@ -9,7 +9,7 @@ import time
 import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import partial
 from typing import Any, NamedTuple
 
 from agentdojo.agent_pipeline.tool_execution import tool_result_to_str
@@ -71,7 +71,12 @@ def _find_kind(error: Exception, kinds: Mapping[type[Exception], str]) -> str | 
     return next((kind for type_, kind in kinds.items() if isinstance(error, type_)), None)
 
 
-def run_case(job: Job, texts: Mapping[str, str] | None = None, rerun_index: int = 0) -> CaseOutcome:
+def run_case(
+    job: Job,
+    texts: Mapping[str, str] | None = None,
+    rerun_index: int = 0,
+    tracer: Tracer | None = None,
+) -> CaseOutcome:
     """Run the agent on a case and score it. An error inside it becomes part of the result and is not raised.
 
     Args:
@@ -79,18 +84,13 @@ def run_case(job: Job, texts: Mapping[str, str] | None = None, rerun_index: int 
         texts: Injection vector -> text that a search chose; None: the attack writes them.
         rerun_index: 0 for the first run with these texts; part of the cache key, so that re-runs are not answered
             from the cache.
+        tracer: A trace that has begun; None: the case begins its own.
     """
     _log.debug("begins: %s", job.case.key)
-    return play_case(job, make_tracer(job), texts, rerun_index)
-
-
-def play_case(
-    job: Job, tracer: Tracer, texts: Mapping[str, str] | None = None, rerun_index: int = 0
-) -> CaseOutcome:
-    """Run a case, as `run_case` does, under a trace that may have begun."""
+    tracer = make_tracer(job) if tracer is None else tracer
     LOGGER_STACK.set([])  # agentdojo 0.1.35: the default stack is one list shared by all threads.
     started, start = time.time(), time.perf_counter()
-    observations, scores, noop, error = dict[str, Any](), TaskScores(), False, None
+    observations, scores, error = dict[str, Any](), TaskScores(), None
     agent: CaseAgent | None = None
     with use_tracer(tracer):
         try:
@@ -99,7 +99,6 @@ def play_case(
             tracer.watchers.append(injection.watch)
             agent = CaseAgent(job, injection, tracer)
             scores = agent.run()
-            noop = agent.left_environment_as_it_was()
             scores = agent.measure(scores)
         except Exception as raised:  # noqa: BLE001 - an errored case must not lose the others
             error = explain_error(raised)
@@ -109,7 +108,6 @@ def play_case(
         **observations,
         **({} if agent is None else agent.observations),
         **vars(scores),
-        noop=noop,
         started=started,
         duration_s=time.perf_counter() - start,
     )
@@ -127,6 +125,7 @@ class TaskScores:
     utility: bool = False
     security: bool = False
     measured: Mapping[str, Any] = field(default_factory=dict)
+    noop: bool = False
 
 
 class CaseTasks(NamedTuple):
@@ -228,31 +227,26 @@ class CaseAgent:
                 environment=self._environment,
             )
         if self._injection_task is None:
-            return TaskScores(utility, False)
-        if self._job.cell.attack.kind is AttackKind.DENIAL_OF_SERVICE:
-            return TaskScores(utility, not utility)
-        return TaskScores(utility, security)
-
-    def left_environment_as_it_was(self) -> bool:
-        """True if the agent changed nothing."""
-        environment = self._observed.environment
-        return environment is not None and are_equal(self._fresh_environment, environment)
-
-    @cached_property
-    def _fresh_environment(self) -> Any:
-        return self._user_task.init_environment(self._before)
+            security = False
+        elif self._job.cell.attack.kind is AttackKind.DENIAL_OF_SERVICE:
+            security = not utility
+        environment, noop = self._observed.environment, False
+        if environment is not None:
+            self._before = self._user_task.init_environment(self._before)
+            noop = are_equal(self._before, environment)
+        return TaskScores(utility, security, noop=noop)
 
     def measure(self, scores: TaskScores) -> TaskScores:
         """Add the suite's and the attack's own scores, which depend on the final environment."""
         seen, attack, injection_task = self._observed, self._job.cell.attack, self._injection_task
         if seen.environment is None:
             return scores
-        facts = self._fresh_environment, seen.environment, seen.judged_messages, self._tracer, self._model
+        facts = self._before, seen.environment, seen.judged_messages, self._tracer, self._model
         finished = FinishedCase(
             self._user_task, injection_task, *facts, scores.utility, scores.security, attack.kind
         )
         measured = self._suite.measured(finished)
-        scores = TaskScores(measured.utility, measured.security, measured.facts)
+        scores = TaskScores(measured.utility, measured.security, measured.facts, scores.noop)
         if injection_task is not None:
             own = attack.has_succeeded(self._suite, finished)
             scores = scores if own is None else replace(scores, security=own)

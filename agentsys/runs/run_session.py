@@ -20,6 +20,7 @@ from agentsys.errors import ConfigError, Unavailable, find_missing_packages, mak
 from agentsys.models.budget import BUDGET_FILE_NAME, Meter, UsageLog
 from agentsys.models.thought_text import ThoughtBlock
 from agentsys.records.schema import CaseRecord
+from agentsys.records.stored_plan import encode_plan
 from agentsys.runs.cell import Cell, CellBuilder, Job
 from agentsys.runs.claims import Claims
 from agentsys.runs.compose import compose
@@ -36,7 +37,7 @@ from agentsys.runs.store import (
 )
 
 if TYPE_CHECKING:
-    from agentsys.runs.case_runner import CaseRunner, RunContext
+    from agentsys.runs.executors import CaseRunner, RunContext
 
 
 @dataclass(frozen=True)
@@ -106,7 +107,8 @@ class Session:
                         " records aside: let it finish first."
                     )
                 set_records_aside(self.plan.jobs, self.store)
-            self.store.store_plan(job.case for job in self.plan.jobs)
+            # Readers name the planned cases that have no record.
+            self.store.keep_file(*encode_plan(self.store.root, (job.case for job in self.plan.jobs)))
             for settings in self.settings:
                 self.store.store_config(settings.config_hash, settings.identity)
                 store_recipe(self.store, settings)
@@ -114,19 +116,21 @@ class Session:
 
     def _run(self, claims: Claims, listener: Listener) -> RunOutcome:
         # Imported here, so that a run with nothing left to do starts quickly.
-        from agentsys.runs.executors import PlainRunner, run_on_nodes, run_on_threads
+        from agentsys.runs.executors import PlainRunner, run_on_threads
 
         store_code_state(self.store)
         executor, jobs, store = self.settings[0].executor, self.plan.open_jobs, self.store
         meter = None if self.usage_log is None else self.usage_log.meter
         if executor.kind is ExecutorKind.RAY:
+            from agentsys.runs.ray_nodes import run_on_nodes
+
             hashes = frozenset(settings.config_hash for settings in self.settings)
             work = partial(run_as_node, self.request, executor.workers, hashes)
             return run_on_nodes(work, jobs, executor, store=store, listener=listener, meter=meter)
         self._warm_up()
         workers = executor.workers
         make_runner: Callable[[RunContext], CaseRunner] = PlainRunner
-        if self.plan.searched:
+        if self.plan.open_jobs.searched:
             from agentsys.runs.search_runner import SearchRunner
 
             def make_runner(context: RunContext) -> CaseRunner:
@@ -231,8 +235,8 @@ def prepare_session(
     unavailable_cells += [
         BlockedCell(c.settings, lack) for c in cells if id(c) in waiting for lack in c.lacks
     ]
-    if plan.searched and not again:
-        check_searches(plan.searched, store)
+    if plan.open_jobs.searched and not again:
+        check_searches(plan.open_jobs.searched, store)
     session = Session(
         tuple(settings),
         store,

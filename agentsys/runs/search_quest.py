@@ -42,7 +42,7 @@ def build_quest(jobs: Sequence[Job]) -> SearchTask:
         defense=describe_defense(cell.defense),
         id=make_search_id(jobs[0]),
         tool=str(getattr(injection_task, "attack_tool", None) or ""),
-        make_injectable=None if cell.injection_mode == "exact" else mend_text,
+        make_injectable=None if cell.benchmark.injection == "exact" else mend_text,
         case_knowledge=_build_surroundings(suite, jobs, calls),
     )
 

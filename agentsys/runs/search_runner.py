@@ -34,9 +34,9 @@ from agentsys.models.trace import Span, Tracer, span, use_tracer
 from agentsys.records.schema import UNFINISHED, AttemptFacts, CaseRecord
 from agentsys.runs.build_record import build_agentdojo_fields, build_case_end, build_record
 from agentsys.runs.case_outcome import CaseEnd, CaseError, CaseOutcome, make_tracer
-from agentsys.runs.case_runner import CaseRunner, RunContext, Turn
 from agentsys.runs.cell import Job
-from agentsys.runs.run_case import explain_error, make_case_scene, play_case
+from agentsys.runs.executors import CaseRunner, RunContext, Turn
+from agentsys.runs.run_case import explain_error, make_case_scene, run_case
 from agentsys.runs.search_plan import (
     AheadLimit,
     SearchFailed,
@@ -123,7 +123,7 @@ class SearchRunner:
             # the search choose this text, is biased.
             texts, rerun_index = fill_vectors(job, result.text), int(facts.was_made_on(job.case))
             with self._context.workers.hold():
-                outcome = play_case(job, outcome.tracer, texts, rerun_index)
+                outcome = run_case(job, texts, rerun_index, outcome.tracer)
         except SearchStopped:
             return None
         except SearchFailed as failed:
@@ -366,7 +366,7 @@ class _Trial:
         """Run a case with a candidate and judge the run."""
         with self._hold_worker(place):
             self.queries += 1
-            outcome = play_case(job, tracer, fill_vectors(job, proposal.text))
+            outcome = run_case(job, fill_vectors(job, proposal.text), tracer=tracer)
             cause = outcome.error and outcome.error.cause
             breaks = isinstance(cause, InjectionBreaksEnvironment)
             if breaks or (isinstance(cause, ModelError) and cause.kind in LASTING_ERRORS):

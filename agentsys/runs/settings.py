@@ -40,9 +40,10 @@ def list_options_outside_identity(group: str, node: Mapping[str, Any]) -> set[st
     """List the options of a config that no case depends on, such as the folder in which a defense keeps files."""
     if group != "defense":
         return NOT_IDENTITY[group]
-    from agentsys.runs.instantiate import find_folder_option, find_kept_folders  # Brings AgentDojo along.
+    from agentsys.runs.instantiate import load_class  # Brings AgentDojo along.
 
-    return {*find_kept_folders(node), *filter(None, [find_folder_option(node)])}
+    defense = load_class("defense", node)
+    return {*defense.keeps, *filter(None, [defense.folder_option(node)])}
 
 
 RENAMED_SETTINGS = {"limit": "limit_per_suite"}

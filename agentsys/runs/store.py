@@ -9,7 +9,7 @@ import hashlib
 import json
 import logging
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from functools import lru_cache
 from importlib.util import find_spec
@@ -37,7 +37,6 @@ from agentsys.records.case_row import CaseRow
 from agentsys.records.old_shards import unpack_shards
 from agentsys.records.schema import CaseRecord
 from agentsys.records.stored_file import read_case_file
-from agentsys.records.stored_plan import encode_plan
 from agentsys.runs.settings import Settings, StoreMode
 from agentsys.runs.source_files import SourceCollector
 
@@ -188,14 +187,6 @@ class Store:
             return CaseRecord.model_validate(fields["agentsys"]), fields.get("error")
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             return None
-
-    def store_plan(self, cases: Iterable[Case]) -> None:
-        """Store the list of planned cases, so that readers can name missing ones.
-
-        Raises:
-            StoreError: If it cannot be written.
-        """
-        self.keep_file(*encode_plan(self.root, cases))
 
     def store_config(self, config_hash: str, identity: Mapping[str, Any]) -> None:
         """Store a resolved config under its hash, which records name."""

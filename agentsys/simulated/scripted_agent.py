@@ -67,8 +67,6 @@ def from_tags(request: ChatRequest) -> ChatRequest | None:
 
     Native tools may be there as well, if they may not be called (see `build_stand_in_tools` of Anthropic's wire).
     """
-    if request.tools and request.tool_choice != "none":
-        return None
     systems = [text_of(message) for message in request.messages if message["role"] == "system"]
     tools = [tool for text in systems for tool in read_tools(text)]
     if not tools:
@@ -321,7 +319,9 @@ _PROMPT_FORMS = ((from_tags, to_tags), (from_actions, to_action), (from_text_pro
 
 def play_plain_agent(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssistantMessage:
     """Return the next message: an open goal's call, else the task's next call, else the answer."""
-    for native, written in _PROMPT_FORMS:
+    # Native tools that may be called are all that a request with them offers.
+    offered = request.tools and request.tool_choice != "none"
+    for native, written in () if offered else _PROMPT_FORMS:
         prompted = native(request)
         if prompted is not None:
             return written(play_with_offers(prompted, knowledge, _play_turn))

@@ -19,10 +19,9 @@ import orjson
 import yaml
 from pydantic import ValidationError
 
-from agentsys.base.config_catalog import list_config_names
+from agentsys.base.config_catalog import is_prefixed, list_config_names
 from agentsys.base.grouping import join_names
 from agentsys.base.json_values import map_texts
-from agentsys.base.model_prefixes import is_prefixed
 from agentsys.errors import ConfigError
 from agentsys.models.wrappers.reply_cache import CacheMode
 from agentsys.records.case import ATTEMPTS, Case, make_safe_name
@@ -31,7 +30,7 @@ from agentsys.records.schema import OWN_KEY
 from agentsys.runs.cell import Cell, CellBuilder, Job
 from agentsys.runs.claims import Claims
 from agentsys.runs.executors import PlainRunner, run_on_threads
-from agentsys.runs.instantiate import find_kept_folders
+from agentsys.runs.instantiate import load_class
 from agentsys.runs.plan import list_differences
 from agentsys.runs.references import add_contents
 from agentsys.runs.run_totals import Listener
@@ -91,7 +90,7 @@ def make_portable(recipe: Recipe) -> PortableCell:
         _take_file(cell, "benchmark.data", folder, None)
     configs = [node for _, node in walk_options(settings["defense"]) if isinstance(node, dict)]
     for node in (config for config in configs if "_target_" in config):
-        for option, own in find_kept_folders(node).items():
+        for option, own in load_class("defense", node).keeps.items():
             cell.kept.add(own)
             if node.get(option) is not None:
                 raise ConfigError(

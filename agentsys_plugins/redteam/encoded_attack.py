@@ -11,7 +11,6 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from agentsys.attacks.attack_search import is_searched
 from agentsys.attacks.injection_vectors import escape_for_suite, unescape_for_suite
 from agentsys.contracts import Attack, AttackKind, InjectionTask, Suite, UserTask, Victim
 from agentsys.errors import ConfigError, require_known_name
@@ -147,7 +146,7 @@ class EncodedAttack(Attack):
     def __init__(self, base: Attack, code: str, *, hint: bool = True, name: str | None = None) -> None:
         if not isinstance(base, Attack):
             raise ConfigError(f"attack.base = {base!r}: give an attack's name, e.g. important_instructions.")
-        if base.kind is AttackKind.NONE or is_searched(base):
+        if base.kind is AttackKind.NONE or (base.searched and not base.replays):
             raise ConfigError(
                 f"attack.base: '{base.name}' has no text of its own to encode; name one that has."
             )

@@ -16,15 +16,17 @@ from typer.testing import CliRunner
 
 from agentsys.base.config_catalog import list_config_names
 from agentsys.cli import app
+from agentsys.models.pricing import describe_last_days
 from agentsys.runs.compose import compose
-from agentsys.runs.preflight import describe_last_days
 
 TABLE: dict[str, Any] = json.loads((files("agentsys.models") / "last_days.json").read_text(encoding="utf-8"))
 DAY, SUCCESSOR = TABLE["models"]["gpt-4o-2024-05-13"]
 
 
 def lines(today: str, *overrides: str) -> list[str]:
-    return describe_last_days(compose(["logdir=x", *overrides], []), date.fromisoformat(today))
+    settings = compose(["logdir=x", *overrides], [])
+    configs = [config for one in settings for config in (one.model, *one.others.values())]
+    return describe_last_days(configs, date.fromisoformat(today))
 
 
 def test_a_model_past_its_end_is_named_with_day_source_and_successor() -> None:

@@ -12,8 +12,7 @@ from command_output import command_output
 from paid_server import Answer, paid_server, says
 
 from agentsys import load_runs
-from agentsys.base.config_catalog import list_config_names, load_config
-from agentsys.base.model_prefixes import is_prefixed
+from agentsys.base.config_catalog import is_prefixed, list_config_names, load_config
 from agentsys.errors import ConfigError
 from agentsys.models.build_model import find_model_class, parse_card
 from agentsys.runs.compose import compose

@@ -20,9 +20,8 @@ from agentsys.cli import app
 from agentsys.errors import ConfigError, StopRequested
 from agentsys.models.chat import ErrorKind, ModelError
 from agentsys.records.case_reader import read_cases
-from agentsys.runs.cell import Cell
+from agentsys.runs.cell import Cell, JobBlock, JobList, make_job
 from agentsys.runs.claims import Claims
-from agentsys.runs.job_list import JobBlock, JobList, make_job
 from agentsys.runs.plan import drop_duplicates
 from agentsys.runs.run_session import prepare_session
 from agentsys.runs.store import Store, StoreError

@@ -82,9 +82,7 @@ class CellEvidence:
         self._last: list[tuple[str, str]] = []
         self._reasons += _find_undecided(cases)
         if done:  # else it has no numbers that could lie
-            for find in (_find_hollow, _find_unreadable, _find_silence, _find_flaws):
-                self._reasons += find(done)
-            self._reasons += _find_ends(done)
+            self._reasons += _find_flaws(done)
             if done[0].attack != NO_ATTACK and any(case.receipts is None for case in done):
                 self._last.append((SUSPECT, NO_RECEIPTS))
 
@@ -116,16 +114,6 @@ def _is_hollow(case: CaseRow) -> bool:
     return case.proposed is None and case.trajectory_length is None
 
 
-def _find_hollow(done: Sequence[CaseRow]) -> _Reasons:
-    hollow = Counter(case.suite for case in done if _is_hollow(case))
-    if hollow.total() == len(done):
-        yield BROKEN, f"no messages (in {len(done)} records)"
-    elif hollow:
-        all_of = Counter(case.suite for case in done)
-        where = ", ".join(f"{suite} {count} of {all_of[suite]}" for suite, count in sorted(hollow.items()))
-        yield SUSPECT, f"hollow records (scores without messages: {where})"
-
-
 def _find_unreadable(done: Sequence[CaseRow]) -> _Reasons:
     """Roles whose replies could not be read; AgentSys asks for its labels once, apart from any case."""
     unreadable, replies, asked = Counter[str](), Counter[str](), Counter[str]()
@@ -152,21 +140,31 @@ def _find_unreadable(done: Sequence[CaseRow]) -> _Reasons:
         yield SUSPECT if labelled else BROKEN, f"labels unreadable ({unclear} of {unclear + labelled} tools)"
 
 
-def _find_silence(done: Sequence[CaseRow]) -> _Reasons:
-    """No call in any case; an element that asks no model is a control, and not silent."""
+def _find_flaws(done: Sequence[CaseRow]) -> _Reasons:
+    """No messages, no call in any case, no payload that a tool returned, many cases that ended at a bound."""
+    hollow = Counter(case.suite for case in done if _is_hollow(case))
+    if hollow.total() == len(done):
+        yield BROKEN, f"no messages (in {len(done)} records)"
+    elif hollow:
+        all_of = Counter(case.suite for case in done)
+        where = ", ".join(f"{suite} {count} of {all_of[suite]}" for suite, count in sorted(hollow.items()))
+        yield SUSPECT, f"hollow records (scores without messages: {where})"
+    yield from _find_unreadable(done)
     made = any(case.proposed or case.trajectory_length or case.calls for case in done)
+    # An element that asks no model is a control, and not silent.
     asked = any(case.foreign or any(case.replies_by_role.values()) for case in done if not _is_hollow(case))
     needed = any(case.ground_truth_length != 0 for case in done)
     if asked and needed and not made:
         yield BROKEN, f"no tool call (in {len(done)} cases; does the model's server parse tool calls?)"
-
-
-def _find_flaws(done: Sequence[CaseRow]) -> _Reasons:
     known = [case for case in done if case.exposed_raw is not None]
     met = any(case.exposed_raw or case.exposed_shown or case.measured.get(IS_CONTROL) for case in known)
     # Where nothing ran the defense refused every call, which is its work.
     if known and not met and any(case.calls for case in known):
         yield SUSPECT, f"payload never returned (by a tool, in {len(known)} cases)"
+    ends = count_ends(done)
+    if are_many_ends(ends, len(done)):
+        del ends["cut"]  # told among the undecided
+        yield SUSPECT, f"ended at a bound ({describe_ends(ends)}, of {len(done)} cases)"
 
 
 def _find_undecided(cases: Sequence[CaseRow]) -> _Reasons:
@@ -182,13 +180,6 @@ def _find_undecided(cases: Sequence[CaseRow]) -> _Reasons:
         kinds = describe_ends(Counter(kind for doubt in doubts for kind in doubt))
         figures = f"{len(doubts)} of {len(cases)}: {kinds}; {name} {low:.1f} to {high:.1f}"
         yield SUSPECT, f"undecided cases ({figures})"
-
-
-def _find_ends(done: Sequence[CaseRow]) -> _Reasons:
-    ends = count_ends(done)
-    if are_many_ends(ends, len(done)):
-        del ends["cut"]  # told among the undecided
-        yield SUSPECT, f"ended at a bound ({describe_ends(ends)}, of {len(done)} cases)"
 
 
 def are_many_ends(ends: Mapping[str, int], cases: int) -> bool:

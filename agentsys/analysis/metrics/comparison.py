@@ -45,7 +45,6 @@ from agentsys.analysis.statistics.differences import (
 )
 from agentsys.analysis.statistics.outcome_grid import ErrorRule, Interval, Side, Tally
 from agentsys.analysis.statistics.rate_estimates import OVERALL, POOLED
-from agentsys.base.grouping import group_by
 from agentsys.errors import ConfigError, require_known_name, unknown_name
 from agentsys.records.case_row import NO_ATTACK, CaseRow
 from agentsys.records.pipeline_names import NO_DEFENSE
@@ -196,7 +195,7 @@ def compare_sides(
     pairings: dict[Contest, Pairing] = {}
     flips: list[CaseFlip] = []
     rows: list[DifferenceRow] = []
-    tests = _Tests(draws)
+    tests = _Tests(SignDraws(draws))
     for shared_cell in sorted(fields, key=_make_field_sort_key):
         for side in sorted(fields[shared_cell].keys() - {baseline}):
             contest = Contest(sides.by, shared_cell, baseline, side)
@@ -223,7 +222,10 @@ def compare_all_with_none(cells: ScoredCells, errors: ErrorRule = ErrorRule.REPO
     """
     rows: list[DifferenceRow] = []
     # A baseline's alone are kept: what is kept of 50,000 cases is looked through by every garbage collection.
-    tests, keyed = _Tests(SIGN_DRAWS, brief=True), cache(lambda cell: key_cases(cells[cell], errors))
+    tests, keyed = (
+        _Tests(SignDraws(SIGN_DRAWS), brief=True),
+        cache(lambda cell: key_cases(cells[cell], errors)),
+    )
     for cell in sorted(
         cells, key=lambda cell: (*_make_field_sort_key(cell._replace(defense="")), cell.defense)
     ):
@@ -286,14 +288,14 @@ def _list_outcomes(
             yield _Outcome(one.name, pairs, Side.SOLVED, count(pairs))
 
 
+@dataclass
 class _Tests:
     """Tests of differences, each made once for all that have the same cases and outcomes."""
 
-    def __init__(self, draws: int, *, brief: bool = False) -> None:
-        self.signs = SignDraws(draws)
-        self.brief = brief
-        """Whether overall differences are asked about alone, and no intervals."""
-        self._made: dict[Hashable, dict[str, Any]] = {}
+    signs: SignDraws
+    brief: bool = False
+    """Whether overall differences are asked about alone, and no intervals."""
+    _made: dict[Hashable, dict[str, Any]] = field(default_factory=dict)
 
     def test(self, difference: Difference) -> dict[str, Any]:
         """The columns of a row that a test fills."""
@@ -359,13 +361,11 @@ def get_injection_task(pair: Pair) -> tuple[str, str] | None:
 
 def _correct_rows(rows: Sequence[DifferenceRow]) -> list[DifferenceRow]:
     """Holm's correction inside each table: overall, pooled and single suites, all and exposed cases apart."""
-
-    def make_family_key(index: int) -> tuple[str, str]:
-        row = rows[index]
-        return row.suite if row.suite in (OVERALL, POOLED) else "suite", row.cases
-
-    # An undefined test is no test.
-    families = group_by((index for index, row in enumerate(rows) if not math.isnan(row.p)), make_family_key)
+    families: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
+    for index, row in enumerate(rows):
+        if not math.isnan(row.p):  # An undefined test is no test.
+            level = row.suite if row.suite in (OVERALL, POOLED) else "suite"
+            families[level, row.cases].append(index)
     corrected = list(rows)
     for members in families.values():
         for index, p in zip(members, correct_by_holm([rows[index].p for index in members]), strict=True):

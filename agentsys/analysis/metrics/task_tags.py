@@ -237,17 +237,6 @@ def select_fixed_scores(cases: Iterable[CaseRow]) -> FixedCases:
     return FixedCases(tuple(kept), tuple(lists), lacking)
 
 
-def write_benchmark_change_notes(benchmarks: Iterable[str]) -> list[str]:
-    """One line for every benchmark whose label names a fix: its cases were run on other texts."""
-    notes = []
-    for label in dict.fromkeys(benchmarks):
-        plain, *parts = label.split("+")
-        phrases = [describe_fix(part) for part in parts if part in load_fixes()]
-        if phrases:
-            notes.append(f"{label}: {'; '.join(phrases)}. Not comparable with {plain}.")
-    return notes
-
-
 def describe_fix(fix: str) -> str:
     """A fix with what it does, e.g. `any_match (a repeated attack counts as a success)`."""
     says = load_fixes().get(fix)

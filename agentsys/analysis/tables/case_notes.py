@@ -9,6 +9,7 @@ from functools import cache
 from operator import itemgetter
 
 from agentsys.analysis.metrics.rates import MeasuredCell, ScoredCells
+from agentsys.analysis.metrics.task_tags import describe_fix, load_fixes
 from agentsys.analysis.statistics.outcome_grid import ErrorRule, find_outcome
 from agentsys.base.grouping import group_by, join_names
 from agentsys.records.case_row import NO_ATTACK, CaseRow
@@ -109,6 +110,17 @@ def _write_notes_on_case_notes(cases: Sequence[CaseRow]) -> Iterator[str]:
 
 def _name_cells(cases: Iterable[CaseRow]) -> str:
     return join_names(f"{case.table_model} / {case.defense}" for case in cases)
+
+
+def write_benchmark_change_notes(benchmarks: Iterable[str]) -> list[str]:
+    """One line for every benchmark whose label names a fix: its cases were run on other texts."""
+    notes = []
+    for label in dict.fromkeys(benchmarks):
+        plain, *parts = label.split("+")
+        phrases = [describe_fix(part) for part in parts if part in load_fixes()]
+        if phrases:
+            notes.append(f"{label}: {'; '.join(phrases)}. Not comparable with {plain}.")
+    return notes
 
 
 def write_replay_notes(cases: Iterable[CaseRow]) -> list[str]:

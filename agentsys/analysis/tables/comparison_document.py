@@ -26,12 +26,15 @@ from agentsys.analysis.metrics.comparison import (
     get_injection_task,
 )
 from agentsys.analysis.metrics.rates import TARGETED_ASR, MeasuredCell
-from agentsys.analysis.metrics.task_tags import write_benchmark_change_notes
 from agentsys.analysis.statistics.case_outcomes import Pair
 from agentsys.analysis.statistics.difference_test import LEVEL
 from agentsys.analysis.statistics.outcome_grid import CONFIDENCE
 from agentsys.analysis.statistics.rate_estimates import OVERALL, POOLED
-from agentsys.analysis.tables.case_notes import SIMULATED_NOTE, write_provenance_notes
+from agentsys.analysis.tables.case_notes import (
+    SIMULATED_NOTE,
+    write_benchmark_change_notes,
+    write_provenance_notes,
+)
 from agentsys.analysis.tables.results_document import MOST_ACROSS
 from agentsys.analysis.tables.table_document import (
     Document,

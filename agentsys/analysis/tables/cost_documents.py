@@ -17,10 +17,9 @@ from agentsys.analysis.metrics.search_budget import (
     StoredSearches,
     write_textless_notes,
 )
-from agentsys.analysis.metrics.task_tags import write_benchmark_change_notes
 from agentsys.analysis.statistics.outcome_grid import CONFIDENCE
 from agentsys.analysis.statistics.rate_estimates import OVERALL, POOLED
-from agentsys.analysis.tables.case_notes import write_provenance_notes
+from agentsys.analysis.tables.case_notes import write_benchmark_change_notes, write_provenance_notes
 from agentsys.analysis.tables.table_document import (
     MISSING,
     Document,

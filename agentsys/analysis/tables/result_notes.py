@@ -26,7 +26,7 @@ from agentsys.analysis.metrics.rates import (
     Number,
     ScoredCells,
 )
-from agentsys.analysis.metrics.task_tags import load_limits_of, measure_bound, write_benchmark_change_notes
+from agentsys.analysis.metrics.task_tags import load_limits_of, measure_bound
 from agentsys.analysis.statistics.difference_test import list_levels_at_the_floor
 from agentsys.analysis.statistics.differences import SignDraws
 from agentsys.analysis.statistics.outcome_grid import (
@@ -122,7 +122,7 @@ def write_honesty_notes(
     signs, resampler = SignDraws(), Resampler()
     ordered = sorted(cells, key=lambda cell: (*cell[:3], cell.defense != NO_DEFENSE, *cell[3:]))
     sheets = group_by(ordered, lambda cell: cell[:3])
-    yield from write_benchmark_change_notes(benchmark for benchmark, *_ in sheets)
+    yield from case_notes.write_benchmark_change_notes(benchmark for benchmark, *_ in sheets)
     yield from case_notes.write_provenance_notes(cells.cases)
     for sheet, of_sheet in sheets.items():
         benchmark, version, model = sheet

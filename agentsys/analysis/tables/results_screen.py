@@ -71,7 +71,13 @@ class _Change(NamedTuple):
     def key(self) -> tuple[object, ...]:
         """Key that defenses share which stand in one line."""
         return tuple(
-            row and (write_number(row.compared_value, ".1f"), row.n, _is_unchanged(row), _is_significant(row))
+            row
+            and (
+                write_number(row.compared_value, ".1f"),
+                row.n,
+                row.gained == row.lost == 0,
+                _is_significant(row),
+            )
             for row in (self.asr, self.utility)
         )
 
@@ -92,8 +98,16 @@ def write_findings(frame: ResultFrame, *, width: int | None = None) -> tuple[str
     if NO_DEFENSE not in defenses or len(defenses) < 2:
         return ()
     # All metrics of `agentsys compare`, so that p-values are corrected as there.
-    shown = [row for row in frame.differences if _is_believed(row, cells.verdicts)]
-    blocks = _group_blocks([row for row in shown if row.metric in (rates.BENIGN_UTILITY, rates.TARGETED_ASR)])
+    shown = []
+    for row in frame.differences:
+        cell = rates.MeasuredCell(row.benchmark, row.version, row.model, row.defense, row.attack)
+        grades = {
+            row.verdict,
+            *(cells.verdicts[one].verdict for one in (cell, cell._replace(defense=NO_DEFENSE))),
+        }
+        if grades == {VALID} and row.metric in (rates.BENIGN_UTILITY, rates.TARGETED_ASR):
+            shown.append(row)
+    blocks = _group_blocks(shown)
     texts = {block: list(_write_lines(changes, width)) for block, changes in blocks.items()}
     if len(texts) == 1:
         (lines,) = texts.values()
@@ -105,12 +119,6 @@ def write_findings(frame: ResultFrame, *, width: int | None = None) -> tuple[str
     ]
     more = len(first) - _MOST_BLOCKS
     return (*first[:_MOST_BLOCKS], *([f"{more} more below."] if more > 0 else []))
-
-
-def _is_believed(row: DifferenceRow, verdicts: rates.Verdicts) -> bool:
-    cell = rates.MeasuredCell(row.benchmark, row.version, row.model, row.defense, row.attack)
-    both = (verdicts[cell], verdicts[cell._replace(defense=NO_DEFENSE)])
-    return row.verdict == VALID and all(one.verdict == VALID for one in both)
 
 
 def _group_blocks(rows: Sequence[DifferenceRow]) -> dict[_Block, list[_Change]]:
@@ -153,7 +161,7 @@ def _describe(name: str, same: Sequence[DifferenceRow | None]) -> str:
     partly = max(row.only_baseline for row in rows) or max(row.only_compared for row in rows)
     shared = f" on the {first.n} cases they share" if partly else ""
     before, after = (write_number(value, ".1f") for value in (first.baseline_value, first.compared_value))
-    if _is_unchanged(first):
+    if first.gained == first.lost == 0:
         # The value stands in the table, unless the two have not the same cases.
         return f"{name} unchanged ({after}){shared}" if shared else f"{name} unchanged"
     p = max(row.p_holm for row in rows)
@@ -161,10 +169,6 @@ def _describe(name: str, same: Sequence[DifferenceRow | None]) -> str:
         return f"{name} {before} -> {after}{shared} (too few tasks to test)"
     change = f"{before} -> {after}" if _is_significant(first) else "not told apart"
     return f"{name} {change}{shared} ({'p Holm <0.001' if p < 0.001 else f'p Holm {p:.3f}'})"
-
-
-def _is_unchanged(row: DifferenceRow) -> bool:
-    return row.gained == row.lost == 0
 
 
 def _is_significant(row: DifferenceRow) -> bool:

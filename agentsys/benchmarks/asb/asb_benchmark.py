@@ -91,7 +91,7 @@ def _play_agent(
     """Play the plain agent, which also reads rounds in text form and may carry out its plan's further tools."""
     read = replace(request, messages=restore_rounds(request.messages))
     reply = play_plain_agent(read, knowledge)
-    prompted = from_tags(read)
+    prompted = None if read.tools and read.tool_choice != "none" else from_tags(read)
     native = prompted or read
     acts = reply["tool_calls"] if prompted is None else play_plain_agent(native, knowledge)["tool_calls"]
     if acts or kind is not SimulatedPlanner.CHOOSES_ATTACK_TOOL:

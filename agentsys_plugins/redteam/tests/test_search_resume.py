@@ -214,7 +214,7 @@ def test_the_budget_is_spent_and_kept_and_strategies_are_stored(whole: Path) -> 
 
 def test_the_plan_counts_the_whole_budget(tmp_path: Path) -> None:
     session = prepare_session([*CASE, f"logdir={tmp_path}"])
-    assert f"at most {BUDGET} queries" in describe_searches(session.plan.searched, session.store)
+    assert f"at most {BUDGET} queries" in describe_searches(session.plan.open_jobs.searched, session.store)
 
 
 def test_pairs_that_were_searched_on_stay_apart_and_no_other_pair_is_searched(

@@ -18,10 +18,10 @@ from agentsys.analysis.metrics.task_tags import (
     measure_bound,
     select_fixed_scores,
     split_by_tag,
-    write_benchmark_change_notes,
 )
 from agentsys.analysis.statistics.outcome_grid import ErrorRule
 from agentsys.analysis.statistics.rate_estimates import OVERALL
+from agentsys.analysis.tables.case_notes import write_benchmark_change_notes
 from agentsys.analysis.tables.result_frame import ResultFrame, make_variants
 from agentsys.errors import ConfigError
 from agentsys.records.case_reader import LoadedCases, read_cases

@@ -18,10 +18,9 @@ from agentsys.errors import ConfigError, Unavailable
 from agentsys.models.budget import RunBudgetReached
 from agentsys.runs import executors
 from agentsys.runs.case_outcome import CaseEnd
-from agentsys.runs.case_runner import RunContext, Workers
 from agentsys.runs.cell import Job
 from agentsys.runs.claims import Claims
-from agentsys.runs.executors import PlainRunner, defer_signals, run_and_store
+from agentsys.runs.executors import PlainRunner, RunContext, Workers, defer_signals, run_and_store
 from agentsys.runs.run_session import RunRequest, prepare_session, run_as_node
 from agentsys.runs.store import Store, StoreError
 
@@ -223,6 +222,6 @@ def test_a_lost_node_loses_nothing_and_what_was_stored_is_not_run_again(cluster:
     assert (outcome.finished, outcome.errors, outcome.fatal) == (21, 0, None)
     records = records_in(tmp_path / "runs")
     assert len(records) == len(listener.records) == 21 and not errors_in(records) and listener.stored
-    times = Counter(question for _, question in asked(tmp_path))
+    times = Counter(question for _, question in asked(tmp_path) if "test of the connection" not in question)
     again = [question for question, number in times.items() if number > 1]
     assert len(times) == 21 and max(times.values()) <= 2 and len(again) <= 3  # what it had under way

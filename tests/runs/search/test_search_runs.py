@@ -230,13 +230,16 @@ def test_an_attacker_that_the_user_names_is_asked_though_the_agent_is_scripted(t
 
 def test_the_plan_says_how_many_searches_and_at_most_how_many_queries(tmp_path: Path) -> None:
     transfer = prepare_session([*BANKING, f"logdir={tmp_path}"])
-    assert describe_searches(transfer.plan.searched, transfer.store) == (
+    assert describe_searches(transfer.plan.open_jobs.searched, transfer.store) == (
         "9 searches for an attack's text with at most 432 queries still to make, each a run of the agent."
     )
     per_case = prepare_session([*BANKING, "attack.mode=per_case", "user_tasks=[0,1]", f"logdir={tmp_path}"])
-    told = describe_searches(per_case.plan.searched, per_case.store)
+    told = describe_searches(per_case.plan.open_jobs.searched, per_case.store)
     assert told.startswith("18 searches ") and "at most 288 queries" in told
-    assert prepare_session(["attack=direct", *BANKING[:2], f"logdir={tmp_path}"]).plan.searched.blocks == ()
+    assert (
+        prepare_session(["attack=direct", *BANKING[:2], f"logdir={tmp_path}"]).plan.open_jobs.searched.blocks
+        == ()
+    )
 
 
 def test_the_plan_does_not_count_attempts_that_are_stored(run_cases: Run, tmp_path: Path) -> None:
@@ -244,7 +247,7 @@ def test_the_plan_does_not_count_attempts_that_are_stored(run_cases: Run, tmp_pa
     more = prepare_session(
         [*BANKING, "injection_tasks=[0]", "model.susceptibility=0", f"logdir={tmp_path / 'runs'}"]
     )
-    told = describe_searches(more.plan.searched, more.store)
+    told = describe_searches(more.plan.open_jobs.searched, more.store)
     assert told.startswith("1 search ") and "at most 0 queries" in told
 
 
