@@ -20,7 +20,6 @@ PayloadLines = tuple[frozenset[str], ...]
 """The lines to look for, each as the set of its possible squeezed forms."""
 
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+")
-_ESCAPES = (r"\n", r"\r", r"\t")
 _ESCAPED_SPACE = re.compile(r"\\[nrt]")
 _UNSEEN = "\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufeff"
 INVISIBLE = re.compile(f"(?<![{_UNSEEN}])[{_UNSEEN}]{{1,{MIN_LINE_CHARS - 1}}}(?![{_UNSEEN}])")
@@ -37,9 +36,7 @@ def squeeze(text: str) -> str:
     Two renderings of one text (YAML folded or not, quoted either way, JSON) squeeze to the same.
     """
     if "\\" in text:
-        kinds = [escape for escape in _ESCAPES if escape in text]
-        # Several are removed in one pass: what the first one's removal puts together is no escape.
-        text = text.replace(kinds[0], "") if len(kinds) == 1 else _ESCAPED_SPACE.sub("", text)
+        text = _ESCAPED_SPACE.sub("", text)
     # On bytes this is five times as fast; multi-byte UTF-8 sequences contain no ASCII bytes.
     cut = text.encode("utf-8", "surrogatepass").translate(None, _DROPPED_ASCII)
     squeezed = cut.decode("utf-8", "surrogatepass")
@@ -83,6 +80,11 @@ def drop_own_words(lines: PayloadLines, own: Iterable[str]) -> PayloadLines:
 
     An attack may quote the user's request; these lines occur in every case and show no exposure.
     """
+    return _drop_own_words(lines, tuple(own))
+
+
+@lru_cache(maxsize=4096)
+def _drop_own_words(lines: PayloadLines, own: tuple[str, ...]) -> PayloadLines:
     squeezed = [_squeeze_request(text) for text in own]
     return tuple(forms for forms in lines if not any(form in text for text in squeezed for form in forms))
 

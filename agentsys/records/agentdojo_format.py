@@ -9,6 +9,7 @@ was exposed is unknown.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from itertools import repeat
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
@@ -85,7 +86,7 @@ _AGENTDYNS_VERSION = "v1.2.2"
 def _is_served(calls: Sequence[Any]) -> bool:
     """True if a served agent of ours answered, and not the model that the file names."""
     ids = [call.get("id") for call in calls if isinstance(call, dict)]
-    return any(is_call_id(TOOL, one) for one in ids if isinstance(one, str))
+    return any(map(is_call_id, repeat(TOOL), ids))
 
 
 def parse_agentdojo_record(stored: Mapping[str, Any]) -> AgentDojoRecord:

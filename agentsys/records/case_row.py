@@ -53,6 +53,9 @@ NO_ATTACK = "none"
 SERVED = "served"
 """The benchmark's label in records of a served agent's conversations, which have no scores."""
 
+_ALONE = "injection_task_"
+"""Begins a user task's id where it is an injection task."""
+
 SEARCHED_ON_SUFFIX = "+home"
 """Appended to the attack of cases that its text was searched on (mode `transfer`): they are a line apart."""
 
@@ -201,12 +204,12 @@ class CaseRow:
     @property
     def is_injection_task_alone(self) -> bool:
         """True if an injection task was run as if a user had asked for it: part of no metric."""
-        return self.user_task_id.startswith("injection_task_")
+        return self.user_task_id.startswith(_ALONE)
 
     @property
     def is_scored(self) -> bool:
         """True if it is a case that metrics are made of."""
-        return self.benchmark != SERVED and not self.is_injection_task_alone
+        return self.benchmark != SERVED and not self.user_task_id.startswith(_ALONE)
 
     @property
     def task_key(self) -> tuple[str, str, str | None, int]:

@@ -26,11 +26,12 @@ def make_call_id(kind: str) -> str:
 
 def is_call_id(kind: str, call_id: object) -> bool:
     """True if an id is one that was made here for this kind."""
-    text = str(call_id)
-    if len(text) != _ID_CHARS or not WRITTEN_ID.fullmatch(text):  # the length alone says so of most
-        return kind == TOOL and text.startswith(_OLD_PREFIX)
-    drawn = text.removeprefix("call_")[: 2 * _RANDOM_BYTES]
-    return text.endswith(_compute_mark(kind, drawn))
+    if not isinstance(call_id, str):
+        return False
+    if len(call_id) != _ID_CHARS or not WRITTEN_ID.fullmatch(call_id):  # the length alone says so of most
+        return kind == TOOL and call_id.startswith(_OLD_PREFIX)
+    drawn = call_id.removeprefix("call_")[: 2 * _RANDOM_BYTES]
+    return call_id.endswith(_compute_mark(kind, drawn))
 
 
 def _compute_mark(kind: str, drawn: str) -> str:

@@ -45,10 +45,10 @@ from agentsys.analysis.html_report.case_views import (
     take_objects,
 )
 from agentsys_plugins.inspect_logs.log_messages import (
+    MessageConverter,
     build_tool_error,
     convert_arguments,
     convert_call_usage,
-    convert_messages,
     find_stop_reason,
 )
 
@@ -63,8 +63,9 @@ StoredSpans = Sequence[Mapping[str, Any]]
 class CaseEvents:
     """Events of one case, in order once `add_run` and then `add_scores` were called."""
 
-    def __init__(self, model: str, began: datetime, identity: str) -> None:
+    def __init__(self, model: str, began: datetime, identity: str, converter: MessageConverter) -> None:
         self.events: list[Event] = []
+        self._converter = converter
         self._identity = identity
         self._model = model
         self._began = began
@@ -135,7 +136,7 @@ class CaseEvents:
 
     def _add_turns(self, span: Mapping[str, Any]) -> None:
         """An agent's replies in order, each followed by what its tool calls set going."""
-        context = convert_messages(span.get("messages"))
+        context = self._converter.convert(span.get("messages"))
         calls = deque(take_objects(span.get("calls")))
         inner = deque(self._take_children(span))
         acting = _ACTING_ROLES | {span.get("kind")}

@@ -24,7 +24,7 @@ from inspect_ai.log import (
     EvalSpec,
     EvalStats,
     HeadlineMetric,
-    condense_sample,
+    condense_events,
 )
 from inspect_ai.log._recorders.eval import EvalRecorder
 from inspect_ai.model import (
@@ -51,7 +51,7 @@ from agentsys.records.case_row import NO_ATTACK, CaseRow
 from agentsys.records.row_settings import find_config
 from agentsys.records.schema import StoredBlock
 from agentsys_plugins.inspect_logs.case_events import CaseEvents
-from agentsys_plugins.inspect_logs.log_messages import convert_messages, convert_role_usage, sum_usage
+from agentsys_plugins.inspect_logs.log_messages import MessageConverter, convert_role_usage, sum_usage
 
 
 def make_sample_id(case: CaseRow) -> str:
@@ -71,18 +71,20 @@ def find_start_time(case: CaseRow, stored: Mapping[str, Any]) -> datetime:
 
 def build_sample(case: CaseRow, stored: Mapping[str, Any], cell: str) -> EvalSample:
     """One case, with its conversation, its agents, its scores and its tokens."""
-    block = read_own_block(stored)
-    messages = convert_messages(stored.get("messages") or stored.get("conversations"))
-    scores = _build_scores(case)
+    block, told = read_own_block(stored), stored.get("messages") or stored.get("conversations")
     identity = hashlib.sha256(f"{cell}/{make_sample_id(case)}/{case.epoch}".encode()).hexdigest()[:22]
-    transcript = CaseEvents(case.table_model, find_start_time(case, stored), identity)
-    transcript.add_run(block.spans if block else (), stored.get("messages") or stored.get("conversations"))
+    converter = MessageConverter(identity)
+    messages, scores = converter.convert(told), _build_scores(case)
+    transcript = CaseEvents(case.table_model, find_start_time(case, stored), identity, converter)
+    transcript.add_run(block.spans if block else (), told)
     if scores:
         transcript.add_scores(scores)
     roles = _sum_usage_by_role(case, block)
     answer = next((m for m in reversed(messages) if isinstance(m, ChatMessageAssistant)), None)
     ended = transcript.find_stop_reason_of(answer)
     asked = next((m.text for m in messages if isinstance(m, ChatMessageUser)), "")
+    # Pooled here: `condense_sample` looks through all of it twice besides, for what ours cannot hold.
+    events, pools = condense_events(transcript.events)
     return EvalSample(
         id=make_sample_id(case),
         epoch=case.epoch + 1,
@@ -95,7 +97,8 @@ def build_sample(case: CaseRow, stored: Mapping[str, Any], cell: str) -> EvalSam
         ),
         scores=scores or None,
         metadata=_build_metadata(case, stored, block),
-        events=transcript.events,
+        events=events,
+        events_data=pools,
         model_usage={case.table_model: sum_usage(roles.values())} if roles else {},
         role_usage=roles,
         total_time=case.duration_s,
@@ -200,7 +203,7 @@ def write_cell_log(cases: Sequence[CaseRow], config: Mapping[str, Any] | None, f
         for number, case in enumerate(cases, start=1):
             sample = build_sample(case, read_stored_json(case.source), identity)
             facts.append(_SampleFacts(sample.error, sample.scores, sample.role_usage))
-            await recorder.log_sample(spec, condense_sample(sample))
+            await recorder.log_sample(spec, sample)
             if number % _SAMPLES_IN_MEMORY == 0:
                 await recorder.flush(spec)
         stats = _build_stats(facts, first.table_model, min(times), max(times))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -28,6 +27,7 @@ from agentsys.analysis.html_report.case_views import (
     take_number,
     take_objects,
 )
+from agentsys.base.json_values import to_json_bytes
 from agentsys.records.schema import RoleUsage
 
 
@@ -70,9 +70,25 @@ def sum_usage(used: Iterable[ModelUsage]) -> ModelUsage:
     return ModelUsage(**sums, total_cost=None if None in costs else sum(filter(None, costs)))
 
 
-def convert_messages(stored: object) -> list[ChatMessage]:
-    """The messages of one context, in order; whatever is no message is passed over."""
-    return [_convert_message(message, number) for number, message in enumerate(take_objects(stored))]
+class MessageConverter:
+    """Converts the messages of one sample: in all its contexts a message is one object, with one id.
+
+    No other sample has that id: Inspect's table of messages drops what has an id that it has met.
+    """
+
+    def __init__(self, sample: str) -> None:
+        self._sample = sample
+        self._made: dict[tuple[int, bytes], ChatMessage] = {}
+
+    def convert(self, stored: object) -> list[ChatMessage]:
+        """The messages of one context, in order; whatever is no message is passed over."""
+        return [self._convert(message, number) for number, message in enumerate(take_objects(stored))]
+
+    def _convert(self, message: Mapping[str, Any], number: int) -> ChatMessage:
+        key = number, to_json_bytes(message)
+        if key not in self._made:
+            self._made[key] = _convert_message(message, number, f"{self._sample}-m{len(self._made)}")
+        return self._made[key]
 
 
 def convert_arguments(value: object) -> dict[str, Any]:
@@ -86,11 +102,8 @@ def build_tool_error(error: object) -> ToolCallError:
     return ToolCallError("unknown", as_text(error))
 
 
-def _convert_message(message: Mapping[str, Any], number: int) -> ChatMessage:
+def _convert_message(message: Mapping[str, Any], number: int, identity: str) -> ChatMessage:
     text, role = _join_text(message.get("content")), take_name(message.get("role"))
-    # One message has one id in all contexts; Inspect would draw one, which takes longer.
-    told = f"{number} {role} {message.get('tool_call_id')} {text}".encode("utf-8", "surrogatepass")
-    identity = hashlib.blake2b(told, digest_size=11).hexdigest()
     if role == "system":
         return ChatMessageSystem(id=identity, content=text)
     if role == "assistant":
@@ -99,8 +112,6 @@ def _convert_message(message: Mapping[str, Any], number: int) -> ChatMessage:
             for place, call in enumerate(take_objects(message.get("tool_calls")))
         ]
         content = _convert_blocks(message.get("content"))
-        made = "".join(f"{call.id}{call.function}{call.arguments}" for call in calls)
-        identity = hashlib.blake2b(told + made.encode("utf-8", "surrogatepass"), digest_size=11).hexdigest()
         return ChatMessageAssistant(id=identity, content=content, tool_calls=calls or None)
     if role == "tool":
         error = message.get("error")

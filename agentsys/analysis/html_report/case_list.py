@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
-from agentsys.analysis.html_report.case_views import View, read_own_block, take_name, take_number
+from agentsys.analysis.html_report.case_views import View, take_mapping, take_name, take_number
 from agentsys.analysis.metrics.rates import (
     BENIGN_UTILITY,
     TARGETED_ASR,
@@ -22,6 +22,7 @@ from agentsys.analysis.tables.table_document import MISSING, Grid, make_cells
 from agentsys.base.grouping import join_names
 from agentsys.records.case_row import NO_ATTACK, CaseRow, make_case_id
 from agentsys.records.row_settings import find_config
+from agentsys.records.schema import OWN_KEY
 
 _NUMBERED = re.compile(r"(\D*)([0-9]{0,9})")
 _LINKED = frozenset({BENIGN_UTILITY, UTILITY_UNDER_ATTACK, TARGETED_ASR, ""})
@@ -128,10 +129,8 @@ class SetupFacts:
             self._errors[case.error_kind or "unknown", first].append(case)
         if case.config_hash is not None:
             self._configs[case.config_hash, find_config(case.source, case.config_hash)].append(case)
-        block = read_own_block(stored)
-        versions = (
-            {take_name(key): take_name(value) for key, value in block.versions.items()} if block else {}
-        )
+        named = take_mapping(take_mapping(stored.get(OWN_KEY)).get("versions"))
+        versions = {take_name(key): take_name(value) for key, value in named.items()}
         if not versions and (agentdojo := take_name(stored.get("agentdojo_package_version"))):
             versions = {"agentdojo": agentdojo}
         for package, version in versions.items():

@@ -9,13 +9,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import compress
 from typing import Any
 
 from agentsys.base.payload_lines import INVISIBLE, find_payload_lines, squeeze
 from agentsys.records.agentsys_format import parse_stored_block
 from agentsys.records.case import UnreadableRecord
 from agentsys.records.case_row import CaseRow
-from agentsys.records.schema import RoleUsage, StoredBlock
+from agentsys.records.schema import OWN_KEY, RoleUsage, StoredBlock
 from agentsys.records.stored_file import load_stored_json
 
 _ONE_LINE = 90
@@ -67,8 +68,10 @@ _COMMON_KINDS = frozenset({"run", "main", "tool"})
 """Kinds of span that every run has: a tree of these alone tells no more than the conversation."""
 _SHORTEST_NEEDLE = 8
 """Squeezed characters of an injection that is short as a whole: fewer would be found everywhere."""
-_DROPPED = re.compile(r"\\[nrt]|[\s'\"\\]")
-"""What `squeeze` drops of what can be seen, one piece at a time."""
+_ESCAPED_SPACE = re.compile(rb"\\[nrt]")
+_BLANK = re.compile(r"\s")
+_KEPT = bytes(chr(code) not in " \t\n\r\f\v\x1c\x1d\x1e\x1f'\"\\" for code in range(256))
+"""Whether `squeeze` keeps an ASCII character, by its code."""
 
 Segments = tuple[str, ...]
 """A text in pieces: plain, marked, plain, marked, ... (an odd number of them; pieces may be empty)."""
@@ -103,6 +106,8 @@ def read_stored_json(path: str) -> Mapping[str, Any]:
 
 def read_own_block(stored: Mapping[str, Any]) -> StoredBlock | None:
     """Read our own block; None where another tool wrote the file, or it has changed since."""
+    if OWN_KEY not in stored:
+        return None
     try:
         return parse_stored_block(stored)
     except UnreadableRecord:
@@ -284,8 +289,11 @@ def mark_injection(text: str, needles: Iterable[str]) -> Segments:
     squeezed = squeeze(text)
     marks = bytearray(len(squeezed))
     for needle in needles:
-        for found in re.finditer(re.escape(needle), squeezed):
-            marks[found.start() : found.end()] = b"x" * len(needle)
+        start = squeezed.find(needle)
+        while start >= 0:
+            end = start + len(needle)
+            marks[start:end] = b"x" * len(needle)
+            start = squeezed.find(needle, end)
     if not any(marks):
         return (text,)
     positions = _list_positions(text)
@@ -300,12 +308,11 @@ def mark_injection(text: str, needles: Iterable[str]) -> Segments:
 
 def _list_positions(text: str) -> list[int]:
     """List, for every character of the squeezed text, where it stands in the text."""
-    positions: list[int] = []
-    end = 0
-    for dropped in _DROPPED.finditer(text):
-        positions.extend(range(end, dropped.start()))
-        end = dropped.end()
-    positions.extend(range(end, len(text)))
+    # A byte for each character: of those beyond ASCII only blanks are dropped.
+    seen = (text if text.isascii() else _BLANK.sub(" ", text)).encode("ascii", "replace")
+    positions = list(compress(range(len(text)), _ESCAPED_SPACE.sub(b"  ", seen).translate(_KEPT)))
+    if text.isascii():
+        return positions
     # What is invisible goes last, as it does in squeezing: a blank between two of them does not part them.
     for run in reversed([*INVISIBLE.finditer("".join(text[place] for place in positions))]):
         del positions[run.start() : run.end()]

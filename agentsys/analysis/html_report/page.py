@@ -39,6 +39,8 @@ from agentsys.records.case_row import NO_ATTACK, CaseRow
 
 MOST_IN_ONE_FILE = 20_000
 """Cases of a report that is one file; of more, the data are files beside the page, which it reads as it needs them."""
+MOST_UNASKED = 2_000
+"""Trajectories of a larger report, unless more are asked for: each takes as long as reading ten records."""
 MOST_BYTES = 1_000_000_000
 """Size of the records whose trajectories go into one file, together; no further trajectory is added beyond."""
 _TEMPLATES = Path(__file__).with_name("templates")
@@ -87,7 +89,7 @@ def make_html_report(
     Args:
         frame: What was read and measured.
         folders: Names for the head.
-        max_cases: Most trajectories; None: all, of one file as many as `MOST_BYTES` allow.
+        max_cases: Most trajectories; None: of one file as many as `MOST_BYTES` allow, else `MOST_UNASKED`.
         figures: From `draw_paper_figures`.
         made_on: The date, for the head.
         beside: Folder of the data of more than `MOST_IN_ONE_FILE` cases, beside the page.
@@ -95,7 +97,8 @@ def make_html_report(
     """
     reading, cases = frame.reading, sort_for_reading(frame.reading.cases)
     one_file = len(cases) <= MOST_IN_ONE_FILE
-    most = len(cases) if max_cases is None else max_cases
+    unasked = len(cases) if one_file else MOST_UNASKED
+    most = unasked if max_cases is None else max_cases
     shown = choose_shown(cases, most, MOST_BYTES if one_file else None)
     facts, blocks = _read_records(cases, shown)
     data = pack_data([make_list_row(case, frame.cells.verdicts) for case in cases], blocks)
@@ -122,7 +125,7 @@ def make_html_report(
         skipped=describe_skipped(reading.skipped_files, limit=50),
         configs=facts.list_configs(),
         versions=facts.make_version_grid(),
-        left_out=_explain_left_out(len(cases), len(shown), most),
+        left_out=_explain_left_out(len(cases), len(shown), max_cases),
         follow=follow,
         data={} if files else data,
         about_data=write_embedded_json(about),
@@ -130,8 +133,13 @@ def make_html_report(
     return HtmlReport(html, len(shown), len(cases) - len(shown), files, beside)
 
 
-def _explain_left_out(cases: int, shown: int, most: int) -> str:
-    reason = f"at most {most:,} were asked for" if shown == most else "the file would be too large"
+def _explain_left_out(cases: int, shown: int, asked: int | None) -> str:
+    few = (
+        "the file would be too large"
+        if cases <= MOST_IN_ONE_FILE
+        else f"unless more are asked for, {shown:,} are shown of so many"
+    )
+    reason = f"at most {asked:,} were asked for" if shown == asked else few
     left_out = f"{cases - shown:,} of {cases:,} trajectories are left out: {reason}."
     return left_out if shown < cases else ""
 

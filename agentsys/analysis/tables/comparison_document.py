@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from operator import attrgetter
 from typing import Any
 
 from agentsys.analysis.metrics.cell_verdict import (
@@ -26,7 +27,6 @@ from agentsys.analysis.metrics.comparison import (
     get_injection_task,
 )
 from agentsys.analysis.metrics.rates import TARGETED_ASR, MeasuredCell
-from agentsys.analysis.statistics.case_outcomes import Pair
 from agentsys.analysis.statistics.difference_test import LEVEL
 from agentsys.analysis.statistics.outcome_grid import CONFIDENCE
 from agentsys.analysis.statistics.rate_estimates import OVERALL, POOLED
@@ -240,8 +240,15 @@ FEW = 6
 def write_few_task_notes(comparison: Comparison) -> Iterator[str]:
     """A line per significant overall difference that few tasks carry, or with a side that few tasks break."""
     broken = False
+    overall = [row for row in comparison.rows if (row.suite, row.cases) == (OVERALL, ALL_CASES)]
+    significant = group_by(
+        (row for row in overall if row.p < LEVEL and row.verdict == VALID),
+        attrgetter(*MeasuredCell._fields, "baseline", "compared"),
+    )
     for contest, pairing in comparison.pairings.items():
-        for row in _list_significant_rows(comparison, contest, pairing.pairs):
+        sides = contest.baseline, contest.compared
+        cells = [MeasuredCell.of(pair.defense) for pair in pairing.pairs[:1]]
+        for row in significant.get((*cells[0], *sides), ()) if cells else ():
             # Benign cases, and attacks without a goal, have no injection tasks.
             counts = [
                 (row.differing_user_tasks, "user task"),
@@ -266,17 +273,6 @@ def write_few_task_notes(comparison: Comparison) -> Iterator[str]:
             "Where few injection tasks out of many break one side, a run may hold none of them: up to 11% "
             "of equal sides are then told apart at p < 0.05, instead of 5% (docs/statistics.md)."
         )
-
-
-def _list_significant_rows(
-    comparison: Comparison, contest: Contest, pairs: Sequence[Pair]
-) -> Iterator[DifferenceRow]:
-    ours = MeasuredCell.of(pairs[0].defense) if pairs else None
-    for row in comparison.rows:
-        cell = MeasuredCell(row.benchmark, row.version, row.model, row.defense, row.attack)
-        met = cell == ours and (row.baseline, row.compared) == (contest.baseline, contest.compared)
-        if met and (row.suite, row.cases) == (OVERALL, ALL_CASES) and row.p < LEVEL and row.verdict == VALID:
-            yield row
 
 
 def _collect_data(comparison: Comparison, records: LongForm) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from command_output import command_output
-from stored_cases import case_of, model_call, span, store_own, store_published
+from stored_cases import CALLING, case_of, model_call, span, store_own, store_published
 
 import agentsys
 from agentsys.errors import ConfigError
@@ -341,13 +341,13 @@ def test_inspects_message_frame_has_every_agents_messages(runs: Path, tmp_path: 
     analysis = pytest.importorskip("inspect_ai.analysis")
     _exported(runs, tmp_path / "out")
     messages = analysis.messages_df(str(tmp_path / "out"), strict=True)
-    told = (*MAIN, *WORKER, *JUDGE)
+    told = (*MAIN, *WORKER, *JUDGE, *CALLING * 4)  # Each of the other cases has those for itself.
     assert sorted(messages["role"]) == sorted(one["role"] for one in told)
     assert {"You are an agent.", "You read.", "DATA", "Allow it?", "False", "Done."} <= set(
         messages["content"]
     )
     assert set(messages["tool_call_function"].dropna()) == {"read_inbox"}
-    assert messages["sample_id"].nunique() == 1  # The other cases stored no message.
+    assert messages["sample_id"].nunique() == 5
     samples = analysis.samples_df(str(tmp_path / "out"), strict=True)
     assert set(messages["sample_id"]) <= set(samples["sample_id"])
 

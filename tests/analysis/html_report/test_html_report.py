@@ -179,6 +179,17 @@ def test_a_file_that_would_grow_too_large_stops_taking_trajectories(
     assert "too large" in found.html
 
 
+def test_a_report_of_many_cases_holds_all_trajectories_only_if_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agentsys.analysis.html_report.page.MOST_IN_ONE_FILE", 2)
+    monkeypatch.setattr("agentsys.analysis.html_report.page.MOST_UNASKED", 1)
+    for task in range(3):
+        store_attacked(tmp_path, user_task_id=f"user_task_{task}")
+    assert "2 of 3 trajectories are left out: unless more are asked for, 1 are shown" in made(tmp_path).html
+    assert made(tmp_path, max_cases=3).trajectories == 3
+
+
 def test_data_of_many_cases_are_scripts_beside_the_page_in_parts_and_blocks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
