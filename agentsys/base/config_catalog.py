@@ -5,6 +5,7 @@ Models by prefix are in it too: `openai/gpt-5-mini` or `vllm/NAME@URL` -> the ca
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -165,8 +166,12 @@ def is_prefixed(name: object) -> bool:
 
 
 def make_card_name(model_id: str) -> str:
-    """Make the name for configs and tables: the end of the provider's id, in small letters."""
-    return re.sub(r"[^a-z0-9._-]+", "-", model_id.rpartition("/")[2].lower()).strip("-.") or "model"
+    """Make the name for configs and tables: the end of the provider's id, in small letters.
+
+    Letters beyond ASCII stay. A record's file name cannot hold them, so digits of the id's hash keep two such apart.
+    """
+    name = re.sub(r"[^\w.-]+", "-", model_id.rpartition("/")[2].lower()).strip("-.") or "model"
+    return name if name.isascii() else f"{name}-{hashlib.sha256(model_id.encode()).hexdigest()[:6]}"
 
 
 def make_server_card(

@@ -6,7 +6,6 @@ import dataclasses
 import json
 import sys
 from collections.abc import Iterator
-from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Literal
@@ -23,7 +22,7 @@ from agentsys.errors import ConfigError
 from agentsys.extensions import CheckFinding, RunsToCheck, load_extensions
 from agentsys.records.case import STANDS_TWICE
 from agentsys.records.case_reader import LoadedCases, describe_faults, read_cases
-from agentsys.records.folder_index import make_logdir_index_path
+from agentsys.records.folder_index import remove_index
 from agentsys.records.names_file import RunNames
 from agentsys.records.runs_source import fetch_runs, open_runs
 
@@ -67,11 +66,7 @@ def check_command(
 
 
 def _check(given: Path, form: str, runs: RunsToCheck) -> None:
-    # Whoever hands on a folder may have written its index: the files themselves are read, and it is made anew.
-    index = make_logdir_index_path(runs.folder)
-    if not index.parent.is_symlink():
-        with suppress(OSError):
-            index.unlink()
+    remove_index(runs.folder)  # Files may have been changed in their places without a sign.
     reading = read_cases([runs.folder], RunNames(runs.names))
     refusal: ConfigError | None = None
     found = [*_check_records(reading), _check_completeness(reading)]

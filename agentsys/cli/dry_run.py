@@ -10,6 +10,7 @@ from rich.console import Console
 from agentsys.analysis.tables.table_document import Grid, make_cells
 from agentsys.analysis.tables.write_terminal import GridTables
 from agentsys.base.config_catalog import load_config
+from agentsys.base.grouping import format_count
 from agentsys.cli.cli_output import print_to_console
 from agentsys.errors import ConfigError
 from agentsys.models.build_model import ModelCard, parse_card
@@ -89,4 +90,4 @@ def _write_total_line(cases: int, estimates: Mapping[CellLabels, CostEstimate]) 
         cost = f"cost unknown (no price: {', '.join(unpriced)})"
     without = "" if len(able) == len(estimates) else " (without what cannot run here)"
     tokens = sum(guess.tokens for guess in able)
-    return f"In all {cases} cases, {tokens:,} tokens, {cost}{without}. {_ESTIMATE_NOTE}"
+    return f"In all {format_count(cases, 'case')}, {tokens:,} tokens, {cost}{without}. {_ESTIMATE_NOTE}"

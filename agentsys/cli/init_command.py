@@ -126,7 +126,9 @@ def _collect_values(
         model = _ask("--model", f"The model's id.{listed}")
     name = name or make_card_name(model)
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name):
-        raise ConfigError(f"--name {name}: letters, digits, '.', '_' and '-' only.")
+        raise ConfigError(
+            f"--name {name}: ASCII letters, digits, '.', '_' and '-' only. Give another: --name NAME"
+        )
     cards = [load_config("model", each) for each in list_config_names("model")]
     card = make_server_card(model, url, name, cards)
     context = offered.get(model) or card["context_tokens"]

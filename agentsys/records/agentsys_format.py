@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from itertools import zip_longest
 from typing import Any
 
 from pydantic import ValidationError
 
 from agentsys.base.payload_lines import PayloadLines, drop_own_words, find_payload_lines
 from agentsys.records.case import (
+    CALLS_DIFFER,
     STANDS_TWICE,
     UnreadableRecord,
     describe_first_fault,
@@ -269,7 +271,7 @@ def build_own_columns(stored: Mapping[str, Any], source: str) -> dict[str, Any]:
         duration_s=float(duration) if isinstance(duration, int | float) else None,
         source=source,
         foreign=False,
-        notes=_collect_notes(stored, block, messages),
+        notes=_collect_notes(stored, block, messages, seen.made),
         config_hash=block.config_hash or None,
         data_hash=block.versions.get("data"),
         seed=block.seed,
@@ -285,8 +287,10 @@ def build_own_columns(stored: Mapping[str, Any], source: str) -> dict[str, Any]:
     )
 
 
-def _collect_notes(stored: Mapping[str, Any], block: StoredBlock, messages: Sequence[Any]) -> tuple[str, ...]:
-    """The record's own notes, and what is odd about its file: AgentDojo's fields that differ from our own block."""
+def _collect_notes(
+    stored: Mapping[str, Any], block: StoredBlock, messages: Sequence[Any], made: Sequence[Any]
+) -> tuple[str, ...]:
+    """The record's own notes, and what is odd about its file: fields and calls that stand twice and differ."""
     case, benign = block.case, block.case.injection_task_id is None
     ours = {
         "suite_name": case.suite,
@@ -307,7 +311,39 @@ def _collect_notes(stored: Mapping[str, Any], block: StoredBlock, messages: Sequ
     found = [name for name in ours if name in stored and name not in skipped and stored[name] != ours[name]]
     unknown = note_unknown_fields(stored[OWN_KEY].keys() - _KNOWN)
     judged = note_judged_thoughts(messages) if block.judges_thoughts else ()
-    return (*block.notes, *unknown, *([STANDS_TWICE + ", ".join(found)] if found else []), *judged)
+    differing = (*([STANDS_TWICE + ", ".join(found)] if found else []), *_note_other_calls(made, block))
+    return (*block.notes, *unknown, *differing, *judged)
+
+
+_IN_MESSAGES = ("run", "camel_program", "spoke")
+"""Kinds of spans whose calls the messages have with the same arguments: an agent's, CaMeL's and IsolateGPT's."""
+
+
+def _note_other_calls(made: Sequence[Any], block: StoredBlock) -> tuple[str, ...]:
+    """Note the first call that the spans have otherwise than the messages, which make some calls; empty if none does.
+
+    What the scored run itself ran stands in its messages, in this order. A worker's calls do not, and a call that was
+    refused has no span. An agent with a context of its own (`main`) has all calls a second time.
+    """
+    if block.status != "ok":
+        return ()
+    scored = [span for span in block.spans if span.get("attempt", 0) == block.scored_attempt]
+    runs = [span.get("id") for span in scored if span.get("kind") in _IN_MESSAGES]
+    said, ran = iter(map(_identify_call, made)), list[tuple[Any, Any]]()
+    for span in scored:
+        if span.get("kind") == _TOOL and span.get("parent_id") in runs:
+            ran.append((span.get("name"), (span.get("decision") or {}).get("args")))
+    differing = [call for call in ran if call not in said]
+    for span in scored:
+        if span.get("kind") == "main" and (messages := span.get("messages")):
+            again = measure_context(messages, ()).made
+            pairs = zip_longest(map(_identify_call, again), map(_identify_call, made))
+            differing += [kept or other for kept, other in pairs if kept != other]
+    return tuple(f"{CALLS_DIFFER}{name}" for name, _ in differing[:1])
+
+
+def _identify_call(call: Any) -> tuple[Any, Any]:
+    return (call.get("function"), call.get("args")) if isinstance(call, dict) else (None, None)
 
 
 def _name_attack(block: StoredBlock) -> str:

@@ -77,6 +77,8 @@ ODD_NUMBERS = "numbers taken for unknown: "
 """Begins a case's note about columns for which its file has no number that can be counted."""
 STANDS_TWICE = "stands twice in the record, and not the same: "
 """Begins a case's note about fields of AgentDojo's that our own block contradicts."""
+CALLS_DIFFER = "messages and spans differ in a call: "
+"""Begins a case's note about a call that its messages have otherwise than its spans."""
 
 _LONGEST_NAME = 40
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from agentsys.errors import ConfigError
 from agentsys.records.asb_format import AsbResultRow, read_asb_rows
-from agentsys.records.case import ODD_NUMBERS, STANDS_TWICE, UNKNOWN_FIELDS
+from agentsys.records.case import CALLS_DIFFER, ODD_NUMBERS, STANDS_TWICE, UNKNOWN_FIELDS
 from agentsys.records.case_row import COLUMNS, CaseRow
 from agentsys.records.columns import build_frame
 from agentsys.records.dump_format import INSPECT_BENCHMARK, POLARITY_NOTE, read_dump_rows
@@ -75,7 +75,9 @@ def describe_faults(cases: Iterable[CaseRow]) -> Iterator[str]:
     """A line for each file that is read though something in it is wrong."""
     for case in cases:
         yield from (
-            f"{case.source}: {note}" for note in case.notes if note.startswith((ODD_NUMBERS, STANDS_TWICE))
+            f"{case.source}: {note}"
+            for note in case.notes
+            if note.startswith((CALLS_DIFFER, ODD_NUMBERS, STANDS_TWICE))
         )
 
 

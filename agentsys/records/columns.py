@@ -30,8 +30,6 @@ _STORED = [name for name in ANNOTATIONS if name != "source"]
 """The path is not stored: it changes when a folder is moved."""
 _NUMBERS: dict[str, type] = {"int": int, "bool": bool, "float": float}
 """Annotation, None aside -> type of the values; others are of texts, mappings and tuples."""
-_STORED_AS: dict[str, type] = {**_NUMBERS, "Mapping": dict, "tuple": list}
-"""The same of values as JSON has them; of others `str`."""
 
 
 class Columns:
@@ -121,24 +119,12 @@ class Columns:
 
     @classmethod
     def parse(cls, text: bytes, arrays: Mapping[str, Any], count: int) -> Columns:
-        """Columns as `dump` gave them.
-
-        Args:
-            text: Anyone may have written it, like the next one: it is data, and no type is trusted.
-            arrays: Codes by column; unsigned integers are taken, and nothing else.
-            count: Number of rows.
-
-        Raises:
-            ValueError: If these are not the columns of rows.
-        """
+        """Columns of `count` rows, as `dump` gave them."""
         columns, stored = cls(), orjson.loads(text)
         for name in _STORED:
-            values = _parse_values(ANNOTATIONS[name], stored[name])
-            if _NOT_ALLOWED in values or (count and not values):
-                raise ValueError(f"{name}: no such value")
+            is_tuple = ANNOTATIONS[name].startswith("tuple")
+            values = [*map(tuple, stored[name])] if is_tuple else stored[name]
             codes = arrays.get(name)
-            if len(values) > 1 if codes is None else not _are_codes(codes, count, len(values)):
-                raise ValueError(f"{name}: no such codes")
             columns._values[name] = values
             columns._codes[name] = (
                 array("I", bytes(4 * count)) if codes is None else array("I", codes.astype("I").tobytes())
@@ -167,22 +153,6 @@ def _is_given_back(value: object) -> bool:
     except TypeError:
         return False
     return bool((tuple(stored) if isinstance(value, tuple) else stored) == value)
-
-
-def _are_codes(codes: Any, count: int, values: int) -> bool:
-    """True if an array has one code for each of `count` rows, and a value for each code."""
-    return bool(codes.dtype.kind == "u" and codes.shape == (count,) and codes.max(initial=0) < values)
-
-
-_NOT_ALLOWED = object()
-
-
-def _parse_values(annotation: str, stored: Iterable[Any]) -> list[Any]:
-    """Values as rows have them; `_NOT_ALLOWED` where a column of this annotation cannot hold one."""
-    kind, _, optional = annotation.partition("[")[0].partition(" | ")
-    allowed = {_STORED_AS.get(kind, str), *([type(None)] if optional else [])}
-    values = [value if type(value) in allowed else _NOT_ALLOWED for value in stored]
-    return [tuple(value) if type(value) is list else value for value in values] if kind == "tuple" else values
 
 
 def _get_setter(name: str) -> Callable[[CaseRow, Any], None]:

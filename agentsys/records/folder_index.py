@@ -3,7 +3,9 @@
 Both are kept in one file of numpy's (`.npz`), the index, which is a cache and nothing else. Of each folder it has
 the time of change at which it was listed, of each file the size and the time of change at which it was read: where
 these still hold, nothing is listed or read again. Whatever is wrong with the index (damaged, another version's,
-somebody else's), the disk is asked instead, and it is made anew; deleting it is safe at any time.
+somebody else's), the disk is asked instead, and it is made anew; deleting it is safe at any time. Sizes and times prove
+nothing about a folder that somebody handed on, because archives keep them: an index ends in a seal, made with a key of
+this user's.
 
 Each folder is visited once and hidden ones are passed over. Files with many cases each (ASB's results) are
 listed apart, because the index has no place for them.
@@ -13,14 +15,15 @@ from __future__ import annotations
 
 import gc
 import hashlib
+import hmac
 import io
 import logging
 import os
+import secrets
 import stat
 import time
-import zipfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import lru_cache
 from itertools import compress
 from operator import attrgetter
@@ -326,37 +329,54 @@ def _stamp_file(path: str) -> FileStamp:
 
 
 def _read_index(place: Path) -> StoredIndex | None:
-    """An index as it is stored; None where there is none that can be used."""
+    """Read a stored index; None where there is none, or none that this user's commands made."""
     import numpy as np
 
     try:
-        if place.parent.is_symlink() or not stat.S_ISREG(place.lstat().st_mode):
+        if not stat.S_ISREG(place.lstat().st_mode):
             raise ValueError("no plain file")
-        content = io.BytesIO(place.read_bytes())
-        with zipfile.ZipFile(content) as archive:
-            if any(member.compress_type for member in archive.infolist()):
-                raise ValueError("packed, as none of ours is")  # what it holds may be of any size
-        with np.load(content, allow_pickle=False) as stored:  # the sums of a zip file tell of flipped bits
+        content = memoryview(place.read_bytes())
+        if not hmac.compare_digest(_seal(content[:-_SEAL_BYTES]), content[-_SEAL_BYTES:]):
+            raise ValueError("damaged, or made by somebody else")
+        with np.load(io.BytesIO(content[:-_SEAL_BYTES]), allow_pickle=False) as stored:
             about = orjson.loads(stored["about"].tobytes())
             if about["made_by"] != _compute_fingerprint():
                 raise ValueError("of another version")
-            return _check_index(about, stored)
+            return _parse_index(about, stored)
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, TypeError, KeyError, EOFError, zipfile.BadZipFile, AttributeError) as error:
+    except (OSError, ValueError) as error:
         _log.debug("Index %s cannot be used (%s); it is made anew", place, error)
         return None
 
 
-def _check_index(about: Mapping[str, Any], stored: Any) -> StoredIndex:
-    """An index as it was read; anyone may have written it: no name leads out of its folder."""
+_SEAL_BYTES = 32
+"""Length of the seal that ends an index's file, and of the key that it is made with."""
+
+
+def _seal(content: bytes | memoryview) -> bytes:
+    """Compute what proves that this user's commands wrote an index: whoever hands on a folder lacks the key.
+
+    Raises:
+        OSError: If the key, which lies in the user's cache folder, can be neither read nor made.
+    """
+    place = user_cache_path("agentsys") / "index" / "key"
+    if not place.exists() or place.stat().st_size != _SEAL_BYTES:
+        write_atomically(place, secrets.token_bytes(_SEAL_BYTES), mode=PRIVATE)
+    return hashlib.blake2b(content, key=place.read_bytes(), digest_size=_SEAL_BYTES).digest()
+
+
+def remove_index(root: Path) -> None:
+    """Remove a folder's index, so that its files are read anew."""
+    for place in (make_logdir_index_path(root), find_index_path(root)):
+        if not place.parent.is_symlink():
+            with suppress(OSError):
+                place.unlink()
+
+
+def _parse_index(about: Mapping[str, Any], stored: Any) -> StoredIndex:
     folders = {below: PlainFolder(*values) for below, *values in about["folders"]}
-    names = [name for one in folders.values() for some in (one.subfolders, one.files) for name in some]
-    if not {*map(type, names)} <= {str} or any("/" in name or name[:1] in ("", ".") for name in names):
-        raise ValueError("a name that no listing gives")
     paths, cases = about["paths"], about["cases"]
-    if type(cases) is not int or not 0 <= cases <= len(paths) or not {*map(type, paths)} <= {str}:
-        raise ValueError("not the paths of files")
     stamps = zip(stored["sizes"].tolist(), stored["changed_ns"].tolist(), strict=True)
     numbers = (at if at < cases else -1 for at in range(len(paths)))
     files = dict(zip(paths, zip(stamps, numbers, strict=True), strict=True))
@@ -401,6 +421,7 @@ def _write_index(listing: Listing, entries: Mapping[str, tuple[FileStamp, int]],
     )
     place = find_index_path(Path(listing.root))
     try:
+        content.write(_seal(content.getvalue()))
         write_atomically(place, content.getvalue(), durable=False, mode=PRIVATE)
         for name in _OLD_NAMES:
             place.with_name(name).unlink(missing_ok=True)

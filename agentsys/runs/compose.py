@@ -43,9 +43,9 @@ from agentsys.runs.override_advice import (
     KEY_VALUE,
     OPTIONS_WITH_DASHES,
     explain_override_error,
+    explain_unparsed,
     find_choice_hint,
     pick_first_line,
-    suggest_quotes,
 )
 from agentsys.runs.references import (
     add_contents,
@@ -172,10 +172,8 @@ def _parse_overrides(overrides: Sequence[str]) -> list[Override]:
             raise ConfigError(f"{text}: this is an option: --{key} {value}")
     try:
         return list(OverridesParser.create().parse_overrides(list(overrides)))
-    except HydraException as error:
-        raise ConfigError(
-            f"Override not understood: {pick_first_line(error)} {suggest_quotes(overrides)}"
-        ) from None
+    except HydraException:
+        raise ConfigError(explain_unparsed(overrides)) from None
 
 
 def _list_combinations(axes: Sequence[Sequence[str]]) -> list[list[str]]:

@@ -72,8 +72,11 @@ def explain_override_error(
             value = override.partition("=")[2]
             if key in _KEYS_ELSEWHERE:
                 return f"Unknown setting '{key}'. Write {_KEYS_ELSEWHERE[key]}={value}"
-            values = compose([o for o in overrides if o != override])
             group, *path = key.split(".")
+            if group == "sweep" and path:
+                listed = value.strip("[]").replace(" ", "")
+                return f"Setting '{key}' is for presets. Here commas make a sweep. Write {'.'.join(path)}={listed}"
+            values = compose([o for o in overrides if o != override])
             if path and isinstance(values.get(group), dict) and _knows_option(group, values[group], path):
                 plus = shlex.quote(f"+{key}={value}")
                 return f"Setting '{key}' is not in the YAML of this {group}; a plus adds it. Write {plus}"
@@ -109,17 +112,31 @@ def find_choice_hint(group: str, name: str) -> str:
     return f" ./{folders[0]} has one: add --config-dir {shlex.quote(str(folders[0]))}" if folders else ""
 
 
-def suggest_quotes(overrides: Sequence[str]) -> str:
-    """Return a hint: the first value that needs quotes, quoted; else the general form of a setting."""
-    for text in overrides:
-        key, _, value = text.partition("=")
-        try:
-            OverridesParser.create().parse_override(text)
-        except HydraException:
-            if re.match(r"[^\[{'\"].*[=(]", value):
-                quoted = f"{key}={QuotedString(value, Quote.single).with_quotes()}"
-                return f"A value with = or ( has quotes of its own: {shlex.quote(quoted)}"
-    return KEY_VALUE
+def explain_unparsed(overrides: Sequence[str]) -> str:
+    """Explain why Hydra does not read some overrides: the first faulty value, in quotes if that mends it."""
+    text = next((text for text in overrides if not _is_parsed(text)), " ".join(overrides))
+    problem, (key, equals, value) = f"Override not understood: {text}.", text.partition("=")
+    if equals and value[:1] in tuple("[{'\""):
+        return f"{problem} A bracket or a quote has no end, or a value inside needs quotes. {KEY_VALUE}"
+    # Commas alone are a sweep, each value of which may need quotes; a sentence is one value.
+    values = value.split(",") if re.fullmatch(r"[^\s=(]+", value) else [value]
+    quoted = f"{key}={','.join(each if _is_parsed(f'{key}={each}') else _quote(each) for each in values)}"
+    if not equals or not _is_parsed(quoted):
+        return f"{problem} {KEY_VALUE}"
+    in_shell = shlex.quote(quoted) if re.search(r'[$`"\\!]', quoted) else f'"{quoted}"'
+    return f"{problem} The value needs quotes of its own. Write {in_shell}"
+
+
+def _is_parsed(text: str) -> bool:
+    try:
+        OverridesParser.create().parse_override(text)
+    except HydraException:
+        return False
+    return True
+
+
+def _quote(value: str) -> str:
+    return QuotedString(value, Quote.single).with_quotes()
 
 
 KEY_VALUE = "Write key=value, e.g. defense=agentsys limit_per_suite=10."

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from command_output import command_output
+from hydra.core.override_parser.overrides_parser import OverridesParser
 from stored_cases import case_of, store_own
 
 from agentsys.base.config_catalog import list_config_names, load_config
@@ -89,6 +90,16 @@ SETTINGS: tuple[tuple[str, str], ...] = (
     ("-m defense=none,agentsys", "defense=none,agentsys"),
     ("defense=3", "Unknown defense '3'"),
     ("defense", "Write key=value"),
+    ("model=openai/ä:x", "Write \"model='openai/ä:x'\""),
+    ("defense.tag=a=b", "Write \"defense.tag='a=b'\""),
+    ("'defense.tag=f(x), g'", "Write \"defense.tag='f(x), g'\""),
+    ("'model=openai/ä,simulated,vllm/ö@http://h/v1'", "\"model='openai/ä',simulated,'vllm/ö@http://h/v1'\""),
+    ("'attack.tag=what the $ö`s'", """Write 'attack.tag='"'"'what the $ö`s'"'"''"""),
+    ("défense=none", "Write key=value"),
+    ("user_tasks=[user_task_0", "A bracket or a quote has no end"),
+    ("sweep.model=[simulated,gpt-4o]", "Write model=simulated,gpt-4o"),
+    ("'sweep.model.susceptibility=[0.0, 1]'", "Write model.susceptibility=0.0,1"),
+    ("sweep.defense=none", "Write defense=none"),
     ("logdir=${oc.env:HOME}x${oc.env:OPENAI_API_KEY}", "OPENAI_API_KEY"),
 )
 """What is typed behind `agentsys run`, and what the answer says among other things."""
@@ -147,6 +158,11 @@ def test_a_wrong_setting_is_one_line_that_helps(
     right = [word for word in words[:-1] if word != "-m"]
     for advice in re.findall(r"Write (?!key=)(\+?[\w.]+=\S.*)$", text):
         compose([*right, *shlex.split(advice)])
+    for advice in re.findall(r"quotes of its own[.] Write (.+)$", text):
+        [quoted] = shlex.split(advice)
+        parsed = OverridesParser.create().parse_override(quoted)
+        swept = parsed.is_sweep_override() and ",".join(parsed.sweep_string_iterator())
+        assert words[-1].partition("=")[2] == (swept.replace("'", "") if swept else parsed.value())
     for line in re.findall(r"agentsys run (\S+=\S+)", text):
         compose([line.rstrip(".")])
     for pattern in re.findall(r"'(\w+=glob\(.*\))'", text):

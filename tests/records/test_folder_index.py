@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
+import io
 import logging
 import os
+import re
 import threading
 import time
 from importlib.util import find_spec
@@ -86,17 +88,6 @@ def _stored(folder: Path) -> dict[str, Any]:
     with np.load(folder_index.make_logdir_index_path(folder)) as stored:
         members = {name: stored[name] for name in stored.files}
     return members | {name: orjson.loads(members[name].tobytes()) for name in ("about", "values")}
-
-
-def _rewrite(folder: Path, **changed: object) -> None:
-    """Change an index: members of its file, or keys of `about`."""
-    members = _stored(folder)
-    about = members["about"] | {key: value for key, value in changed.items() if key not in members}
-    members |= {"about": about} | {key: value for key, value in changed.items() if key in members}
-    for name in ("about", "values"):
-        members[name] = np.frombuffer(orjson.dumps(members[name]), dtype=np.uint8)
-    arrays: dict[str, Any] = {name: np.asarray(one) for name, one in members.items()}
-    np.savez(folder_index.make_logdir_index_path(folder), **arrays)
 
 
 def test_what_is_gone_leaves_the_index(tmp_path: Path, read: list[str]) -> None:
@@ -233,52 +224,58 @@ def test_readers_and_writers_at_once_all_get_whole_tables(tmp_path: Path) -> Non
     assert wrong == []
 
 
-@pytest.mark.parametrize(
-    "hostile",
-    [
-        {"values": {}}, {"values": [1]}, {"values": None}, {"cases": "x"}, {"cases": 10**9}, {"cases": -1},
-        {"paths": [[]]}, {"paths": ["a.json"]}, {"sizes": ["x", "y"]}, {"folders": [1]}, {"folders": [["", 1]]},
-        {"sizes": [1]}, {"suite": np.array([0, 9], "u1")}, {"suite": [-1, 0]}, {"suite": [0.0, 1.0]},
-        {"suite": [[0, 1]]},
-        {"folders": [["", 1, [".."], []]]}, {"folders": [["", 1, [], ["../../secret.json"]]]},
-        {"folders": [["", 1, 7, []]]}, {"folders": [["", 1, [[]], []]]}, {"made_by": "others"},
-    ],
-    ids=str,
-)  # fmt: skip
-def test_an_index_that_is_none_of_ours_is_made_anew_though_its_sum_is_right(
-    tmp_path: Path, hostile: dict[str, object]
-) -> None:
-    _runs(tmp_path, "banking", "slack")
-    load_runs(tmp_path)
-    _rewrite(tmp_path, **hostile)
-    assert _same_as_files(tmp_path)
-    assert set(_stored(tmp_path)["about"]["paths"]) == {
-        case_of(suite=suite).key for suite in ("banking", "slack")
+def _hand_on(folder: Path, monkeypatch: pytest.MonkeyPatch, cache: Path) -> None:
+    """Make a folder somebody else's: its index says the opposite of its files, and its sizes and times fit them."""
+    load_runs(folder)
+    values = _stored(folder)["values"]
+    members = _stored(folder) | {"values": values | {"utility": [not one for one in values["utility"]]}}
+    members |= {
+        name: np.frombuffer(orjson.dumps(members[name]), dtype=np.uint8) for name in ("about", "values")
     }
+    content = io.BytesIO()
+    np.savez(content, **members)
+    sealed = content.getvalue() + folder_index._seal(content.getvalue())
+    folder_index.make_logdir_index_path(folder).write_bytes(sealed)
+    assert not _same_as_files(folder), "whoever wrote an index is shown what it says"
+    monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
 
 
-@pytest.mark.parametrize("column", [[], 7, None, ["x"], [7], [None], [[True]], {"a": True}])
-def test_a_column_that_is_none_of_ours_is_read_from_the_files(tmp_path: Path, column: object) -> None:
+@pytest.mark.parametrize("may_write", [True, False])
+@pytest.mark.parametrize("first", ["check", "results", "report"])
+def test_an_index_that_came_with_a_folder_is_believed_by_nobody(
+    tmp_path: Path, first: str, may_write: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs = _runs(tmp_path / "runs", "banking", "slack")
+    _hand_on(runs, monkeypatch, tmp_path / "other_cache")
+    if not may_write:  # Then it cannot be removed.
+        monkeypatch.setattr(folder_index, "find_index_path", lambda _: tmp_path / "elsewhere" / "index.npz")
+        monkeypatch.setattr("agentsys.cli.check_command.remove_index", lambda _: None)
+    CliRunner().invoke(app, [first, str(runs)])
+    assert _same_as_files(runs)
+
+
+@pytest.mark.parametrize("key", [None, b"", b"short"])
+def test_without_a_key_an_index_is_made_anew(tmp_path: Path, read: list[str], key: bytes | None) -> None:
+    _runs(tmp_path, "banking")
+    load_runs(tmp_path)
+    place = Path(os.environ["XDG_CACHE_HOME"]) / "agentsys" / "index" / "key"
+    assert place.stat().st_mode & 0o777 == 0o600
+    place.unlink()
+    if key is not None:
+        place.write_bytes(key)
+    for _ in range(2):
+        assert len(load_runs(tmp_path)) == 1
+    assert len(read) == 2
+
+
+def test_check_reads_the_files_though_sizes_and_times_are_those_of_ones_own_index(tmp_path: Path) -> None:
     _runs(tmp_path, "banking", "slack")
     load_runs(tmp_path)
-    _rewrite(tmp_path, values=_stored(tmp_path)["values"] | {"utility": column})
-    assert _same_as_files(tmp_path)
-
-
-def test_a_column_without_the_codes_that_it_needs_is_read_from_the_files(tmp_path: Path) -> None:
-    _runs(tmp_path, "banking", "slack")
-    load_runs(tmp_path)
-    with np.load(tmp_path / ".agentsys" / "index.npz") as stored:
-        members = {name: stored[name] for name in stored.files if name != "suite"}
-    np.savez(tmp_path / ".agentsys" / "index.npz", **members)
-    assert _same_as_files(tmp_path)
-
-
-def test_check_believes_the_files_and_no_index_that_came_with_them(tmp_path: Path) -> None:
-    _runs(tmp_path, "banking", "slack")
-    load_runs(tmp_path)
-    values = _stored(tmp_path)["values"]
-    _rewrite(tmp_path, values=values | {"utility": [not one for one in values["utility"]]})
+    [record, _] = tmp_path.glob("*__*/*/*/*/*.json")
+    content = record.read_text()
+    record.write_text(re.sub(r'"utility": ?true', lambda match: match[0].replace("true", "null"), content))
+    assert record.read_text() != content
+    _settled(record)
     assert not _same_as_files(tmp_path)
     CliRunner().invoke(app, ["check", str(tmp_path)])
     assert _same_as_files(tmp_path)
@@ -297,16 +294,6 @@ def test_a_link_in_place_of_our_folder_is_not_followed(tmp_path: Path) -> None:
     CliRunner().invoke(app, ["check", str(runs)])
     assert _same_as_files(runs)
     assert {path.name: path.read_bytes() for path in elsewhere.iterdir()} == before
-
-
-def test_a_packed_index_is_not_unpacked(tmp_path: Path, read: list[str]) -> None:
-    _runs(tmp_path, "banking")
-    load_runs(tmp_path)
-    place = folder_index.make_logdir_index_path(tmp_path)
-    with np.load(place) as stored:
-        members = {name: stored[name] for name in stored.files}
-    np.savez_compressed(place, **members)
-    assert _same_as_files(tmp_path) and len(read) == 3
 
 
 def test_a_link_in_the_place_of_an_index_is_not_followed(tmp_path: Path) -> None:

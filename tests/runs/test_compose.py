@@ -329,7 +329,7 @@ def test_a_value_that_needs_quotes_is_shown_as_the_shell_takes_it(value: str) ->
     override = f"attack.text={value}"
     with pytest.raises(ConfigError) as caught:
         compose(["attack=template", override])
-    (typed,) = shlex.split(str(caught.value).partition("quotes of its own: ")[2])
+    (typed,) = shlex.split(str(caught.value).partition("quotes of its own. Write ")[2])
     assert OverridesParser.create().parse_override(typed).value() == value
 
 

@@ -275,3 +275,20 @@ def test_a_field_that_agentdojos_tools_would_read_otherwise_breaks_the_check(
     assert "Does not hold" in page.output
     assert f"not the same: {field}" in " ".join(page.output.split())
     assert page.exit_code == 1
+
+
+@pytest.mark.parametrize("defense", ["none", "agentsys", "camel", "drift", "melon", "agentsys_no_isolation"])
+def test_an_argument_that_messages_have_otherwise_than_spans_is_a_doubt(tmp_path: Path, defense: str) -> None:
+    words = (
+        f"run model=simulated defense={defense} attack=none benchmark.suites=banking user_tasks=user_task_3"
+    )
+    assert not CliRunner().invoke(app, [*words.split(), f"logdir={tmp_path}"]).exception
+    (path,) = (path for path in tmp_path.rglob("*.json") if ".agentsys" not in path.parts)
+    assert "differ in a call" not in CliRunner().invoke(app, ["check", str(tmp_path)]).output
+    record = orjson.loads(path.read_bytes())
+    calls = [call for message in record["messages"] for call in message.get("tool_calls") or ()]
+    calls[-1]["args"] |= {"amount": 9.5}
+    path.write_bytes(orjson.dumps(record))
+    page = " ".join(CliRunner().invoke(app, ["check", str(tmp_path)]).output.split())
+    assert f"messages and spans differ in a call: {calls[-1]['function']}" in page
+    assert "? Faults" in page

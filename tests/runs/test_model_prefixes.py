@@ -15,6 +15,7 @@ from agentsys import load_runs
 from agentsys.base.config_catalog import is_prefixed, list_config_names, load_config
 from agentsys.errors import ConfigError
 from agentsys.models.build_model import find_model_class, parse_card
+from agentsys.records.case import make_safe_name
 from agentsys.runs.compose import compose
 from agentsys.runs.settings import Settings
 
@@ -67,6 +68,24 @@ def test_the_id_of_a_shipped_model_is_that_model(name: str) -> None:
         pytest.skip(f"{by_prefix.model['name']} has the same id")
     assert (by_prefix.model, by_prefix.labels) == (expected.model, expected.labels)
     assert by_prefix.identity == expected.identity, "finished cases of the one are those of the other"
+
+
+def test_ids_of_other_alphabets_are_read_and_do_not_share_their_records() -> None:
+    ids = ("模型-甲", "模型-乙", "ä:x", "ö:x", "Ä:x", "x")
+    cells = compose(
+        [f"model={','.join(repr(f'openai/{model_id}') for model_id in ids)}", "defense=none", "attack=none"]
+    )
+    names = [cell.model["name"] for cell in cells]
+    assert [name.rpartition("-")[0] or name for name in names] == [
+        "模型-甲",
+        "模型-乙",
+        "ä-x",
+        "ö-x",
+        "ä-x",
+        "x",
+    ]
+    assert len({make_safe_name(name) for name in names}) == len(ids)
+    assert [cell.model["model_id"] for cell in cells] == [*ids]
 
 
 def test_a_shipped_model_at_another_address_is_the_same_row() -> None:
@@ -141,6 +160,7 @@ def test_the_plan_names_what_has_no_price_and_the_list_names_the_prefixes(
         "--dry-run",
     )
     assert "cost unknown (no price: gpt-99)" in command_output(*words, columns=200)
+    assert "In all 1 case, " in command_output("run", "model=openai/gpt-99", *words[2:], columns=200)
     listed = command_output("list", "models", columns=200)
     assert "vllm/ID@URL" in listed and "cost is then unknown" in listed
     assert not any(map(is_prefixed, list_config_names("model")))

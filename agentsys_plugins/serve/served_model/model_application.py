@@ -16,7 +16,6 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from ipaddress import ip_address
 from typing import Any
-from urllib.parse import urlsplit
 
 import orjson
 from agentdojo.types import ChatAssistantMessage
@@ -247,15 +246,18 @@ def check_access(headers: Headers, tokens: Sequence[str]) -> None:
             raise RequestRefused(401, "this server wants its token as the API key")
     elif headers.get("Origin") is not None:
         raise RequestRefused(403, "web pages may not ask this server unless it is given a token")
-    elif not _is_loopback(headers.get("Host") or ""):
+    elif not all(map(_is_loopback, headers.getlist("Host"))):
         raise RequestRefused(403, "this server is asked by an address of loopback, or given a token")
 
 
 @lru_cache(maxsize=64)
 def _is_loopback(host: str) -> bool:
-    """True if the header `Host` names this machine; an absent one does."""
+    """True if the header `Host` names this machine: `NAME` or `NAME:PORT` and nothing else; an empty one does."""
+    match = re.fullmatch(r"(?:\[([0-9a-f:.]+)\]|([a-z0-9.]*))(?::[0-9]{0,5})?", host.lower())
+    if match is None:
+        return False
+    name = match[1] or match[2]
     try:
-        name = urlsplit(f"//{host}").hostname or ""
         return name in ("", "localhost") or ip_address(name).is_loopback
     except ValueError:
         return False

@@ -17,12 +17,13 @@ from scripted_for_serving import Scripted, openai_client, says
 from served_faults import Faults
 from served_faults import TestServer as Server
 from served_faults import serve as serve_faulty
+from starlette.datastructures import Headers
 
 from agentsys.errors import ConfigError
 from agentsys.models.chat import ChatReply, ChatRequest, ErrorKind, ModelError, text_of
 from agentsys.models.pricing import TOKENS_PER_MESSAGE
 from agentsys_plugins.serve.served_model import model_application, model_server, serve
-from agentsys_plugins.serve.served_model.model_application import MAX_BODY, read_request
+from agentsys_plugins.serve.served_model.model_application import MAX_BODY, check_access, read_request
 from agentsys_plugins.serve.served_model.served_openai import MAX_SCHEMA_BYTES, MAX_TOOLS, OPENAI
 from agentsys_plugins.serve.served_model.wire_format import RequestRefused
 
@@ -250,6 +251,33 @@ def test_a_host_that_others_can_reach_is_refused(host: str) -> None:
 def test_web_pages_are_refused_without_a_token(server: Server) -> None:
     assert post(server, HELLO, Origin="http://evil.example")[0] == 403
     assert post(server, HELLO, Host="evil.example")[0] == 403
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        *((host, 200) for host in ("localhost", "LOCALHOST:1", "127.0.0.1", "127.8.9.1:65535", "[::1]:80")),
+        *((f"{host}:80.attacker.example", 403) for host in ("127.0.0.1", "localhost", "[::1]")),
+        *(
+            (host, 403)
+            for host in ("127.0.0.1.attacker.example", "attacker.example#127.0.0.1", "127.0.0.1:x")
+        ),
+        *(
+            (host, 403)
+            for host in ("me@127.0.0.1", "127.0.0.1/", "127.0.0.1?x", "::1", "[::1", "[::2]", "10.0.0.1")
+        ),
+    ],
+)
+def test_a_host_is_a_name_of_this_machine_and_a_port_and_nothing_more(
+    server: Server, host: str, status: int
+) -> None:
+    assert post(server, HELLO, Host=host)[0] == status
+
+
+def test_every_host_of_a_request_is_checked() -> None:
+    names = Headers(raw=[(b"host", b"127.0.0.1"), (b"host", b"attacker.example")])
+    with pytest.raises(RequestRefused):
+        check_access(names, ())
 
 
 def test_a_port_in_use_is_one_clear_line(server: Server) -> None:
