@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import ast
+import builtins
 import keyword
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
 import typer
+from hydra.core.override_parser.overrides_parser import OverridesParser
 
 from agentsys.base.config_catalog import list_config_names
 from agentsys.cli.cli_output import print_line
@@ -78,6 +81,11 @@ def new_command(
     example, source = _EXAMPLES[kind], find_shipped_examples_dir() / f"own_{kind.value}"
     _check_name(name, example.group or kind.value)
     title = "".join(part.capitalize() for part in name.split("_"))
+    texts = {file: (source / file).read_text(encoding="utf-8") for file in example.files}
+    if title in _list_used_names(text for file, text in texts.items() if file.endswith(".py")):
+        raise ConfigError(
+            f"'{name}' makes a class {title}, which Python or the code has. Try my_{name.strip('_')}."
+        )
     forms = {
         "name": name,
         "class": title,
@@ -86,10 +94,7 @@ def new_command(
     }
     words = {f"my_{kind.value}": name, f"My{kind.value.capitalize()}": title}
     words |= {word: forms[form] for word, form in example.words.items()}
-    written = {
-        to / _replace_words(file, words): _replace_words((source / file).read_text(encoding="utf-8"), words)
-        for file in example.files
-    }
+    written = {to / _replace_words(file, words): _replace_words(text, words) for file, text in texts.items()}
     for path in written:
         if path.exists():
             raise ConfigError(
@@ -114,10 +119,10 @@ def _check_name(name: str, group: str) -> None:
     if (
         not re.fullmatch(r"[a-z][a-z0-9_]*", name)
         or keyword.iskeyword(name)
-        or name in ("null", "true", "false")
+        or not isinstance(OverridesParser.create().parse_override(f"key={name}").value(), str)
     ):
         raise ConfigError(
-            f"'{name}' cannot name a Python file. Take small letters, digits and _, as in my_filter."
+            f"'{name}' cannot name a Python file, or reads as a value. Take small letters, digits and _: my_filter."
         )
     if name in list_config_names(group):
         raise ConfigError(f"'{name}' is the name of a shipped {group}. Take another one, e.g. my_{name}.")
@@ -126,6 +131,13 @@ def _check_name(name: str, group: str) -> None:
         raise ConfigError(
             f"'{name}' is a Python module already ({module.origin}). Take another name, e.g. my_{name}."
         )
+
+
+def _list_used_names(sources: Iterable[str]) -> set[str]:
+    """Names that a class would hide: those of Python, and those that a source imports."""
+    nodes = (node for source in sources for node in ast.walk(ast.parse(source)))
+    imports = (node.names for node in nodes if isinstance(node, ast.Import | ast.ImportFrom))
+    return {*dir(builtins), *(alias.asname or alias.name for names in imports for alias in names)}
 
 
 def _replace_words(text: str, words: Mapping[str, str]) -> str:
