@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Annotated, NamedTuple
 
 import typer
-from hydra.core.override_parser.overrides_parser import OverridesParser
 
 from agentsys.base.config_catalog import list_config_names
+from agentsys.base.python_parser import parse_module
 from agentsys.cli.cli_output import print_line
 from agentsys.cli.terminal import escape_to_line
 from agentsys.errors import ConfigError
@@ -115,12 +115,12 @@ def new_command(
     print_line(escape_to_line(f"Next: {example.next_command.format(name=name, options=options, **paths)}"))
 
 
+_READ_AS_VALUES = {"null", "true", "false", "yes", "no", "on", "off", "inf", "nan"}
+"""Names that Hydra or YAML reads as no text."""
+
+
 def _check_name(name: str, group: str) -> None:
-    if (
-        not re.fullmatch(r"[a-z][a-z0-9_]*", name)
-        or keyword.iskeyword(name)
-        or not isinstance(OverridesParser.create().parse_override(f"key={name}").value(), str)
-    ):
+    if not re.fullmatch(r"[a-z][a-z0-9_]*", name) or keyword.iskeyword(name) or name in _READ_AS_VALUES:
         raise ConfigError(
             f"'{name}' cannot name a Python file, or reads as a value. Take small letters, digits and _: my_filter."
         )
@@ -135,7 +135,7 @@ def _check_name(name: str, group: str) -> None:
 
 def _list_used_names(sources: Iterable[str]) -> set[str]:
     """Names that a class would hide: those of Python, and those that a source imports."""
-    nodes = (node for source in sources for node in ast.walk(ast.parse(source)))
+    nodes = (node for source in sources for node in ast.walk(parse_module(source)))
     imports = (node.names for node in nodes if isinstance(node, ast.Import | ast.ImportFrom))
     return {*dir(builtins), *(alias.asname or alias.name for names in imports for alias in names)}
 
