@@ -84,6 +84,7 @@ def arrange_sheets(
 def _make_line(
     defense: str, attack: str, attacked: Sequence[rates.MetricRow], benign: Sequence[rates.MetricRow]
 ) -> ResultsLine:
+    """Join the benign numbers of a defense and those under one attack to a line."""
     numbers = {(row.metric, row.suite): row for row in (*benign, *attacked)}
     both = (numbers.get((metric, OVERALL)) for metric in (rates.BENIGN_UTILITY, rates.TARGETED_ASR))
     kinds = [kind for kind in both if kind is not None]

@@ -381,6 +381,7 @@ def _write_notes_on_searches(lines: _Lines, rule: ErrorRule) -> Iterator[str]:
 
 
 def _write_notes_on_exposure(lines: _Lines, rule: ErrorRule) -> Iterator[str]:
+    """Say in how many cases the payload was met; lines of which the same is said share a note."""
     defenses_by_text: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
     for line in lines:
         if not line.has_payload:

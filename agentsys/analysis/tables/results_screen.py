@@ -136,6 +136,7 @@ def _group_blocks(rows: Sequence[DifferenceRow]) -> dict[_Block, list[_Change]]:
 
 
 def _write_lines(changes: Sequence[_Change], width: int | None) -> Iterator[str]:
+    """Write a line for defenses that share their differences, with as many names as there is room for."""
     for same in group_by(changes, lambda change: change.key).values():
         parts = [
             _describe("ASR", [change.asr for change in same]),
@@ -234,6 +235,7 @@ def _fold_note(note: str, width: int) -> str:
 
 
 def _make_sheet_grid(sheet: Sheet, relative: Mapping[rates.MeasuredCell, float]) -> Grid:
+    """Make the table of one model on one benchmark: names, metrics, cases, errors, tokens."""
     order = list(dict.fromkeys(line.attack for line in sheet.lines))
     lines = sorted(sheet.lines, key=lambda line: order.index(line.attack))
     metrics = [m for m in sheet.titles if any((m, OVERALL) in line.numbers for line in lines)]
