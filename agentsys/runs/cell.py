@@ -349,7 +349,8 @@ class CellBuilder:
                 finish=partial(give_script, benchmark, [defense, attack]),
                 rates=None if usage_log is None else own / "rates",
             )
-            self._built[key] = built.split_thoughts(self.store.load_inferred_blocks())
+            blocks = self.store.load_inferred_blocks()
+            self._built[key] = built.split_thoughts(blocks) if blocks else built
         stack: ModelStack = self._built[key]
         return stack
 
