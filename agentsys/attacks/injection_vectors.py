@@ -65,6 +65,7 @@ def find_injectable_vectors(suite: Suite, user_task: UserTask) -> list[str]:
 
 @cache_per_task
 def _find_vectors(suite: Suite, user_task: UserTask) -> tuple[str, ...]:
+    """Run the ground truth with a mark in every vector, and list the vectors whose mark was shown."""
     # AgentDojo's rule (`BaseAttack.get_injection_candidates`), which leaves out the task's `init_environment`. Its own
     # cache has 128 entries for all suites and attacks, fewer than a grid needs.
     canaries = {vector: make_canary(vector) for vector in suite.get_injection_vector_defaults()}

@@ -185,6 +185,7 @@ def remove_stale_files(folder: Path) -> int:
 
 
 def _is_stale(path: Path) -> bool:
+    """True if a temporary file's process is dead, or unknown and the file a day old."""
     mark = _TEMPORARY_NAME.search(path.name)
     process = Process.from_mark(mark[1]) if mark else None
     dead = process.is_dead if process else None

@@ -72,6 +72,7 @@ def to_plain_data(value: object, depth: int = 0) -> Any:
 
 
 def _convert_container(value: object, depth: int) -> Any:
+    """Convert a model, dataclass, mapping or list, part by part; any other object becomes its text."""
     if isinstance(value, BaseModel):
         value = dict(value)
     elif is_dataclass(value) and not isinstance(value, type):
@@ -134,6 +135,7 @@ def bound_value(value: Any) -> Any:
 
 
 def _find_oddity(value: object, most: int, is_plain: Callable[[object], bool]) -> bool:
+    """True if a value holds something that is not plain, is nested too deeply, or has too many parts."""
     waiting, nodes = [(value, 0)], 0
     while waiting:
         node, depth = waiting.pop()

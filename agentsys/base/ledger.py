@@ -149,6 +149,7 @@ def _find_ledgers(folder: Path) -> Iterator[tuple[Path, str]]:
 
 
 def _parse_entry(line: bytes) -> LedgerEntry | None:
+    """Parse one line of a ledger; None if it is torn, edited or of another form."""
     try:
         entry = LedgerEntry(**json.loads(line))
         counts = (entry.prompt, entry.completion, entry.cached, entry.reasoning, entry.uncounted)

@@ -153,6 +153,7 @@ class EnvironmentLoader:
             raise self._find_breaking_vector(dict(injections), error) from error
 
     def _load(self, injections: dict[str, str]) -> TaskEnvironment:
+        """Load with texts in some vectors: exactly, from the template, or by AgentDojo's own method."""
         if self._injection == "exact" and injections:
             return self._inject_exactly(injections)
         with self._reading:
@@ -240,6 +241,7 @@ class EnvironmentLoader:
     def _find_breaking_vector(
         self, injections: dict[str, str], error: Exception
     ) -> InjectionBreaksEnvironment:
+        """Build the error that names the vector whose text breaks the environment."""
         vector = next((name for name in injections if self._breaks_alone({name: injections[name]})), None)
         if vector is None:  # They break it only together: blame the first.
             vector = next(iter(injections))
@@ -299,6 +301,7 @@ def _get_contents(node: Any) -> Any:
 
 
 def _find_marks(node: Any, way: tuple[Any, ...]) -> Iterator[tuple[Any, ...]]:
+    """Yield the path to each text with a mark; TypeError for a mark in a key."""
     if isinstance(node, str):
         if "\ue0f0" in node:
             yield way

@@ -267,6 +267,7 @@ def _find_giving_call(leaf: object, outputs: Sequence[str]) -> int | None:
 
 
 def _find_in_leaf(leaf: object, request: str, read: Sequence[str]) -> Iterator[_ReusedText]:
+    """Yield what an argument takes from the outputs: runs of words of a text, or a number in one of its forms."""
     if isinstance(leaf, str):
         yield from _find_in_text(leaf, request, read)
         return
@@ -353,6 +354,7 @@ def _build_suite_scripts(suite: Suite) -> tuple[Sequence[TaskScript], Sequence[G
 
 
 def _build_task_script(suite: Suite, task: UserTask, environment: TaskEnvironment) -> TaskScript:
+    """Run a user task's ground truth on its environment, and find the facts that it reads."""
     environment = task.init_environment(environment)
     way = suite.way(task)
     if way is None:

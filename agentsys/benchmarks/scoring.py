@@ -66,6 +66,7 @@ def are_equal(first: object, second: object) -> bool:
 
 
 def _are_parts_equal(first: object, second: object) -> bool:
+    """Compare two environments part by part, each pair once."""
     pairs, seen = [(first, second)], set[tuple[int, int]]()
     while pairs:
         one, other = pairs.pop()
@@ -120,6 +121,7 @@ def _find_same(first: Any, second: Any, shared: dict[int, Any]) -> bool:
 
 
 def _has_same_items(first: dict[Any, Any], second: dict[Any, Any], shared: dict[int, Any]) -> bool:
+    """Compare two dicts as `_find_same` does: True if keys, their order and all values are the same."""
     same = [*first] == [*second] and [*map(type, first)] == [*map(type, second)]
     for key, other in second.items():
         if key in first:

@@ -77,6 +77,7 @@ def add_receipts(tools: Iterable[Function[..., Any]]) -> list[Function[..., Any]
 
 
 def _add_receipt(tool: Function[..., Any]) -> Callable[..., Any]:
+    """Wrap a tool's function: it records in the case's trace that it ran."""
     run = tool.run
 
     @wraps(run)

@@ -109,6 +109,7 @@ def run_cases_command(
 
 
 def _run_and_print(session: Session, console: Console, chatter: Console, *, verbose: bool) -> None:
+    """Run the cases with a display, then print the table and the last lines."""
     for warning in session.preflight_warnings:
         print_to_console(chatter, warning)
     if session.unavailable_cells:
@@ -146,6 +147,7 @@ def _make_consoles(quiet: bool, verbose: bool, log_level: str) -> tuple[Console,
 
 
 def _print_plan(session: Session, console: Console) -> None:
+    """Print how many cases there are, and what is odd about them."""
     plan = session.plan
     again = f", {plan.failed_before} of them after an error" if plan.failed_before else ""
     print_to_console(
@@ -179,6 +181,7 @@ def _print_plan(session: Session, console: Console) -> None:
 
 
 def _run_with_progress(session: Session, console: Console, *, verbose: bool) -> RunOutcome:
+    """Run the cases under the display that fits the terminal; a second Ctrl-C ends the process."""
     from agentsys.cli.run_progress import LiveProgress, PlainProgress, RunningTotals, VerboseProgress
     from agentsys.records.case_reader import WORTH_AN_INDEX
 
@@ -236,6 +239,7 @@ def _print_results(session: Session, console: Console, seconds: float) -> str:
 
 
 def _print_conclusion(session: Session, outcome: RunOutcome, console: Console) -> None:
+    """Print how the run ended, and exit with a status other than 0 if it did not end well."""
     for text in outcome.tracebacks:
         print_to_console(
             console, f"Code broke; its cases are errors, and each record keeps this:\n{escape_controls(text)}"

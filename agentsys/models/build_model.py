@@ -211,11 +211,6 @@ class _BuiltModel:
             )
         )
 
-    @property
-    def answers_in_any_order(self) -> bool:
-        """True if a server answers: a script has an order, and so have kept replies to equal questions."""
-        return self.pacer is not None and not (self.store is not None and self.store.read_only)
-
     def for_scene(self, scene: Scene) -> ChatModel:
         if self.pacer is None:
             assert isinstance(self.provider, SceneModel)
@@ -271,8 +266,9 @@ class ModelStack:
         model = self.main.for_scene(scene)
         if self.roles:
             model = RoleRouter(model, {role: part.for_scene(scene) for role, part in self.roles.items()})
-        parts = (self.main, *self.roles.values())
-        return RecordingModel(model, side_by_side=all(part.answers_in_any_order for part in parts))
+        # A script has an order, and so have kept replies to equal questions; a server answers in any.
+        side_by_side = all(part.probe_model is not None for part in (self.main, *self.roles.values()))
+        return RecordingModel(model, side_by_side=side_by_side)
 
     def split_thoughts(self, blocks: Mapping[str, ThoughtBlock]) -> ModelStack:
         """The same where the thoughts of some models, by name, are split off their texts."""
@@ -379,6 +375,7 @@ def _build_model(
     finish: Callable[[ChatModel], ChatModel],
     rates: Path | None,
 ) -> _BuiltModel:
+    """Build one model from its YAML: the provider, its cache and its rate limiter."""
     fields, card = dict(node), parse_card(node)
     read_only = read_only and open_store is not None
     if read_only and "api_key_env" in fields:  # nothing will be sent

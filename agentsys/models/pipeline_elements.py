@@ -167,6 +167,7 @@ class ToolsElement(LoopStep):
         return at.with_messages(*[self._run_call(at, call) for call in calls])
 
     def _run_call(self, at: LoopState, call: FunctionCall) -> ChatMessage:
+        """Run one call; a call that cannot be read or names no tool is answered in AgentDojo's words."""
         if (unread := explain_unread_call(call)) is not None:
             return tool_message(call, "", unread)
         if call.function not in at.runtime.functions:

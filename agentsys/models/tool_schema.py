@@ -60,6 +60,7 @@ def list_schema_words(schema: Mapping[str, Any]) -> SchemaWords:
 
 
 def _walk_parts(schema: Mapping[str, Any], keys: tuple[str, ...]) -> Iterator[Mapping[str, Any]]:
+    """Yield a schema, what it refers to and what it is combined of, each once."""
     seen: set[int] = set()
     waiting: list[Any] = [schema]
     for part in waiting:  # which grows
@@ -152,6 +153,7 @@ _MAX_TYPES = 20_000
 
 
 def _format_type(schema: object, definitions: Mapping[str, Any], types: Iterator[int], depth: int) -> str:
+    """Format one schema; definitions are looked up, up to a depth and a number of types."""
     if not isinstance(schema, Mapping) or depth > _MAX_TYPE_DEPTH or next(types) > _MAX_TYPES:
         return "any"
     if "$ref" in schema:

@@ -359,6 +359,7 @@ def _find_length(block: StoredBlock) -> int | None:
 
 
 def _make_message_columns(seen: ContextFacts, lines: PayloadLines, *, shown: bool) -> dict[str, Any]:
+    """Make the columns about the acting agent's messages."""
     # Shown, yet nowhere to be found: marked or encoded by the defense, or passed on in part.
     rounds = None if not lines or (shown and not seen.rounds_exposed) else seen.rounds_exposed
     return {
@@ -371,6 +372,7 @@ def _make_message_columns(seen: ContextFacts, lines: PayloadLines, *, shown: boo
 
 
 def _make_usage_columns(usage: Mapping[str, RoleUsage]) -> dict[str, Any]:
+    """Make the columns about tokens and cost; unknown ones are None."""
     costs = [role.cost_usd for role in usage.values()]
     # One role without a price, or without a count, makes the case's cost unknown, not smaller.
     known = bool(costs) and None not in costs

@@ -234,6 +234,7 @@ def _iterate_once(listings: Iterable[Mapping[FolderId, Sequence[str]]]) -> Itera
 def _explain_no_cases(
     roots: Sequence[Path], skipped: Sequence[SkippedFile], other: int, tables: Sequence[str]
 ) -> str:
+    """Write the error for paths that hold no case, with what was seen there."""
     where = ", ".join(f"'{root}'" for root in roots) or "no folder at all"
     if skipped:
         path, reason = skipped[0]

@@ -145,6 +145,7 @@ def _open_inspect_log(path: Path) -> tuple[Mapping[str, Any], Iterable[Any]]:
 
 
 def _build_inspect_row(about: Mapping[str, Any], sample: Mapping[str, Any], place: str) -> CaseRow:
+    """Build the row of one sample of Inspect's AgentDojo; its `security` is the attack's success."""
     facts, options = sample["metadata"], about.get("task_args") or {}
     values: dict[str, Any] = {}
     for score in (sample.get("scores") or {}).values():

@@ -144,6 +144,7 @@ def resolve_runs(cases: Sequence[CaseRow], names: RunNames) -> ResolvedRuns:
 def _apply_names(
     cases: Sequence[CaseRow], places: Sequence[RunFolders], names: RunNames, notes: list[str]
 ) -> list[CaseRow]:
+    """Give cases of other tools the model and defense that their folders, the user and each other prove."""
     if not any(map(_is_named_by_pipeline, cases)):
         return list(cases)
     cases, served = _name_served_agents(cases, places, notes)
@@ -275,6 +276,7 @@ def _format_victim(victim: NameParts) -> str:
 def _infer_versions(
     cases: Sequence[CaseRow], places: Sequence[RunFolders], notes: list[str]
 ) -> list[CaseRow]:
+    """Give cases without a version the one that their pipeline's injection tasks prove."""
     unsaid = [case.foreign and case.version == UNRECORDED and case.benchmark == _AGENTDOJO for case in cases]
     proven = {
         place.pipeline: None

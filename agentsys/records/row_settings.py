@@ -184,6 +184,7 @@ def _shorten(hashes: Collection[str]) -> dict[str, str]:
 
 
 def _name_apart(case: CaseRow, label: Mapping[str, str] | None) -> CaseRow:
+    """Put what tells the settings of a case from others into its names."""
     if label is None:
         return case
     suffix = SEARCHED_ON_SUFFIX if case.attack.endswith(SEARCHED_ON_SUFFIX) else ""
@@ -331,6 +332,7 @@ _SPLIT_BY_OPTION = ("defense", "attack")
 
 
 def _name_setting(place: str, stored: Mapping[str, Any]) -> _Setting:
+    """Find the part of a name that a setting belongs to, and word it."""
     group, _, path = place.partition(".")
     owner = group
     if group == "files":

@@ -164,6 +164,7 @@ def find_logdirs(sources: Iterable[str]) -> list[Path]:
 
 
 def _check_logdir(logdir: Path, roots: list[Path], listings: Sequence[Listing]) -> UnfinishedRun:
+    """Count what was planned into a log folder below some paths, and what has no record."""
     inside = any(logdir.is_relative_to(root) for root in roots)
     planned: dict[str, tuple[str, str]] = {}
     for cell in load_planned_cells(logdir):

@@ -61,6 +61,7 @@ def build_record(
 def _build_case_record(
     run: CaseOutcome, attempt: AttemptFacts | None, search: SearchFacts | None
 ) -> CaseRecord:
+    """Build our block; ValueError for text that cannot be stored."""
     cell, case = run.job.cell, run.job.case
     scored = max(run.attempts - 1, 0)
     calls = run.tracer.all_calls
@@ -134,6 +135,7 @@ def build_lost_case(job: Job, error: BaseException) -> CaseEnd:
 
 
 def _list_receipts(tracer: Tracer) -> tuple[Receipt, ...] | None:
+    """List the calls whose tool said that it ran; None if the tools say nothing."""
     if tracer.receipts is None:
         return None
     receipts = []

@@ -142,6 +142,7 @@ class ExposureWatch:
         )
 
     def _check_text(self, text: str, role: str, round_: int, way: str) -> None:
+        """Search a text for the payload, also in the originals of rewritten texts, and note who was shown it."""
         originals = (original for shown, original in self._originals.items() if shown in text)
         for original_text in (text, *originals):
             met = self._find_payload(original_text)
@@ -167,6 +168,7 @@ class ExposureWatch:
 
 
 def _iterate_message_texts(message: ChatMessage) -> Iterator[str]:
+    """Yield the texts of a message: its content's and its error."""
     content = message["content"]
     if isinstance(content, str):  # runs published before AgentDojo 0.1.27
         yield content
@@ -179,6 +181,7 @@ def _iterate_message_texts(message: ChatMessage) -> Iterator[str]:
 
 
 def _iterate_value_texts(value: object) -> Iterator[str]:
+    """Yield every text in a tool's value, keys of mappings included."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, BaseModel):

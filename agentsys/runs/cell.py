@@ -292,6 +292,7 @@ class CellBuilder:
         return Cell(settings, benchmark, attack, played, card, stack, victim, self.usage_log, tuple(lacks))
 
     def _find_missing_for_model(self, settings: Settings) -> Unavailable | None:
+        """Return what the real model lacks on this machine, which a rehearsal reports; None if nothing."""
         model = resolve_model_config(settings)
         key = f"needs:{model!r}"
         if key not in self._built:
@@ -331,6 +332,7 @@ class CellBuilder:
     def _build_stack(
         self, settings: Settings, benchmark: Benchmark, defense: Defense, attack: Attack
     ) -> ModelStack:
+        """Build the model, or take the one of an equal config; in a rehearsal the simulated one."""
         model = resolve_model_config(settings)
         if self.rehearsal:
             model = {**load_config("model", "simulated"), "susceptibility": 0.0}
@@ -347,7 +349,8 @@ class CellBuilder:
                 finish=partial(give_script, benchmark, [defense, attack]),
                 rates=None if usage_log is None else own / "rates",
             )
-            self._built[key] = built.split_thoughts(self.store.load_inferred_blocks())
+            blocks = self.store.load_inferred_blocks()
+            self._built[key] = built.split_thoughts(blocks) if blocks else built
         stack: ModelStack = self._built[key]
         return stack
 

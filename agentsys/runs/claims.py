@@ -156,6 +156,7 @@ class Claims:
         return True
 
     def _is_dead(self, owner: str) -> bool:
+        """True if the process that a claim names has ended, or given no sign for too long."""
         if owner == self._owner:
             return False
         heartbeat = self._folder / f"{owner}{_HEARTBEAT_SUFFIX}"

@@ -159,6 +159,7 @@ def _add_choice_options(
 
 
 def _parse_overrides(overrides: Sequence[str]) -> list[Override]:
+    """Parse overrides by Hydra's grammar; what Hydra would misread is refused before, with the mend."""
     for text in overrides:
         if "=" not in text and text in list_config_names("experiment"):
             raise ConfigError(f"'{text}' is an experiment: agentsys run experiment={text}")
@@ -203,6 +204,7 @@ def _expand_sweep(override: Override, choices: Mapping[str, Sequence[str]]) -> l
 
 
 def _match_pattern(override: Override, pattern: Any, choices: Mapping[str, Sequence[str]]) -> list[str]:
+    """List the names of a group that a pattern matches."""
     group = override.key_or_group
     if group not in choices:
         raise ConfigError(f"{override.input_line}: a pattern chooses among {', '.join(choices)} only.")
@@ -213,6 +215,7 @@ def _match_pattern(override: Override, pattern: Any, choices: Mapping[str, Seque
 
 
 def _check_choice(group: str, name: object, choices: Mapping[str, Sequence[str]]) -> None:
+    """Refuse a name that its config group does not have."""
     if isinstance(name, list) and group in choices:
         names = ",".join(map(str, name))
         raise ConfigError(f"{group}=[{names}] is a list; a sweep has commas alone: {group}={names or 'NAME'}")
@@ -246,6 +249,7 @@ def _format_override(value: Any) -> str:
 
 
 def _compose_settings(overrides: Sequence[str], resolve: Composer) -> Settings:
+    """Compose one combination, build its labels, and validate it."""
     composed = resolve(overrides)
     config, choices = composed.config, composed.choices
     fill_auto_options(config.attack, config.model)
@@ -360,6 +364,7 @@ class Composer:
         return key.startswith("hydra") or (names_folder and not isinstance(override.value(), dict))
 
     def _compose_cached(self, chosen: Sequence[str]) -> Composition:
+        """Compose the chosen YAMLs by Hydra, or take the composition of an equal choice."""
         key = tuple(chosen)
         if key not in self._kept.composed:
             words = [*_APPLICATIONS, *self._searchpath, *chosen]

@@ -142,6 +142,7 @@ class ObservedPipeline(BasePipelineElement):  # type: ignore[misc]
         return result
 
     def _run_turn(self, root: Span, pipeline: BasePipelineElement, query_args: QueryResult) -> QueryResult:
+        """Run the pipeline on one user turn; its tools record in the trace."""
         with book_runs_on(query_args[2], self.tracer):
             result: QueryResult = run_foreign_code(
                 lambda: pipeline.query(*query_args), PipelineFailed, AbortAgentError

@@ -250,6 +250,7 @@ def _warn_unmatched(cells: Iterable[Cell]) -> None:
 
 
 def _find_cell_pairs(cell: Cell) -> CellPairs:
+    """Check the names of suites and tasks, and sort the cell's pairs."""
     wanted, benchmark = cell.settings, cell.benchmark
     names = _resolve_names("suite", wanted.benchmark.get("suites"), benchmark.suite_names())
     suites = [benchmark.suite(name) for name in names]
@@ -263,6 +264,7 @@ def _find_cell_pairs(cell: Cell) -> CellPairs:
 
 
 def _list_pairs(cell: Cell, name: str) -> Iterator[TaskPair]:
+    """List the pairs of tasks of one suite that the settings and the attack's kind choose."""
     suite = cell.benchmark.suite(name)
     chosen, chosen_injections = cell.settings.user_tasks, cell.settings.injection_tasks
     users = [task for task in suite.user_tasks if chosen is None or task in chosen]

@@ -198,6 +198,7 @@ def _try_thoughts(server: ChatModel, reply: ChatReply, books: UsageLog | None) -
 
 
 def _ask_server(server: ChatModel, books: UsageLog | None) -> FirstLook:
+    """Ask one server the test question, and judge its answer or error."""
     try:
         with use_tracer(Tracer(usage_log=books)):
             reply = server.complete(CONNECTION_QUESTION)

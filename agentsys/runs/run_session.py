@@ -115,6 +115,7 @@ class Session:
             return self._run(claims, listener) if todo else RunOutcome(finished=0, errors=0)
 
     def _run(self, claims: Claims, listener: Listener) -> RunOutcome:
+        """Run the open cases with the chosen executor."""
         # Imported here, so that a run with nothing left to do starts quickly.
         from agentsys.runs.executors import PlainRunner, run_on_threads
 
@@ -326,6 +327,7 @@ def set_records_aside(jobs: Iterable[Job], store: Store) -> Path | None:
 
 
 def _list_stored_paths(jobs: Iterable[Job], store: Store) -> Iterator[Path]:
+    """Yield where the records of cases lie, with the artefact and attempts of their searches."""
     for job in jobs:
         yield store.root / job.case.key
         if job.needs_search:

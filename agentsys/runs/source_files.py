@@ -294,6 +294,7 @@ after the installation."""
 
 
 def _describe_package(top: str, location: Path) -> tuple[str, str]:
+    """Return an installed package's name, and its version with the digest of its files."""
     owners = packages_distributions().get(top, [])
     name = owners[0] if owners else top
     try:

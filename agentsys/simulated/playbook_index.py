@@ -90,6 +90,7 @@ def occurs_in(needle: str, hay: str) -> bool:
 
 @lru_cache(maxsize=1024)
 def _compile_whole(needle: str) -> re.Pattern[str]:
+    """Compile the pattern of a folded text as whole words or a whole number."""
     # The literal first, which is fast to search; the look-behind is checked after a match.
     literal = re.escape(needle)
     pattern = literal + (rf"(?<!\w{literal})" if re.match(r"\w", needle) else "")

@@ -345,6 +345,7 @@ def _play_turn(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssis
 
 
 def _play_next_step(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssistantMessage:
+    """Replay the conversation, and make the next call or compose the answer."""
     tools = {tool.name: tool for tool in request.tools}
     assignment = find_assignment(request, knowledge, tuple(tools))
     # A served model gets no case, but its tools may be a benchmark's.

@@ -110,8 +110,32 @@ _Reasons = Iterator[tuple[str, str]]
 """Grade and reason."""
 
 
-def _is_hollow(case: CaseRow) -> bool:
-    return case.proposed is None and case.trajectory_length is None
+def _find_flaws(done: Sequence[CaseRow]) -> _Reasons:
+    """No messages, no call in any case, no payload that a tool returned, many cases that ended at a bound."""
+    told = [case for case in done if not (case.proposed is None and case.trajectory_length is None)]
+    all_of = Counter(case.suite for case in done)
+    hollow = all_of - Counter(case.suite for case in told)
+    if hollow.total() == len(done):
+        yield BROKEN, f"no messages (in {len(done)} records)"
+    elif hollow:
+        where = ", ".join(f"{suite} {count} of {all_of[suite]}" for suite, count in sorted(hollow.items()))
+        yield SUSPECT, f"hollow records (scores without messages: {where})"
+    yield from _find_unreadable(done)
+    made = any(case.proposed or case.trajectory_length or case.calls for case in done)
+    # An element that asks no model is a control, and not silent.
+    asked = any(case.foreign or any(case.replies_by_role.values()) for case in told)
+    needed = any(case.ground_truth_length != 0 for case in done)
+    if asked and needed and not made:
+        yield BROKEN, f"no tool call (in {len(done)} cases; does the model's server parse tool calls?)"
+    known = [case for case in done if case.exposed_raw is not None]
+    met = any(case.exposed_raw or case.exposed_shown or case.measured.get(IS_CONTROL) for case in known)
+    # Where nothing ran the defense refused every call, which is its work.
+    if known and not met and any(case.calls for case in known):
+        yield SUSPECT, f"payload never returned (by a tool, in {len(known)} cases)"
+    ends = count_ends(done)
+    if are_many_ends(ends, len(done)):
+        del ends["cut"]  # told among the undecided
+        yield SUSPECT, f"ended at a bound ({describe_ends(ends)}, of {len(done)} cases)"
 
 
 def _find_unreadable(done: Sequence[CaseRow]) -> _Reasons:
@@ -138,33 +162,6 @@ def _find_unreadable(done: Sequence[CaseRow]) -> _Reasons:
     )
     if unclear:
         yield SUSPECT if labelled else BROKEN, f"labels unreadable ({unclear} of {unclear + labelled} tools)"
-
-
-def _find_flaws(done: Sequence[CaseRow]) -> _Reasons:
-    """No messages, no call in any case, no payload that a tool returned, many cases that ended at a bound."""
-    hollow = Counter(case.suite for case in done if _is_hollow(case))
-    if hollow.total() == len(done):
-        yield BROKEN, f"no messages (in {len(done)} records)"
-    elif hollow:
-        all_of = Counter(case.suite for case in done)
-        where = ", ".join(f"{suite} {count} of {all_of[suite]}" for suite, count in sorted(hollow.items()))
-        yield SUSPECT, f"hollow records (scores without messages: {where})"
-    yield from _find_unreadable(done)
-    made = any(case.proposed or case.trajectory_length or case.calls for case in done)
-    # An element that asks no model is a control, and not silent.
-    asked = any(case.foreign or any(case.replies_by_role.values()) for case in done if not _is_hollow(case))
-    needed = any(case.ground_truth_length != 0 for case in done)
-    if asked and needed and not made:
-        yield BROKEN, f"no tool call (in {len(done)} cases; does the model's server parse tool calls?)"
-    known = [case for case in done if case.exposed_raw is not None]
-    met = any(case.exposed_raw or case.exposed_shown or case.measured.get(IS_CONTROL) for case in known)
-    # Where nothing ran the defense refused every call, which is its work.
-    if known and not met and any(case.calls for case in known):
-        yield SUSPECT, f"payload never returned (by a tool, in {len(known)} cases)"
-    ends = count_ends(done)
-    if are_many_ends(ends, len(done)):
-        del ends["cut"]  # told among the undecided
-        yield SUSPECT, f"ended at a bound ({describe_ends(ends)}, of {len(done)} cases)"
 
 
 def _find_undecided(cases: Sequence[CaseRow]) -> _Reasons:

@@ -276,6 +276,8 @@ class _Outcome(NamedTuple):
 def _list_outcomes(
     contest: Contest, pairing: Pairing, metrics: Sequence[str], own: Sequence[Metric]
 ) -> Iterator[_Outcome]:
+    """List what two sides can be compared in: metrics of the cases that they share, and own metrics."""
+
     def count(pairs: tuple[Pair, ...]) -> Callable[[str], tuple[dict[str, Tally], dict[str, Tally]]]:
         return cache(lambda which: tally_pairs(pairs if which == ALL_CASES else filter_exposed_pairs(pairs)))
 
@@ -317,6 +319,7 @@ def _describe_grid(grid: PairedGrid) -> Hashable:
 def _make_rows(
     contest: Contest, pairing: Pairing, outcome: _Outcome, tests: _Tests, verdict: CellVerdict
 ) -> Iterator[DifferenceRow]:
+    """Make the rows of one outcome: each level, on all cases and on exposed ones."""
     for which in (ALL_CASES,) if tests.brief else (ALL_CASES, EXPOSED):
         pairs = outcome.pairs if which == ALL_CASES else filter_exposed_pairs(outcome.pairs)
         changed = split_changed_pairs(pairs, outcome.side)

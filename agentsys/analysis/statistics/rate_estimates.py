@@ -147,6 +147,7 @@ def _estimate_pooled(parts: Sequence[_SuiteTotals]) -> Estimate:
 
 
 def _average(parts: Sequence[_SuiteTotals], suites: Sequence[Estimate]) -> Estimate:
+    """Estimate the unweighted mean of the suites."""
     share = 1 / len(parts)
     value = float(np.mean([suite.value for suite in suites]))
     n, errors = sum(suite.n for suite in suites), sum(suite.errors for suite in suites)

@@ -71,26 +71,23 @@ def arrange_sheets(
     sheets = []
     for names, of_sheet in group_by(rows, lambda row: (row.benchmark, row.version, row.model)).items():
         benchmark, version, model = names
-        lines = []
+        lines = list[ResultsLine]()
         for defense, of_defense in group_by(of_sheet, lambda row: row.defense).items():
             by_attack = group_by(of_defense, lambda row: row.attack)
             benign = by_attack.pop(NO_ATTACK, [])
-            lines += [_make_line(defense, *line, benign) for line in (by_attack or {NO_ATTACK: []}).items()]
+            for attack, attacked in (by_attack or {NO_ATTACK: []}).items():
+                numbers = {(row.metric, row.suite): row for row in (*benign, *attacked)}
+                both = (
+                    numbers.get((metric, OVERALL)) for metric in (rates.BENIGN_UTILITY, rates.TARGETED_ASR)
+                )
+                kinds = [kind for kind in both if kind is not None]
+                verdicts = (CellVerdict(kind.verdict, kind.reasons) for kind in kinds)
+                told = shorten_verdict(*reduce(CellVerdict.join, verdicts, CellVerdict()))
+                errors = sum(kind.errors for kind in kinds)
+                lines.append(ResultsLine(defense, attack, numbers, kinds, errors, told))
         suites = sorted({row.suite for row in of_sheet} - {OVERALL, POOLED})
         sheets.append(Sheet(*names, lines, titles, f"{model} on {benchmark} {version}", suites))
     return sheets
-
-
-def _make_line(
-    defense: str, attack: str, attacked: Sequence[rates.MetricRow], benign: Sequence[rates.MetricRow]
-) -> ResultsLine:
-    numbers = {(row.metric, row.suite): row for row in (*benign, *attacked)}
-    both = (numbers.get((metric, OVERALL)) for metric in (rates.BENIGN_UTILITY, rates.TARGETED_ASR))
-    kinds = [kind for kind in both if kind is not None]
-    verdicts = (CellVerdict(kind.verdict, kind.reasons) for kind in kinds)
-    joined = reduce(CellVerdict.join, verdicts, CellVerdict())
-    errors = sum(kind.errors for kind in kinds)
-    return ResultsLine(defense, attack, numbers, kinds, errors, shorten_verdict(*joined))
 
 
 @dataclass(frozen=True)

@@ -62,15 +62,10 @@ class _Line(NamedTuple):
     attack: str
     cases: list[CaseRow]
     counted: Mapping[str, Tally]
-
-    @property
-    def name(self) -> str:
-        return cell_verdict.name_line(self.defense, self.attack)
-
-    @property
-    def has_payload(self) -> bool:
-        """True unless it is benign, or a control: that has no payload that could be met, or miss its mark."""
-        return self.attack != NO_ATTACK and not cell_verdict.is_control(self.cases)
+    name: str
+    """E.g. `agentsys / important_instructions`."""
+    has_payload: bool
+    """True unless it is benign, or a control: that has no payload that could be met, or miss its mark."""
 
 
 _Lines = Sequence[_Line]
@@ -128,7 +123,17 @@ def write_honesty_notes(
         benchmark, version, model = sheet
         prefix = f"{model} on {benchmark} {version}: " if len(sheets) > 1 else ""
         beside = [row for row in differences if (row.benchmark, row.version, row.model) == sheet]
-        every = {cell: _Line(*cell[3:], cells[cell], cells.tally_cell(cell, rule)) for cell in of_sheet}
+        every = {
+            cell: _Line(
+                cell.defense,
+                cell.attack,
+                cells[cell],
+                cells.tally_cell(cell, rule),
+                cell_verdict.name_line(cell.defense, cell.attack),
+                has_payload=cell.attack != NO_ATTACK and not cell_verdict.is_control(cells[cell]),
+            )
+            for cell in of_sheet
+        }
         lines = list(every.values())
         # What there is to say of numbers is not said of broken cells, which have none.
         sound = [line for cell, line in every.items() if cells.verdicts[cell].verdict != cell_verdict.BROKEN]
@@ -381,6 +386,7 @@ def _write_notes_on_searches(lines: _Lines, rule: ErrorRule) -> Iterator[str]:
 
 
 def _write_notes_on_exposure(lines: _Lines, rule: ErrorRule) -> Iterator[str]:
+    """Say in how many cases the payload was met; lines of which the same is said share a note."""
     defenses_by_text: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
     for line in lines:
         if not line.has_payload:

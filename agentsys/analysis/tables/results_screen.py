@@ -22,6 +22,7 @@ from agentsys.analysis.metrics.cell_verdict import (
 from agentsys.analysis.metrics.comparison import DifferenceRow
 from agentsys.analysis.published import PAPER_MODEL, load_printed_overall
 from agentsys.analysis.statistics.case_outcomes import sum_dollars, sum_tokens
+from agentsys.analysis.statistics.difference_test import LEVEL
 from agentsys.analysis.statistics.rate_estimates import OVERALL
 from agentsys.analysis.tables.case_notes import SIMULATED_NOTE, write_part_notes
 from agentsys.analysis.tables.result_frame import ResultFrame, ResultsLine, Sheet
@@ -64,7 +65,7 @@ class _Change(NamedTuple):
         """The lowest ASR first, then the highest benign utility; what differs from none in nothing last."""
         asr = math.inf if self.asr is None else round(self.asr.compared_value, 1)
         utility = 0.0 if self.utility is None else round(-self.utility.compared_value, 1)
-        differs = any(row is not None and _is_significant(row) for row in (self.asr, self.utility))
+        differs = any(row is not None and row.p_holm < LEVEL for row in (self.asr, self.utility))
         return not differs, asr, utility, self.defense
 
     @property
@@ -76,7 +77,7 @@ class _Change(NamedTuple):
                 write_number(row.compared_value, ".1f"),
                 row.n,
                 row.gained == row.lost == 0,
-                _is_significant(row),
+                row.p_holm < LEVEL,
             )
             for row in (self.asr, self.utility)
         )
@@ -136,6 +137,7 @@ def _group_blocks(rows: Sequence[DifferenceRow]) -> dict[_Block, list[_Change]]:
 
 
 def _write_lines(changes: Sequence[_Change], width: int | None) -> Iterator[str]:
+    """Write a line for defenses that share their differences, with as many names as there is room for."""
     for same in group_by(changes, lambda change: change.key).values():
         parts = [
             _describe("ASR", [change.asr for change in same]),
@@ -167,12 +169,8 @@ def _describe(name: str, same: Sequence[DifferenceRow | None]) -> str:
     p = max(row.p_holm for row in rows)
     if math.isnan(p):
         return f"{name} {before} -> {after}{shared} (too few tasks to test)"
-    change = f"{before} -> {after}" if _is_significant(first) else "not told apart"
+    change = f"{before} -> {after}" if first.p_holm < LEVEL else "not told apart"
     return f"{name} {change}{shared} ({'p Holm <0.001' if p < 0.001 else f'p Holm {p:.3f}'})"
-
-
-def _is_significant(row: DifferenceRow) -> bool:
-    return row.p_holm < 0.05
 
 
 NOTES, VERDICTS, FINDINGS = 2, 3, 3
@@ -234,6 +232,7 @@ def _fold_note(note: str, width: int) -> str:
 
 
 def _make_sheet_grid(sheet: Sheet, relative: Mapping[rates.MeasuredCell, float]) -> Grid:
+    """Make the table of one model on one benchmark: names, metrics, cases, errors, tokens."""
     order = list(dict.fromkeys(line.attack for line in sheet.lines))
     lines = sorted(sheet.lines, key=lambda line: order.index(line.attack))
     metrics = [m for m in sheet.titles if any((m, OVERALL) in line.numbers for line in lines)]

@@ -145,6 +145,7 @@ class RecordingModel(ModelWrapper):
 
 
 def _check_case_budget(tracer: Tracer) -> None:
+    """Raise a ModelError if the case has used up its tokens or seconds."""
     if tracer.usage_log is None:
         return
     budget = tracer.usage_log.meter.budget

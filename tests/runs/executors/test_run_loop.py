@@ -1,0 +1,169 @@
+"""One loop for threads and nodes: what it books, how it stops; and the nodes of a cluster without Ray installed."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from small_runs import Silent, records_in
+
+from agentsys.errors import StopRequested
+from agentsys.models.budget import Meter, RunBudgetReached
+from agentsys.runs import executors, ray_nodes
+from agentsys.runs.case_outcome import CaseEnd
+from agentsys.runs.cell import Job
+from agentsys.runs.executors import run_loop
+from agentsys.runs.ray_nodes import NodeExecutor, run_on_nodes
+from agentsys.runs.run_session import Session, prepare_session, run_as_node
+from agentsys.runs.run_totals import RunOutcome, RunTally
+from agentsys.runs.store import StoreError
+
+SMALL = ["model=simulated", "attack=none", "benchmark.suites=[slack]", "user_tasks=[0,1]"]
+
+
+def plan(logdir: Path) -> Session:
+    return prepare_session([*SMALL, f"logdir={logdir}"])
+
+
+class Scripted:
+    """An executor whose every step is a function of the test's."""
+
+    def __init__(self, *steps: Callable[[], Sequence[tuple[Job, CaseEnd]]]) -> None:
+        self.steps, self.running, self.interrupts = list(steps), 1, 0
+
+    def start(self) -> bool:
+        return bool(self.steps)
+
+    def collect(self) -> Iterator[tuple[Job, CaseEnd]]:
+        yield from self.steps.pop(0)()
+
+    def interrupt(self) -> None:
+        self.interrupts += 1
+
+
+def end_cases(session: Session) -> list[tuple[Job, CaseEnd]]:
+    """The cases of a plan, run one after the other."""
+    jobs = list(session.plan.jobs)
+    return [(job, executors.build_case_end(executors.run_case(job))) for job in jobs]
+
+
+def test_the_loop_books_what_was_stored_and_ends_when_nothing_is_left(tmp_path: Path) -> None:
+    ended = end_cases(plan(tmp_path))
+    executor = Scripted(lambda: ended[:1], lambda: (), lambda: ended[1:])
+    listener = Silent()
+    tally = RunTally([], listener, None)
+    run_loop(executor, tally)
+    assert (tally.outcome.finished, tally.outcome.errors, len(listener.records)) == (2, 0, 2)
+
+
+@pytest.mark.parametrize(
+    ("raised", "fatal", "budget", "interrupted"),
+    [
+        (StoreError("Cannot write x: No space left on device."), True, False, False),
+        (RunBudgetReached("all is spent"), False, True, False),
+        (StopRequested(signal.SIGTERM), False, False, True),
+        (KeyboardInterrupt(), False, False, True),
+    ],
+)
+def test_whatever_a_step_raises_stops_the_run_in_its_own_way(
+    raised: BaseException, fatal: bool, budget: bool, interrupted: bool
+) -> None:
+    def fail() -> Sequence[tuple[Job, CaseEnd]]:
+        raise raised
+
+    executor = Scripted(fail, lambda: ())
+    tally = RunTally([], Silent(), Meter())
+    run_loop(executor, tally)
+    outcome = tally.outcome
+    assert (outcome.fatal is not None, outcome.budget is not None) == (fatal, budget)
+    assert (outcome.interrupted, executor.interrupts, executor.steps) == (interrupted, int(interrupted), [])
+
+
+def test_a_second_ctrl_c_is_not_kept_from_the_user() -> None:
+    def press() -> Sequence[tuple[Job, CaseEnd]]:
+        os.kill(os.getpid(), signal.SIGINT)
+        return ()
+
+    with pytest.raises(KeyboardInterrupt):
+        run_loop(Scripted(press, press, press), RunTally([], Silent(), None))
+
+
+class FakeCluster:
+    """What is used of Ray: each task is done by this process as soon as somebody waits for it."""
+
+    exceptions = SimpleNamespace(RayError=ZeroDivisionError)
+
+    def __init__(self, nodes: int) -> None:
+        self.cancelled: list[Any] = []
+        self._nodes = [
+            {"Alive": True, "NodeID": str(number), "NodeManagerAddress": f"10.0.0.{number}"}
+            for number in range(nodes)
+        ] + [{"Alive": False}]
+
+    def nodes(self) -> list[dict[str, Any]]:
+        return self._nodes
+
+    def wait(self, tasks: list[Any], num_returns: int, timeout: float) -> tuple[list[Any], list[Any]]:
+        return tasks[:num_returns], tasks[num_returns:]
+
+    def get(self, task: Callable[[], RunOutcome]) -> RunOutcome:
+        return task()
+
+    def cancel(self, task: Any, force: bool = False) -> None:
+        self.cancelled.append(task)
+
+
+@contextmanager
+def joined(cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    @contextmanager
+    def join(address: str | None) -> Iterator[FakeCluster]:
+        yield cluster
+
+    def start(executor: NodeExecutor, node: dict[str, Any]) -> Callable[[], RunOutcome]:
+        return lambda: executor._work()
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ray_nodes, "_join_cluster", join)
+        patch.setattr(NodeExecutor, "_start_task", start)
+        yield
+
+
+def run_on(
+    cluster: FakeCluster, session: Session, work: Callable[[], RunOutcome], listener: Silent
+) -> RunOutcome:
+    chosen = session.settings[0].executor
+    return run_on_nodes(
+        work, session.plan.open_jobs, chosen, store=session.store, listener=listener, meter=None
+    )
+
+
+def test_nodes_run_the_plain_command_on_the_shared_folder_and_each_case_is_booked_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session, listener, cluster = plan(tmp_path), Silent(), FakeCluster(nodes=2)
+    hashes = frozenset(one.config_hash for one in session.settings)
+    with joined(cluster, monkeypatch):
+        outcome = run_on(cluster, session, lambda: run_as_node(session.request, 1, hashes), listener)
+    assert (outcome.finished, outcome.errors, outcome.fatal) == (2, 0, None)
+    assert len(listener.records) == len(records_in(tmp_path)) == 2
+    assert cluster.cancelled == []
+
+
+def test_cases_that_no_node_ran_are_explained_by_what_a_node_failed_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def breaks() -> RunOutcome:
+        raise ZeroDivisionError("the node is out of memory")
+
+    session, cluster = plan(tmp_path), FakeCluster(nodes=1)
+    with joined(cluster, monkeypatch):
+        outcome = run_on(cluster, session, breaks, Silent())
+        without = run_on(FakeCluster(nodes=0), session, breaks, Silent())
+    assert outcome.fatal == "Node 10.0.0.0: the node is out of memory"
+    assert (without.finished, records_in(tmp_path)) == (0, {})
