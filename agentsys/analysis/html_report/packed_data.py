@@ -30,9 +30,9 @@ def arrange_columns(rows: Sequence[Mapping[str, object]]) -> dict[str, View]:
     """Arrange rows of the same keys as columns: the different values of each, and the place of every row's value."""
     columns: dict[str, View] = {}
     for key in rows[0] if rows else ():
-        values = dict.fromkeys(row[key] for row in rows)
-        places = {value: place for place, value in enumerate(values)}
-        columns[key] = {"values": list(values), "rows": [places[row[key]] for row in rows]}
+        places: dict[object, int] = {}
+        numbers = [places.setdefault(row[key], len(places)) for row in rows]
+        columns[key] = {"values": list(places), "rows": numbers}
     return columns
 
 

@@ -76,6 +76,9 @@ MEANS: dict[str, Callable[[CaseRow], float | None]] = {
         None if case.attack == NO_ATTACK else case.exposure_rounds_workers
     ),
     "model_calls": lambda case: sum(case.replies_by_role.values()) if case.replies_by_role else None,
+    "uncached_tokens": lambda case: (
+        None if case.prompt_tokens is None else case.prompt_tokens - sum(case.cached_by_role.values())
+    ),
     "seconds": lambda case: case.duration_s,
 }
 """Measures that are means over cases -> the value of one case; None where it is unknown, or none is meant."""
@@ -188,7 +191,7 @@ def _make_exact_number(value: float, n: int) -> Number:
 
 UNITS = {
     **dict.fromkeys(("untrusted_tokens", "untrusted_tokens_workers", "tokens_per_solved_task"), "tokens"),
-    **dict.fromkeys(("tokens_per_case", "cached_tokens_per_case"), "tokens"),
+    **dict.fromkeys(("tokens_per_case", "cached_tokens_per_case", "uncached_tokens"), "tokens"),
     **dict.fromkeys(("exposure_rounds", "exposure_rounds_workers"), "rounds"),
     **dict.fromkeys(("model_calls", "gate_calls"), "calls"),
     "seconds": "seconds",

@@ -40,6 +40,7 @@ TITLES = {
     "exposure_rounds": "Exposure rounds",
     "exposure_rounds_workers": "in workers",
     "model_calls": "Model calls",
+    "uncached_tokens": "Uncached tokens",
     "seconds": "Seconds",
     "tokens_per_solved_task": "Tokens per solved task",
     "cost_per_solved_task": "USD per solved task",
@@ -96,7 +97,11 @@ def make_measures_output(rows: Sequence[MeasureRow], notes: Iterable[str] = ()) 
     """Tabulate a line per cell: untrusted text and cost, then tokens per role."""
     pooled = (row for row in rows if row.suite == POOLED)
     cells = pivot(pooled, _name_line, attrgetter("measure"))
-    grids = [_make_measure_grid("Untrusted text and cost", TITLES, cells)]
+    cached = any(
+        name.startswith("cached_") and row.value > 0 for of in cells.values() for name, row in of.items()
+    )
+    titles = {name: title for name, title in TITLES.items() if cached or name != "uncached_tokens"}
+    grids = [_make_measure_grid("Untrusted text and cost", titles, cells)]
     for measure, heading in _OF_ROLES.items():
         names = dict.fromkeys(name for of in cells.values() for name in of if name.startswith(f"{measure}:"))
         if names or len(grids) == 1:

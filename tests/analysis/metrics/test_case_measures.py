@@ -95,6 +95,15 @@ def test_where_nothing_was_spent_nothing_is_said_of_attacks_per_dollar() -> None
     assert math.isnan(measure_ratios([_case(0, cost_usd=0.0, injection_success=True)])["asr_per_dollar"])
 
 
+def test_uncached_tokens_are_the_prompts_less_what_the_providers_cache_held() -> None:
+    cases = [
+        _case(0, prompt_tokens=100, cached_by_role={"main": 60, "worker": 10}),
+        _case(1, prompt_tokens=50),
+        _case(2),
+    ]
+    assert compute_mean_of_measure("uncached_tokens", cases) == (40.0, 2)
+
+
 def test_roles_add_up_to_all_tokens() -> None:
     cases = [
         _case(0, tokens_by_role={"main": 10, "worker": 20}),

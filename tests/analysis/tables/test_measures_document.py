@@ -48,6 +48,13 @@ def test_a_cell_is_one_line_with_its_pooled_values() -> None:
     assert roles.rows[0][-1].text == "24,456"
 
 
+@pytest.mark.parametrize("cached", [0.0, 5.0])
+def test_uncached_tokens_have_a_column_where_a_provider_read_some_from_its_cache(cached: float) -> None:
+    rows = [row("uncached_tokens", 7.0), row("cached_tokens_per_case:main", cached)]
+    header = make_measures_output(rows).document.sections[0][1][0].header
+    assert ("Uncached tokens" in header) is (cached > 0)
+
+
 @pytest.mark.parametrize("value", [math.nan, None])
 def test_what_is_undefined_or_absent_is_no_number(value: float | None) -> None:
     rows = [row("exposure_rounds", 1.0)] + ([row("untrusted_tokens", value)] if value is not None else [])
