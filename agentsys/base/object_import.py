@@ -50,10 +50,10 @@ def _import_module(module: str, what: str, where_to_put_it: str) -> ModuleType:
             ) from error
         if not isinstance(error, ImportError) and module.partition(".")[0] in OUR_PACKAGES:
             raise
-        raise ConfigError(f"{what}, but its code fails: {_locate_error(error)}") from error
+        raise ConfigError(f"{what}, but its code fails: {locate_error(error)}") from error
 
 
-def _locate_error(error: BaseException) -> str:
+def locate_error(error: BaseException) -> str:
     """File, line and message of an error in a module: the last line of it that is in no library."""
     if isinstance(error, SyntaxError) and error.filename:
         where = f"{error.filename}, line {error.lineno}"

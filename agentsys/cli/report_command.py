@@ -15,6 +15,7 @@ from agentsys.analysis.html_report.charts import draw_paper_figures
 from agentsys.analysis.html_report.page import HtmlReport, make_html_report
 from agentsys.analysis.statistics.outcome_grid import ErrorRule
 from agentsys.analysis.tables.result_frame import ResultFrame
+from agentsys.base.grouping import format_count
 from agentsys.cli.cli_output import ConfigDirOption, PluginPathOption, explain_unwritable, print_line
 from agentsys.cli.stored_runs import (
     ErrorsOption,
@@ -86,11 +87,12 @@ def report_command(
         beside=f"{path.stem}_files",
     )
     size = _write_report(path, made)
-    left = f"; {made.left_out:,} trajectories left out (see the note in it)" if made.left_out else ""
-    data = f", its data in {made.beside}/" if made.files else ""
-    print_line(
-        escape_to_line(f"Wrote {path}{data}: {made.trajectories:,} trajectories, {size:.1f} MB{left}.")
+    count, left_out = (
+        format_count(n, "trajectory", "trajectories") for n in (made.trajectories, made.left_out)
     )
+    left = f"; {left_out} left out (see the note in it)" if made.left_out else ""
+    data = f", its data in {made.beside}/" if made.files else ""
+    print_line(escape_to_line(f"Wrote {path}{data}: {count}, {size:.1f} MB{left}."))
 
 
 def _write_report(path: Path, made: HtmlReport) -> float:

@@ -15,11 +15,9 @@ from __future__ import annotations
 
 import gc
 import hashlib
-import hmac
 import io
 import logging
 import os
-import secrets
 import stat
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -34,6 +32,7 @@ import orjson
 from platformdirs import user_cache_path
 
 from agentsys.base.atomic_file import PRIVATE, write_atomically
+from agentsys.base.user_seal import add_seal, check_seal
 from agentsys.errors import ConfigError
 from agentsys.records.asb_format import is_asb_result
 from agentsys.records.case import ATTEMPTS, UnreadableRecord
@@ -335,10 +334,7 @@ def _read_index(place: Path) -> StoredIndex | None:
     try:
         if not stat.S_ISREG(place.lstat().st_mode):
             raise ValueError("no plain file")
-        content = memoryview(place.read_bytes())
-        if not hmac.compare_digest(_seal(content[:-_SEAL_BYTES]), content[-_SEAL_BYTES:]):
-            raise ValueError("damaged, or made by somebody else")
-        with np.load(io.BytesIO(content[:-_SEAL_BYTES]), allow_pickle=False) as stored:
+        with np.load(io.BytesIO(check_seal(place.read_bytes())), allow_pickle=False) as stored:
             about = orjson.loads(stored["about"].tobytes())
             if about["made_by"] != _compute_fingerprint():
                 raise ValueError("of another version")
@@ -348,22 +344,6 @@ def _read_index(place: Path) -> StoredIndex | None:
     except (OSError, ValueError) as error:
         _log.debug("Index %s cannot be used (%s); it is made anew", place, error)
         return None
-
-
-_SEAL_BYTES = 32
-"""Length of the seal that ends an index's file, and of the key that it is made with."""
-
-
-def _seal(content: bytes | memoryview) -> bytes:
-    """Compute what proves that this user's commands wrote an index: whoever hands on a folder lacks the key.
-
-    Raises:
-        OSError: If the key, which lies in the user's cache folder, can be neither read nor made.
-    """
-    place = user_cache_path("agentsys") / "index" / "key"
-    if not place.exists() or place.stat().st_size != _SEAL_BYTES:
-        write_atomically(place, secrets.token_bytes(_SEAL_BYTES), mode=PRIVATE)
-    return hashlib.blake2b(content, key=place.read_bytes(), digest_size=_SEAL_BYTES).digest()
 
 
 def remove_index(root: Path) -> None:
@@ -421,8 +401,7 @@ def _write_index(listing: Listing, entries: Mapping[str, tuple[FileStamp, int]],
     )
     place = find_index_path(Path(listing.root))
     try:
-        content.write(_seal(content.getvalue()))
-        write_atomically(place, content.getvalue(), durable=False, mode=PRIVATE)
+        write_atomically(place, add_seal(content.getvalue()), durable=False, mode=PRIVATE)
         for name in _OLD_NAMES:
             place.with_name(name).unlink(missing_ok=True)
     except OSError as error:  # out of reach, or the disk is full

@@ -98,7 +98,8 @@ def adopt(kind: str, made: Any) -> Any:
     """
     base = _BASES.get(kind)
     derives = base is None or isinstance(made, base) or (isinstance(made, type) and issubclass(made, base))
-    if derives and (kind != "benchmark" or type(made).suite.__module__.partition(".")[0] in OUR_PACKAGES):
+    made_of: Any = made if isinstance(made, type) else type(made)
+    if derives and (kind != "benchmark" or made_of.suite.__module__.partition(".")[0] in OUR_PACKAGES):
         return made
     wrapper = _AdoptedBenchmark if kind == "benchmark" else _Adopted
     # Its own name and docstring stand for it in messages and descriptions.

@@ -15,9 +15,9 @@ from hydra.core.override_parser.types import Quote, QuotedString
 from hydra.errors import HydraException
 from pydantic import BaseModel
 
-from agentsys.errors import unknown_name
+from agentsys.base.object_import import load_target
+from agentsys.errors import ConfigError, unknown_name
 from agentsys.models.build_model import ModelCard
-from agentsys.runs.instantiate import load_class
 from agentsys.runs.references import flatten_options
 
 GROUPS = ("model", "defense", "attack", "benchmark", "executor", "experiment")
@@ -165,6 +165,9 @@ def _knows_option(group: str, node: Mapping[str, Any], path: Sequence[str]) -> b
 
 
 def _list_parameters(group: str, node: Mapping[str, Any]) -> list[str]:
-    made_of = load_class(group, node) if "_target_" in node else None
+    try:
+        made_of = load_target(group, node) if "_target_" in node else None
+    except ConfigError:  # What is wrong with a class is said where it is built.
+        made_of = None
     parameters = inspect.signature(made_of).parameters.values() if callable(made_of) else ()
     return [parameter.name for parameter in parameters if parameter.kind is not parameter.VAR_KEYWORD]

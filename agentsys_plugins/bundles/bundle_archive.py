@@ -107,8 +107,10 @@ class BundleWriter:
         try:
             file.parent.mkdir(parents=True, exist_ok=True)
             self._zip = zipfile.ZipFile(file, "x")
-        except FileExistsError:
-            raise ConfigError(f"There is a file {file} already: give another one, --out FILE.") from None
+        except FileExistsError as error:
+            raise ConfigError(
+                f"There is a file {error.filename} already: give another one, --out FILE."
+            ) from None
         except OSError as error:
             raise ConfigError(f"Cannot write {file}: {error.strerror}. Give another --out.") from None
 

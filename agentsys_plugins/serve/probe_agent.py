@@ -21,6 +21,7 @@ from typing import Any
 import anyio
 from anyio.from_thread import start_blocking_portal
 
+from agentsys.base.object_import import locate_error
 from agentsys.errors import ConfigError, find_missing_packages, make_not_installed_error
 from agentsys.models.chat import ModelError
 from agentsys_plugins.serve.agent_server import serve_agent
@@ -154,7 +155,7 @@ def _import_file(file: Path) -> ModuleType:
     try:
         spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:
-        raise ConfigError(f"{file} cannot be imported: {type(error).__name__}: {error}") from error
+        raise ConfigError(f"{file} cannot be imported: {locate_error(error)}") from error
     return module
 
 

@@ -66,6 +66,8 @@ SETTINGS: tuple[tuple[str, str], ...] = (
     ("model=opnai/gpt-5", "Did you mean openai?"),
     ("model=vllm/x", "model=vllm/x@http://127.0.0.1:8000/v1"),
     ("model.max_tokens=100", "no such option"),
+    ("benchmark.sutes=[banking]", "Did you mean benchmark.suites?"),
+    ("benchmark.colour=red", "no such option"),
     ("model.susceptibilty=1", "Did you mean model.susceptibility?"),
     ("attack=import*", "'attack=glob(import*)'"),
     ("'defense=none,agentsys_*'", "'defense=glob(agentsys_*)'"),
@@ -223,6 +225,18 @@ def test_an_option_that_a_yaml_does_not_list_is_advised_with_a_plus_in_every_gro
         assert option in getattr(compose([*words, advice])[0], group) or default == "null"
         advised.add(group)
     assert advised >= {"model", "defense"}
+
+
+def test_an_option_of_a_class_that_derives_from_nothing_is_advised_as_well(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "path", [*sys.path, str(tmp_path)])
+    (tmp_path / "own_plain_class.py").write_text("class Plain:\n    def __init__(self, tag='x'): pass\n")
+    for group in ("defense", "attack", "benchmark"):
+        (tmp_path / group).mkdir()
+        (tmp_path / group / "plain.yaml").write_text("_target_: own_plain_class.Plain\n")
+        with pytest.raises(ConfigError, match=rf"Write \+{group}\.tag=3$"):
+            compose([f"{group}=plain", f"{group}.tag=3"], [tmp_path])
 
 
 OWN_CODE = {

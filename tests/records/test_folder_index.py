@@ -19,6 +19,7 @@ import pytest
 from stored_cases import case_of, store_own
 from typer.testing import CliRunner
 
+from agentsys.base.user_seal import add_seal
 from agentsys.cli import app
 from agentsys.records import case_reader, folder_index
 from agentsys.records.case_reader import list_case_rows, load_runs
@@ -234,8 +235,7 @@ def _hand_on(folder: Path, monkeypatch: pytest.MonkeyPatch, cache: Path) -> None
     }
     content = io.BytesIO()
     np.savez(content, **members)
-    sealed = content.getvalue() + folder_index._seal(content.getvalue())
-    folder_index.make_logdir_index_path(folder).write_bytes(sealed)
+    folder_index.make_logdir_index_path(folder).write_bytes(add_seal(content.getvalue()))
     assert not _same_as_files(folder), "whoever wrote an index is shown what it says"
     monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
 

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
 import shlex
+import signal
+import subprocess
+import sys
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
+import openai
 import pytest
 from command_output import command_output
 from typer.testing import CliRunner
@@ -34,11 +43,37 @@ REQUEST = "What does ticket 7 say?"
 '''
 
 
+def describe(name: str, **types: str) -> Any:
+    properties = {key: {"type": kind} for key, kind in types.items()}
+    schema = {"type": "object", "properties": properties, "required": [*types]}
+    return {"type": "function", "function": {"name": name, "parameters": schema}}
+
+
+SCHEMAS = [
+    describe("read_ticket", number="integer"),
+    describe("send_refund", account="string", amount="number"),
+]
+
+
 class Journey:
     """Types commands in a folder and counts them."""
 
     def __init__(self) -> None:
         self.commands = 0
+
+    @contextmanager
+    def start(self, line: str) -> Iterator[str]:
+        """Start a command that goes on until Ctrl-C; what it prints first."""
+        self.commands += 1
+        words = [sys.executable, "-m", "agentsys", *shlex.split(line.removeprefix("agentsys "))]
+        environment = os.environ | {"COLUMNS": "300"}
+        process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True, env=environment)
+        try:
+            assert process.stdout is not None
+            yield process.stdout.readline()
+        finally:
+            process.terminate()
+            assert process.wait(timeout=60) in (0, 143, -signal.SIGTERM), "the server ends when it is told to"
 
     def type(self, line: str) -> str:
         self.commands += 1
@@ -82,10 +117,35 @@ def test_a_reviewer_checks_a_bundle_and_a_published_folder_in_two(journey: Journ
 
 def test_an_engineer_probes_an_agent_and_serves_a_defense_in_two(journey: Journey) -> None:
     Path("my_agent.py").write_text(AGENT)
-    assert "agentsys" in journey.type("agentsys probe my_agent.py:TOOLS")
-    help_text = journey.type("agentsys serve --help")  # Serving itself never ends; its own tests do it.
-    assert "agentsys serve model=simulated defense=agentsys" in help_text
+    assert re.search(r"agentsys +yes .* 0 of 12 ", journey.type("agentsys probe my_agent.py:TOOLS"))
+    with journey.start("agentsys serve model=simulated defense=agentsys --port 0") as printed:
+        address = re.findall(r"OpenAI at (\S+/v1);", printed)[0]
+        messages = converse(address, "What does ticket 7 say?")
     assert journey.commands <= 2
+    calls = [call.function for message in messages[1::2] for call in message.tool_calls or ()]
+    assert [(call.name, json.loads(call.arguments)) for call in calls] == [("read_ticket", {"number": 7})]
+    assert "The printer on floor 2 is broken." in messages[-1].content
+    [record] = Path("results/served").glob("*__*/*/*/*/*.json")
+    spans = json.loads(record.read_text())["agentsys"]["spans"]
+    assert "worker" in {span["kind"] for span in spans}, "a worker of AgentSys read the ticket"
+    assert "1 trajectory" in command_output("report", "results/served", columns=120)
+
+
+def converse(address: str, request: str) -> list[Any]:
+    """The loop of an agent of two tools, as its owner has it: only the base URL is another."""
+    tools: dict[str, Any] = {}
+    exec(AGENT, tools)
+    client = openai.OpenAI(base_url=address, api_key="none")
+    messages: list[Any] = [{"role": "user", "content": request}]
+    while True:
+        reply = client.chat.completions.create(model="any", messages=messages, tools=SCHEMAS)
+        messages.append(reply.choices[0].message)
+        if not messages[-1].tool_calls:
+            return messages
+        assert len(messages[-1].tool_calls) == 1
+        for call in messages[-1].tool_calls:
+            result = tools[call.function.name](**json.loads(call.function.arguments))
+            messages.append({"role": "tool", "tool_call_id": call.id, "content": json.dumps(result)})
 
 
 def test_a_guard_has_a_row_in_three(journey: Journey) -> None:

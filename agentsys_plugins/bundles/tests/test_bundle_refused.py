@@ -294,3 +294,10 @@ def test_a_bundle_is_run_in_a_child_that_gets_no_key_and_a_new_folder(
     assert status == 0
     assert not Path(folder).exists() and folder != str(tmp_path) and "OPENAI_API_KEY" not in names
     assert started[0][0][1:] == ["-P", "-m", "agentsys_plugins.bundles.check_bundle", "x.zip"]
+
+
+@pytest.mark.parametrize("below", ["", "/x.zip"])
+def test_the_file_in_the_way_of_a_bundle_is_named(tmp_path: Path, below: str) -> None:
+    (tmp_path / "old").touch()
+    with pytest.raises(ConfigError, match=r"There is a file \S+/old already: give another"):
+        BundleWriter(Path(f"{tmp_path}/old{below}"))
