@@ -238,6 +238,10 @@ def _explain_no_cases(
     roots: Sequence[Path], skipped: Sequence[SkippedFile], other: int, tables: Sequence[str]
 ) -> str:
     where = ", ".join(f"'{root}'" for root in roots) or "no folder at all"
+    if any(map(find_parquet, roots)) and all(file.path.endswith(".parquet") for file in skipped):
+        return (
+            f"{where} holds no records, only their export to Parquet, which `agentsys.load_runs` alone reads."
+        )
     if skipped:
         path, reason = skipped[0]
         seen = f"{len(skipped)} files could not be used, the first being {path}: {reason}."
