@@ -236,6 +236,10 @@ def _explain_no_cases(
 ) -> str:
     """Write the error for paths that hold no case, with what was seen there."""
     where = ", ".join(f"'{root}'" for root in roots) or "no folder at all"
+    if any(map(find_parquet, roots)) and all(file.path.endswith(".parquet") for file in skipped):
+        return (
+            f"{where} holds no records, only their export to Parquet, which `agentsys.load_runs` alone reads."
+        )
     if skipped:
         path, reason = skipped[0]
         seen = f"{len(skipped)} files could not be used, the first being {path}: {reason}."

@@ -119,6 +119,8 @@ def read_parquet(file: Path) -> pd.DataFrame:
 
     try:
         table = pq.read_table(file, read_dictionary=[*MAPPINGS])
+        if missing := [name for name in ANNOTATIONS if name not in table.column_names]:
+            raise KeyError(missing[0])  # another version wrote it, or somebody took it away
         mappings = {name: _parse_mappings(table.column(name)) for name in MAPPINGS}
         frame: pd.DataFrame = table.drop_columns([*MAPPINGS]).to_pandas()
         for name, values in mappings.items():

@@ -111,6 +111,26 @@ def test_another_table_is_told_and_names_are_for_the_export(tmp_path: Path) -> N
         agentsys.load_runs(tmp_path / "other.parquet", names="names.yaml")
 
 
+@needs_pyarrow
+@pytest.mark.parametrize("column", ["utility", "source", "notes"])
+def test_an_export_that_lacks_a_column_is_told(tmp_path: Path, column: str) -> None:
+    store_own(tmp_path / "runs", case_of())
+    export(tmp_path / "runs", tmp_path / "out")
+    import pyarrow.parquet as pq
+
+    table = pq.read_table(tmp_path / "out" / "cases.parquet")
+    pq.write_table(table.drop_columns([column]), tmp_path / "out" / "cases.parquet")
+    with pytest.raises(ConfigError, match="is not what `agentsys export parquet` writes"):
+        agentsys.load_runs(tmp_path / "out")
+
+
+@pytest.mark.parametrize("given", ["", "cases.parquet"])
+def test_commands_say_who_reads_an_export(tmp_path: Path, given: str) -> None:
+    (tmp_path / "cases.parquet").write_bytes(b"PAR1")
+    error: Any = CliRunner().invoke(app, ["results", str(tmp_path / given)]).exception
+    assert isinstance(error, ConfigError) and "load_runs" in str(error)
+
+
 def test_without_the_extra_its_name_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store_own(tmp_path, case_of())
     monkeypatch.setattr(parquet_files, "find_missing_packages", lambda packages: list(packages))
