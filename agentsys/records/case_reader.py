@@ -30,6 +30,7 @@ from agentsys.records.folder_index import (
     list_files,
     load_index,
     read_content,
+    without_collector,
 )
 from agentsys.records.names_file import RunNames
 from agentsys.records.parquet_files import find_parquet, read_parquet
@@ -115,6 +116,7 @@ class LoadedCases:
     """Names under which settings differ that decide no number, and these."""
 
 
+@without_collector()
 def read_cases(
     paths: Iterable[str | os.PathLike[str]],
     names: RunNames | None = None,

@@ -260,7 +260,7 @@ def load_index(listing: Listing, files: Sequence[str] | None = None) -> list[Fil
             numbers[at] = -1
             new.append(at)
             entries[below] = stamp, -1
-    with _without_collector():
+    with without_collector():
         for start in range(0, len(new), _READ_AT_ONCE):
             places = new[start : start + _READ_AT_ONCE]
             found = [_read_columns(files[at]) for at in places]
@@ -295,7 +295,7 @@ _READ_AT_ONCE = 1000
 
 
 @contextmanager
-def _without_collector() -> Iterator[None]:
+def without_collector() -> Iterator[None]:
     """Keep Python from looking for cycles inside the block: hundreds of thousands of rows hold none."""
     was_on = gc.isenabled()
     gc.disable()
