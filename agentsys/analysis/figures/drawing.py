@@ -197,8 +197,11 @@ def draw_whiskers(
 
 def draw_name_marker(axes: Axes, row: float, look: Look) -> None:
     """Draw a series' marker between its name at the axis and its row, which makes the names a legend."""
-    style: Any = {"transform": axes.get_yaxis_transform(), "clip_on": False}
-    axes.plot([-0.03], [row], ls="none", **_style_marker(look), **style)
+    from matplotlib.transforms import ScaledTranslation
+
+    left = ScaledTranslation(-(1 + FILLED_SIZE) / 72, 0, axes.figure.dpi_scale_trans)
+    style: Any = {"transform": axes.get_yaxis_transform() + left, "clip_on": False}
+    axes.plot([0], [row], ls="none", **_style_marker(look), **style)
 
 
 def draw_scatter(axes: Axes, marks: Sequence[Mark], looks: Mapping[str, Look]) -> None:

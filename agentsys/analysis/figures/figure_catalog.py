@@ -189,7 +189,11 @@ def make_figure(
     """
     selection = kind.select(cases, model, defenses)
     with apply_style():
-        marks = [_put_units(mark, kind.units) for mark in kind.measure(selection, errors)]
+        marks = [
+            _put_units(mark, kind.units)
+            for mark in kind.measure(selection, errors)
+            if not defenses or mark.origin == RUNS or mark.series in defenses
+        ]
         drawn = [mark for mark in marks if mark.verdict != BROKEN]
         if not any(mark.origin == RUNS and math.isfinite(mark.y) for mark in drawn):
             raise ConfigError(

@@ -186,7 +186,7 @@ def _draw_bars(axes: Axes, marks: Sequence[Mark], looks: Mapping[str, Look]) -> 
             _draw_bar(axes, mark, row + (-0.2 if mark.x == _SHORT else 0.2), look)
     labels = [look.label + _write_drop(marks, name) for name, look in looks.items()]
     axes.set_yticks(range(len(looks)), labels, fontsize=7)
-    axes.tick_params(axis="y", length=0, pad=9)
+    axes.tick_params(axis="y", length=0, pad=2 * drawing.FILLED_SIZE)
     axes.grid(visible=False, axis="y")
     axes.set(ylim=(len(looks) - 0.4, -0.6), xlim=(0, drawing.find_top(marks) * 1.05))
     axes.set_xlabel("Part of the benign utility, points")

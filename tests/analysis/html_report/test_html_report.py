@@ -234,7 +234,7 @@ def test_errors_are_grouped_with_kind_and_message(tmp_path: Path) -> None:
         )
     document = made(tmp_path).html
     rows = re.findall(
-        r'<th scope="row">context_length</th>\s*<td>(.*?)</td>.*?"number">(\d+)', document, re.DOTALL
+        r'<th scope="row">context_<wbr>length</th>\s*<td>(.*?)</td>.*?"number">(\d+)', document, re.DOTALL
     )
     assert rows == [("the context", "2"), ("other", "1")]
 
@@ -374,7 +374,7 @@ def test_the_commands_out_and_max_cases_are_obeyed_and_a_half_written_record_is_
         path = store_attacked(tmp_path, user_task_id=f"user_task_{task}")
     path.write_text(path.read_text()[:200])
     out = tmp_path / "elsewhere" / "mine.html"
-    assert "1 trajectories left out" in run(tmp_path, "--out", out, "--max-cases", 1)
+    assert "1 trajectory left out" in run(tmp_path, "--out", out, "--max-cases", 1)
     page = out.read_text(encoding="utf-8")
     assert "1 of 2 trajectories are left out" in page
     assert "Files that could not be used" in page and "not valid JSON, perhaps cut off" in page
