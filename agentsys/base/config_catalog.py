@@ -199,6 +199,13 @@ def load_prefixed_card(text: str, cards: Iterable[Mapping[str, Any]]) -> dict[st
     address = ""
     if prefix == _OWN_SERVER:
         model_id, _, address = model_id.partition("@")
+    elif "@http" in model_id:
+        # No provider's id holds an address, which would be sent nowhere and name the model.
+        at = model_id.index("@http")
+        raise ConfigError(
+            f"model={prefix}/{model_id[:at]}: an address stands behind vllm/ID@ alone. A server of yours: "
+            f"model=vllm/{model_id[:at]}@URL; a gateway of {prefix}: model={prefix}/{model_id[:at]} model.base_url=URL"
+        )
     if not model_id:
         raise ConfigError(
             f"model={text}: the model's id is missing. Write model={prefix}/ID, as its provider calls it"

@@ -68,6 +68,8 @@ def report_command(
     own = load_own_metrics(metric, config_dir, plugin_path)
     shown = [str(folder) for folder in folders]
     if follow:
+        if out is not None:
+            raise ConfigError("--follow serves the report and writes no file. Leave out --out, or --follow.")
 
         def read() -> ResultFrame:
             cases = read_cases(folders, RunNames(names))

@@ -323,15 +323,23 @@ async def mcp_tools(
         raise ConfigError(f"A tool of the MCP server cannot be used: {slip}.") from None
 
 
+_MOST_PAGES = 1000
+"""Pages of a list of tools, which is its server's: one whose cursor never ends would be read for ever."""
+
+
 async def _list_tools(session: ClientSession) -> Sequence[ToolSpec]:
     """All tools, page after page."""
     from mcp.types import PaginatedRequestParams
 
     page = await session.list_tools()
     found = page.tools
-    while page.next_cursor is not None:
+    for _ in range(_MOST_PAGES):
+        if page.next_cursor is None:
+            break
         page = await session.list_tools(params=PaginatedRequestParams(cursor=page.next_cursor))
         found += page.tools
+    else:
+        raise ConfigError(f"The MCP server's list of tools does not end: {_MOST_PAGES} pages were read.")
     return [ToolSpec(one.name, one.description or "", dict(one.input_schema)) for one in found]
 
 

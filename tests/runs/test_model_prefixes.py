@@ -138,6 +138,9 @@ def test_options_roles_and_an_attacker_take_prefixes() -> None:
         ("vllm/x@127.0.0.1:8000", "model=vllm/x@http://HOST:PORT/v1"),
         ("vllm/x@ftp://h", "model=vllm/x@http://HOST:PORT/v1"),
         ("vllm/x@http://me:secret@h/v1", "holds no password"),
+        ("openai/x@http://h/v1", "model=vllm/x@URL"),
+        ("anthropic/x@https://me:secret@h", "model=anthropic/x model.base_url=URL"),
+        ("litellm/groq/x@http://h", "model=litellm/groq/x model.base_url=URL"),
     ],
 )
 def test_a_wrong_prefix_is_one_line_with_a_mend(typed: str, advice: str) -> None:

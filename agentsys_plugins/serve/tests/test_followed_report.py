@@ -135,3 +135,14 @@ def test_without_the_guest_the_command_names_it(monkeypatch: pytest.MonkeyPatch,
     monkeypatch.setattr("agentsys.cli.report_command.load_extensions", lambda: ())
     result = CliRunner().invoke(app, ["report", "--follow", str(tmp_path)])
     assert isinstance(result.exception, ConfigError) and "guest 'serve'" in str(result.exception)
+
+
+def test_a_file_is_not_promised_where_none_is_written(tmp_path: Path) -> None:
+    from typer.testing import CliRunner
+
+    from agentsys.cli import app
+    from agentsys.errors import ConfigError
+
+    store_attacked(tmp_path)
+    result = CliRunner().invoke(app, ["report", "--follow", "--out", "page.html", str(tmp_path)])
+    assert isinstance(result.exception, ConfigError) and "Leave out --out" in str(result.exception)

@@ -297,6 +297,20 @@ def test_tools_of_all_pages_are_offered_and_run_by_the_server() -> None:
 
 
 @needs_mcp
+@pytest.mark.parametrize("cursor", ["again", ""])
+def test_a_list_of_tools_that_never_ends_is_told(cursor: str) -> None:
+    from mcp import types
+
+    class Session:
+        async def list_tools(self, params: Any = None) -> types.ListToolsResult:
+            await asyncio.sleep(0)
+            return types.ListToolsResult(tools=[], next_cursor=cursor)
+
+    with pytest.raises(ConfigError, match="does not end"):
+        asyncio.run(asyncio.wait_for(mcp_tools(Session()), 60))  # type: ignore[arg-type]
+
+
+@needs_mcp
 def test_each_block_of_an_mcp_result_is_shown_to_its_reader() -> None:
     from mcp import types
 
