@@ -35,7 +35,7 @@ def unpack_json(content: bytes) -> bytes:
     try:
         if not 0 <= zstandard.frame_content_size(content) <= _MOST_BYTES:
             raise ValueError("compressed, and larger than a record")
-        return zstandard.ZstdDecompressor().decompress(content)
+        return zstandard.ZstdDecompressor().decompress(content, allow_extra_data=False)
     except zstandard.ZstdError as error:
         raise ValueError(f"damaged: {error}") from None
 

@@ -82,10 +82,6 @@ def new_command(
     _check_name(name, example.group or kind.value)
     title = "".join(part.capitalize() for part in name.split("_"))
     texts = {file: (source / file).read_text(encoding="utf-8") for file in example.files}
-    if title in _list_used_names(text for file, text in texts.items() if file.endswith(".py")):
-        raise ConfigError(
-            f"'{name}' makes a class {title}, which Python or the code has. Try my_{name.strip('_')}."
-        )
     forms = {
         "name": name,
         "class": title,
@@ -94,6 +90,11 @@ def new_command(
     }
     words = {f"my_{kind.value}": name, f"My{kind.value.capitalize()}": title}
     words |= {word: forms[form] for word, form in example.words.items()}
+    used = _list_used_names(text for file, text in texts.items() if file.endswith(".py"))
+    if title in used - words.keys():
+        raise ConfigError(
+            f"'{name}' makes a class {title}, which Python or the code has. Try my_{name.strip('_')}."
+        )
     written = {to / _replace_words(file, words): _replace_words(text, words) for file, text in texts.items()}
     for path in written:
         if path.exists():

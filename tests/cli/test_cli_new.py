@@ -40,6 +40,13 @@ def test_it_writes_python_yaml_and_test_and_no_word_of_the_example_is_left(folde
     ] == []
 
 
+@pytest.mark.parametrize(
+    ("kind", "name"), [*((kind, f"my_{kind.value}") for kind in Kind), (Kind.METRIC, "safe_and_useful")]
+)
+def test_the_names_of_the_examples_may_be_taken(kind: Kind, name: str, tmp_path: Path) -> None:
+    assert f"Wrote {tmp_path}" in command_output("new", kind.value, name, "--to", tmp_path, columns=500)
+
+
 @pytest.mark.parametrize("kind", [Kind.DEFENSE, Kind.GUARD])
 def test_a_folder_with_a_space_in_its_name_is_one_word_of_what_it_says_to_type(
     kind: Kind, tmp_path: Path

@@ -55,7 +55,7 @@ def test_a_run_goes_on_in_either_form(tmp_path: Path, then: bool) -> None:
     assert len(read_cases([tmp_path]).cases) >= len(again.jobs)
 
 
-@pytest.mark.parametrize("damage", ["cut", "flipped", "large", "unknown"])
+@pytest.mark.parametrize("damage", ["cut", "flipped", "large", "unknown", "longer", "two"])
 def test_a_damaged_or_hostile_file_is_skipped(
     tmp_path: Path, damage: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -67,6 +67,8 @@ def test_a_damaged_or_hostile_file_is_skipped(
         content = content[:4] + bytes([content[4] ^ 0x08]) + content[5:]
     elif damage == "large":
         monkeypatch.setattr(packed_json, "_MOST_BYTES", 4999)
+    elif damage in ("longer", "two"):
+        content += b"x" if damage == "longer" else pack_json(b'{"a": "y"}')
     else:
         content = zstandard.ZstdCompressor(write_content_size=False).compress(b"{}")
     path = tmp_path / "a.json"
