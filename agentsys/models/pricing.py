@@ -107,7 +107,10 @@ def describe_last_days(configs: Iterable[Mapping[str, Any]], today: datetime.dat
     for model_id in asked.keys() & table["models"].keys():
         day, successor = table["models"][model_id]
         if datetime.date.fromisoformat(day) <= today + _SOON:
-            mend = f"; its place takes model={successor}" if successor else ""
+            mend = f"; take model={successor} in its place" if successor else ""
+            has = "had" if datetime.date.fromisoformat(day) < today else "has"
             source = f"by litellm's table ({table['litellm']})"
-            lines.append(f"Model '{asked[model_id]}': {model_id} has its last day on {day}, {source}{mend}.")
+            lines.append(
+                f"Model '{asked[model_id]}': {model_id} {has} its last day on {day}, {source}{mend}."
+            )
     return sorted(lines)

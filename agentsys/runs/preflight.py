@@ -98,7 +98,7 @@ def find_unreachable_cells(
 def _find_unfit_role(
     cell: Cell, books: UsageLog | None, asked: dict[tuple[int, str], FirstLook]
 ) -> Unavailable | None:
-    """Why the model of one of the defense's own roles cannot be used; the defense itself tries each model once."""
+    """Find out why a model of the defense's own roles cannot be used; the defense tries each model once."""
     for role in cell.defense.own_roles:
         server = cell.stack.find_role_probe_model(role)
         if server is not None and (key := (id(cell.stack), role)) not in asked:
@@ -122,11 +122,11 @@ def _try_role_model(
 
 
 def run_reading_tests(cells: Iterable[Cell], books: UsageLog | None) -> tuple[dict[int, str], list[str]]:
-    """Ask the model of each cell whose attack has to be read a few sentences written as the attack writes.
+    """Test whether models can read what a cell's attack writes: ask each to read a few such sentences.
 
     Returns:
-        `id` of a cell -> what was seen; and a line for each model that did not read all. A model without a
-        server is not asked, and of one that could not be asked nothing is said.
+        `id` of a cell -> the note of its test; and a line for each model that did not read every sentence. A model
+        without a server is not asked. If a model could not be asked, it has no note.
     """
     found, unread = dict[int, str](), dict[str, None]()
     asked: dict[tuple[int, str], str] = {}
@@ -171,7 +171,7 @@ class FirstLook(NamedTuple):
 
 
 def find_first_trouble(servers: Sequence[ChatModel], books: UsageLog | None) -> FirstLook:
-    """Ask each server one question, till one cannot be used."""
+    """Ask each server one question, and stop at the first that cannot be used."""
     odd, thoughts = "", dict[str, ThoughtBlock]()
     for server in servers:
         look = _ask_server(server, books)

@@ -20,9 +20,9 @@ from agentsys.runs.cell import CellLabels, Job
 
 
 class Listener(Protocol):
-    """Is told how a run goes (the progress display, for one). Called from the calling thread only.
+    """Receives the events of a run, as the progress display does. Called from the calling thread only.
 
-    Who inherits from it need say only what is done when a case was stored; the rest is passed over.
+    A subclass has to define `on_case_stored`; by default nothing is done at the other events.
     """
 
     def on_case_stored(self, record: CaseRecord) -> None:
@@ -50,7 +50,7 @@ class Listener(Protocol):
 
 
 class AbandonedCell(NamedTuple):
-    """A cell every further case of which would have failed alike."""
+    """A cell that was given up, because every further case would have failed in the same way."""
 
     labels: CellLabels
     why: str
@@ -135,7 +135,7 @@ _FEWEST_CASES = 10
 
 @dataclass
 class _ErrorStreak:
-    """The last cases of one model, as far as its server failed them."""
+    """The latest cases of one model that its server failed, one after the other."""
 
     kind: str = ""
     row: int = 0
@@ -310,7 +310,7 @@ class RunTally:
         return self._ahead[0] if self._ahead else None
 
     def _fits_budget(self, job: Job, running: Collection[Job]) -> bool:
-        """True if the running cases and one more fit; as long as nothing is known, one runs alone."""
+        """True if the budget covers the running cases and one more. Until a case has ended, one runs alone."""
         if not self.meter.is_limited:
             return True
         if not self._spent:
@@ -319,7 +319,7 @@ class RunTally:
         return self.meter.has_room(sum(usd for usd, _ in dearest), sum(tokens for _, tokens in dearest))
 
     def _find_highest_cost(self, job: Job) -> tuple[float, float]:
-        """The most that a case like it cost; not the mean, as the cheapest of those under way end first."""
+        """Find the highest cost of such a case. The mean would be too low, because cheap cases end first."""
         known = self._spent.get(id(job.cell)) or [one for some in self._spent.values() for one in some]
         return max(usd for usd, _ in known), max(tokens for _, tokens in known)
 

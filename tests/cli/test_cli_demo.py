@@ -34,7 +34,7 @@ def test_it_tells_both_cases_and_labels_which_agent_is_a_script(
     assert "and not the attacker's" in scripted and "the validator refuses" in scripted
     assert "!!" not in scripted
     assert "simulated on agentdojo" in table
-    page = (tmp_path / "demo" / "report.html").read_text(encoding="utf-8")
+    page = (tmp_path / "demo" / "report.html").read_text(encoding="utf-8").replace("<wbr>", "")
     rows = re.findall(r"<th[^>]*>(\w+)(?:<[^>]+>|\s)*important_instructions", page)
     assert set(rows) == {"none"}  # the told case is no row beside the sample's
     assert opened == []  # this output is no terminal
