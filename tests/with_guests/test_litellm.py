@@ -57,6 +57,28 @@ def _key(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    ("model_id", "variable"),
+    [
+        ("openai/m-1", "OPENAI_BASE_URL"),
+        ("openai/m-1", "OPENAI_API_BASE"),
+        ("anthropic/m-1", "ANTHROPIC_BASE_URL"),
+        ("groq/m-1", "GROQ_API_BASE"),
+        ("fireworks_ai/m-1", "FIREWORKS_API_BASE"),
+    ],
+)
+def test_no_variable_chooses_who_answers(
+    monkeypatch: pytest.MonkeyPatch, model_id: str, variable: str
+) -> None:
+    if importlib.util.find_spec("litellm") is None:
+        pytest.skip("needs the litellm extra")
+    monkeypatch.setenv(variable, "http://127.0.0.1:1/v1")
+    with pytest.raises(ConfigError, match=f"{variable} decides who answers"):
+        LiteLLMModel("m", model_id, "A_KEY")
+    LiteLLMModel("m", model_id, "A_KEY", base_url="http://127.0.0.1:2/v1")
+
+
+@pytest.mark.slow
 def test_conversation_goes_through_litellm() -> None:
     scripted = Scripted(calls(("weather", {"city": "Rome"}), ("weather", {"city": "Oslo"})), says("Sun."))
     with serve(scripted) as server:

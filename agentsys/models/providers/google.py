@@ -22,7 +22,7 @@ from agentsys.models.providers.reply_reader import (
     Reading,
     list_call_ids,
 )
-from agentsys.models.providers.sdk_model import SdkModel, read_env_variable
+from agentsys.models.providers.sdk_model import SdkModel, read_env_variable, refuse_environment
 from agentsys.models.providers.wire_parts import as_mapping, make_malformed_reply_error, read_system_text
 
 OWN_ID_PREFIX = "agentsys-"
@@ -165,6 +165,8 @@ def _parse_usage(usage: Mapping[str, Any]) -> Usage:
     )
 
 
+_ADDRESS_VARIABLES = {False: "GOOGLE_GEMINI_BASE_URL", True: "GOOGLE_VERTEX_BASE_URL"}
+"""Whether it goes through Vertex AI -> the variable from which the SDK would read an address."""
 _MAX_SIGNATURES = 50_000
 """Thought signatures kept (1-4 kB each). Only those of conversations under way are needed."""
 
@@ -208,6 +210,10 @@ class GoogleModel(SdkModel):
         return None if self.vertexai else super()._read_key()
 
     def _make_client(self) -> Any:
+        if self.base_url is None:
+            refuse_environment(self.name, "base_url", (_ADDRESS_VARIABLES[self.vertexai],))
+        if self.api_version is None:
+            refuse_environment(self.name, "api_version", ("GOOGLE_GENAI_API_VERSION",))
         project, location = (
             read_env_variable(self.name, variable) if self.vertexai and variable else None
             for variable in (self.project_env, self.location_env)

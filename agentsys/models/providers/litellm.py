@@ -24,7 +24,7 @@ from agentsys.models.providers.openai_wire import (
 )
 from agentsys.models.providers.reply_reader import Reading
 from agentsys.models.providers.sdk_errors import find_own_error, make_http_error, redact_line
-from agentsys.models.providers.sdk_model import SdkModel
+from agentsys.models.providers.sdk_model import SdkModel, refuse_environment
 
 _KIND_BY_CLASS = {
     "ContextWindowExceededError": ErrorKind.CONTEXT_LENGTH,
@@ -133,6 +133,9 @@ docs/models.md has the table, tests/contracts a request for each line.
 """
 
 
+_OPENAI = "https://api.openai.com/v1"
+
+
 @dataclass(repr=False, eq=False, kw_only=True)
 class LiteLLMModel(SdkModel):
     """A model behind litellm.
@@ -154,12 +157,29 @@ class LiteLLMModel(SdkModel):
 
     def _make_client(self) -> Any:
         litellm = _import_litellm(self.name)
+        self._address = self.base_url or self._find_address(litellm)
         if litellm.client_session is None:
             import httpx
 
             limits = ExchangeLimits(self.timeout_s, self.max_reply_bytes, None)
             litellm.client_session = make_bounded_client(httpx.Client, limits)
         return litellm
+
+    def _find_address(self, litellm: Any) -> str | None:
+        """Find the address to ask; None for the provider's own.
+
+        Raises:
+            ConfigError: If a variable would choose the server: one named like the provider, or one with its address.
+        """
+        try:
+            _, provider, _, found = litellm.get_llm_provider(self.model_id)
+        except litellm.exceptions.BadRequestError:
+            return None  # an unknown provider: the first question says so
+        names = {f"{provider}_{end}".upper() for end in ("api_base", "base_url", "url")}
+        holding = {variable for variable, value in os.environ.items() if found and value == found}
+        refuse_environment(self.name, "base_url", sorted(names | holding))
+        # Set here, as `agentsys probe` later gives the tested agent's client an address by OPENAI_BASE_URL.
+        return _OPENAI if provider == "openai" else None
 
     def _send(self, request: ChatRequest) -> Any:
         # A copy: litellm 1.105 writes its changes into the schemas that it is given, which are the tools' own.
@@ -180,7 +200,7 @@ class LiteLLMModel(SdkModel):
             "num_retries": 0,
             "max_retries": 0,
             "api_key": self._key,
-            "api_base": self.base_url,
+            "api_base": self._address,
             "max_tokens": request.max_tokens or self.max_tokens,
             **self._build_temperature_field(request),
         }

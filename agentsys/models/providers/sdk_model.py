@@ -20,7 +20,7 @@ from typing import Any
 from agentdojo.functions_runtime import FunctionCall
 from agentdojo.types import ChatMessage
 
-from agentsys.errors import Unavailable
+from agentsys.errors import ConfigError, Unavailable
 from agentsys.models.chat import ChatReply, ChatRequest, ModelError, ToolSpec, write_role
 from agentsys.models.pricing import Price
 from agentsys.models.providers.bounded_http import MAX_REPLY_BYTES, ExchangeLimits, make_bounded_client
@@ -296,3 +296,21 @@ def _write_names(known: tuple[str, ...], taken: re.Pattern[str]) -> Mapping[str,
             tries = (plain if number == 1 else f"{plain}_{number}" for number in range(1, len(known) + 2))
             written[name] = next(one for one in tries if one not in written.values())
     return written
+
+
+def refuse_environment(model: str, field: str, variables: Iterable[str]) -> None:
+    """Refuse variables from which a library reads what a record takes from the model's YAML.
+
+    Args:
+        model: Name of the model.
+        field: A field that its YAML leaves open.
+        variables: Variables that the library would read in its place.
+
+    Raises:
+        ConfigError: If one is set. Its value is not repeated, as an address may hold a password.
+    """
+    if variable := next(filter(os.environ.get, variables), None):
+        raise ConfigError(
+            f"Model '{model}': the variable {variable} decides who answers, and no record would say so. "
+            f'Unset it, or write model.{field}="${variable}".'
+        )

@@ -23,8 +23,9 @@ from agentsys.models.chat import (
     text_of,
     user,
 )
-from agentsys.models.providers.anthropic import build_anthropic_messages
+from agentsys.models.providers.anthropic import AnthropicModel, build_anthropic_messages
 from agentsys.models.providers.google import GoogleModel, build_gemini_contents
+from agentsys.models.providers.openai import OpenAIModel
 from agentsys.models.providers.sdk_errors import (
     classify_error,
     make_http_error,
@@ -77,6 +78,35 @@ def test_refused_key_ends_the_run_and_is_not_quoted(vendor: str, monkeypatch: py
             model_at(vendor, server.base_url, "A_KEY").complete(ASK)
         assert caught.value.kind is ErrorKind.BAD_KEY
         assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("variable", "settings", "field"),
+    [
+        ("GOOGLE_GEMINI_BASE_URL", {}, "base_url"),
+        ("GOOGLE_VERTEX_BASE_URL", {"vertexai": True}, "base_url"),
+        ("GOOGLE_GENAI_API_VERSION", {}, "api_version"),
+    ],
+)
+def test_no_variable_chooses_who_answers_for_gemini(
+    monkeypatch: pytest.MonkeyPatch, variable: str, settings: dict[str, Any], field: str
+) -> None:
+    monkeypatch.setenv("A_KEY", "sk-1")
+    monkeypatch.setenv(variable, "http://user:secret@127.0.0.1:1")
+    key = None if settings else "A_KEY"
+    with pytest.raises(ConfigError, match=f"{variable} decides .* model.{field}=.*{variable}") as told:
+        GoogleModel("m", "gemini-2.5-flash", key, **settings)
+    assert "secret" not in str(told.value)
+    GoogleModel("m", "gemini-2.5-flash", "A_KEY", base_url="http://127.0.0.1:1", api_version="v1beta")
+
+
+def test_no_variable_chooses_who_answers_for_openai_and_anthropic(monkeypatch: pytest.MonkeyPatch) -> None:
+    for variable in ("OPENAI_BASE_URL", "ANTHROPIC_BASE_URL"):
+        monkeypatch.setenv(variable, "http://127.0.0.1:1")
+    monkeypatch.setenv("A_KEY", "sk-1")
+    models = OpenAIModel("m", "gpt-4o", "A_KEY"), AnthropicModel("m", "claude", "A_KEY", max_tokens=10)
+    hosts = [model._client.base_url.host for model in models]
+    assert hosts == ["api.openai.com", "api.anthropic.com"]
 
 
 @pytest.mark.parametrize("vendor", PROVIDERS)
