@@ -77,9 +77,8 @@ def report_command(
 
         _follow(read, folders, max_cases, port)
         return
-    reading = read_stored_runs(folders, names)
-    frame = ResultFrame(reading, errors, own=own)
-    path = out or choose_report_path(folders[0], reading)
+    frame = ResultFrame(read_stored_runs(folders, names), errors, own=own)
+    path = out or choose_report_path(folders[0], frame.reading)
     made = make_html_report(
         frame,
         shown,
