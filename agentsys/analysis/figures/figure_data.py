@@ -28,8 +28,8 @@ CONTROL_SUFFIX = ": control"
 """Ends the panel's name of a control's mark."""
 HOLLOW_CAPTION = f"Hollow: as printed in the paper ({PAPER_MODEL})."
 APART_CAPTION = (
-    "Marks at nearly the same point are drawn beside each other; grey ones belong to another band. The CSV has "
-    "the numbers."
+    "Marks at nearly the same point are drawn beside each other. In a figure of several bands, grey marks are "
+    "those of the other bands. The CSV has the numbers."
 )
 WHISKERS_CAPTION = f"Whiskers: {CONFIDENCE:.0f}% intervals, user and injection tasks resampled."
 
