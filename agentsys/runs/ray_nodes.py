@@ -151,6 +151,7 @@ class NodeExecutor:
         if all(self._stored):
             return
         if any(outcome.budget for outcome in self.outcomes):
+            tally.meter.has_room()  # Reads what the nodes have spent, which the message says.
             tally.end_by_budget(0)
         fatal = [outcome.fatal for outcome in self.outcomes if outcome.fatal]
         given_up = any(outcome.ended_cells for outcome in self.outcomes)

@@ -13,8 +13,10 @@ from typing import Any
 import pytest
 from small_runs import Silent, records_in
 
+from agentsys.base.atomic_file import CAN_LOCK
 from agentsys.errors import StopRequested
-from agentsys.models.budget import Meter, RunBudgetReached
+from agentsys.models.budget import Budget, Meter, RunBudgetReached
+from agentsys.models.chat import Usage
 from agentsys.runs import executors, ray_nodes
 from agentsys.runs.case_outcome import CaseEnd
 from agentsys.runs.cell import Job
@@ -94,6 +96,18 @@ def test_a_second_ctrl_c_is_not_kept_from_the_user() -> None:
         run_loop(Scripted(press, press, press), RunTally([], Silent(), None))
 
 
+def test_an_executor_is_interrupted_once_however_often_and_by_whatever_the_run_is_asked_to_end() -> None:
+    def ask(raised: KeyboardInterrupt) -> Callable[[], Sequence[tuple[Job, CaseEnd]]]:
+        def press() -> Sequence[tuple[Job, CaseEnd]]:
+            raise raised
+
+        return press
+
+    executor = Scripted(ask(KeyboardInterrupt()), ask(StopRequested(signal.SIGTERM)), lambda: ())
+    run_loop(executor, RunTally([], Silent(), None))
+    assert (executor.interrupts, executor.steps) == (1, [])
+
+
 class FakeCluster:
     """What is used of Ray: each task is done by this process as soon as somebody waits for it."""
 
@@ -135,11 +149,15 @@ def joined(cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> Iterator[No
 
 
 def run_on(
-    cluster: FakeCluster, session: Session, work: Callable[[], RunOutcome], listener: Silent
+    cluster: FakeCluster,
+    session: Session,
+    work: Callable[[], RunOutcome],
+    listener: Silent,
+    meter: Meter | None = None,
 ) -> RunOutcome:
     chosen = session.settings[0].executor
     return run_on_nodes(
-        work, session.plan.open_jobs, chosen, store=session.store, listener=listener, meter=None
+        work, session.plan.open_jobs, chosen, store=session.store, listener=listener, meter=meter
     )
 
 
@@ -167,3 +185,20 @@ def test_cases_that_no_node_ran_are_explained_by_what_a_node_failed_of(
         without = run_on(FakeCluster(nodes=0), session, breaks, Silent())
     assert outcome.fatal == "Node 10.0.0.0: the node is out of memory"
     assert (without.finished, records_in(tmp_path)) == (0, {})
+
+
+@pytest.mark.skipif(not CAN_LOCK, reason="without locks no command knows what others spent")
+def test_a_run_ended_by_the_budget_of_its_nodes_says_what_they_spent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def spend() -> RunOutcome:
+        node = Meter(Budget(tokens=5))
+        with node.share_budget(tmp_path / "budget"):
+            node.add_usage(Usage(3, 4), 0.0)
+        return RunOutcome(0, 0, budget="of the node")
+
+    session, meter = plan(tmp_path / "runs"), Meter(Budget(tokens=5))
+    with joined(cluster := FakeCluster(nodes=1), monkeypatch), meter.share_budget(tmp_path / "budget"):
+        outcome = run_on(cluster, session, spend, Silent(), meter)
+    assert outcome.budget == "budget.tokens=5 (7 used): no further case fits."
+    assert outcome.fatal is None

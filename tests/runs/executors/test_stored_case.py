@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import signal
 import threading
+from asyncio import CancelledError
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,6 +22,7 @@ from agentsys.runs.case_outcome import CaseEnd
 from agentsys.runs.cell import Job
 from agentsys.runs.claims import Claims
 from agentsys.runs.executors import PlainRunner, RunContext, Workers, defer_signals, run_and_store
+from agentsys.runs.observed_pipeline import PipelineFailed, run_foreign_code
 from agentsys.runs.run_session import RunRequest, prepare_session, run_as_node
 from agentsys.runs.store import Store, StoreError
 
@@ -51,7 +53,21 @@ def ended(job: Job, folder: Path, error: BaseException, monkeypatch: pytest.Monk
             assert not claims._held
 
 
-@pytest.mark.parametrize("error", [RuntimeError("odd"), SystemExit(3)], ids=["a bug", "an exit"])
+class Odd(BaseException):
+    """Nobody's exception."""
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        RuntimeError("odd"),
+        SystemExit(3),
+        KeyboardInterrupt("its own"),
+        CancelledError("given up"),
+        Odd("base"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
 def test_a_case_whose_record_could_not_be_made_is_stored_as_an_error(
     job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException
 ) -> None:
@@ -60,6 +76,14 @@ def test_a_case_whose_record_could_not_be_made_is_stored_as_an_error(
     (record,) = records_in(tmp_path).values()
     assert (record["agentsys"]["status"], record["agentsys"]["error_kind"]) == ("error", "record")
     assert "breaks" in record["agentsys"]["traceback"]
+
+
+def test_a_task_that_a_defense_s_own_event_loop_gave_up_is_the_defense_s_error() -> None:
+    def work() -> None:
+        raise CancelledError
+
+    with pytest.raises(PipelineFailed, match="CancelledError"):
+        run_foreign_code(work, PipelineFailed)
 
 
 def test_a_case_that_an_ending_run_gave_up_is_left_to_the_next_one(
@@ -119,6 +143,24 @@ def test_signals_that_are_held_back_strike_when_they_are_asked_for(monkeypatch: 
             heed()
         assert struck == [signal.SIGTERM] * 2 + [signal.SIGINT] * 2
         assert signal.getsignal(signal.SIGTERM) is strike
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def test_a_first_ctrl_c_behind_a_signal_of_the_system_is_held_back_as_any_first_one() -> None:
+    struck = list[int]()
+    before = {
+        number: signal.signal(number, lambda number, _: struck.append(number))
+        for number in (signal.SIGINT, signal.SIGTERM)
+    }
+    try:
+        with defer_signals() as heed:
+            signal.raise_signal(signal.SIGTERM)
+            signal.raise_signal(signal.SIGINT)
+            assert struck == []
+            heed()
+            assert struck == [signal.SIGTERM, signal.SIGINT]
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
