@@ -27,6 +27,8 @@ PATIENCE_S = 60.0
 """Seconds without a heartbeat after which an owner on another machine counts as dead."""
 _HEARTBEAT_SUFFIX = ".alive"
 _POLL_S = 0.2
+_ended_here: set[str] = set()
+"""Owners of this process that have ended: their claims are free, also those that could not be removed."""
 
 
 class Claims:
@@ -57,6 +59,7 @@ class Claims:
         for name in list(self._held):
             self.release(name)
         self._store.marker = None
+        _ended_here.add(self._owner)
         with suppress(OSError):
             self.remove_dead()  # Some heartbeats were watched for long enough by now.
         with suppress(OSError):
@@ -159,6 +162,8 @@ class Claims:
 
     def _is_dead(self, owner: str) -> bool:
         """True if the process that a claim names has ended, or given no sign for too long."""
+        if owner in _ended_here:
+            return True
         if owner == self._owner:
             return False
         heartbeat = self._folder / f"{owner}{_HEARTBEAT_SUFFIX}"

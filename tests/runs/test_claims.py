@@ -65,6 +65,33 @@ def test_a_folder_that_cannot_be_changed_any_more_is_one_line_and_hides_no_other
         one.take("third case")
 
 
+def test_what_an_ended_run_could_not_remove_is_free_for_the_next_run_of_its_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(path: Path, missing_ok: bool = False) -> None:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    with monkeypatch.context() as patch, Claims(Store(tmp_path)) as one:
+        assert one.take("case")
+        patch.setattr(Path, "unlink", refuse)
+    assert len(names(tmp_path)) == 2
+    with Claims(Store(tmp_path)) as other:
+        assert other.take("case")
+    assert names(tmp_path) == []
+
+
+def test_a_folder_that_may_no_longer_be_looked_into_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(path: Path, **_: object) -> None:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    with Claims(Store(tmp_path)) as one, monkeypatch.context() as patch:
+        patch.setattr(Path, "stat", refuse)
+        with pytest.raises(StoreError, match="Permission denied"):
+            one.take("case")
+
+
 def test_a_dead_claim_that_cannot_be_removed_is_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
