@@ -7,7 +7,9 @@ one folder do. The command itself only watches what they store.
 from __future__ import annotations
 
 import os
+import signal
 import sys
+import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -61,10 +63,14 @@ def _join_cluster(address: str | None) -> Iterator[Any]:
 
     ours = not ray.is_initialized()
     if ours:
+        on_term = signal.getsignal(signal.SIGTERM)
         try:
             ray.init(address=address, include_dashboard=False, log_to_driver=False, logging_level="error")
         except ConnectionError as error:
             raise ConfigError(f"executor.address={address}: no Ray cluster is there ({error}).") from None
+        if threading.current_thread() is threading.main_thread():
+            # Ray 2.60 puts a handler there that exits at once, while nodes have cases under way.
+            signal.signal(signal.SIGTERM, on_term)
     try:
         yield ray
     finally:

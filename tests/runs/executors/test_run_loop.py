@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +15,7 @@ import pytest
 from small_runs import Silent, records_in
 
 from agentsys.base.atomic_file import CAN_LOCK
+from agentsys.cli.terminal import raise_on_stop_signals
 from agentsys.errors import StopRequested
 from agentsys.models.budget import Budget, Meter, RunBudgetReached
 from agentsys.models.chat import Usage
@@ -87,6 +89,19 @@ def test_whatever_a_step_raises_stops_the_run_in_its_own_way(
     assert (outcome.interrupted, executor.interrupts, executor.steps) == (interrupted, int(interrupted), [])
 
 
+def test_a_first_ctrl_c_stops_the_run_between_two_steps() -> None:
+    seen = list[str]()
+
+    def press() -> Sequence[tuple[Job, CaseEnd]]:
+        os.kill(os.getpid(), signal.SIGINT)
+        seen.append("the step went on")
+        return ()
+
+    executor, tally = Scripted(press, lambda: ()), RunTally([], Silent(), None)
+    run_loop(executor, tally)
+    assert (tally.outcome.interrupted, executor.interrupts, seen) == (True, 1, ["the step went on"])
+
+
 def test_a_second_ctrl_c_is_not_kept_from_the_user() -> None:
     def press() -> Sequence[tuple[Job, CaseEnd]]:
         os.kill(os.getpid(), signal.SIGINT)
@@ -106,6 +121,16 @@ def test_an_executor_is_interrupted_once_however_often_and_by_whatever_the_run_i
     executor = Scripted(ask(KeyboardInterrupt()), ask(StopRequested(signal.SIGTERM)), lambda: ())
     run_loop(executor, RunTally([], Silent(), None))
     assert (executor.interrupts, executor.steps) == (1, [])
+
+
+def test_joining_a_cluster_leaves_what_sigterm_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    def init(**_: object) -> None:
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(15))  # As Ray 2.60 does.
+
+    ray = SimpleNamespace(is_initialized=lambda: False, init=init, shutdown=lambda: None)
+    monkeypatch.setitem(sys.modules, "ray", ray)
+    with raise_on_stop_signals(), ray_nodes._join_cluster(None), pytest.raises(StopRequested):
+        signal.raise_signal(signal.SIGTERM)
 
 
 class FakeCluster:
