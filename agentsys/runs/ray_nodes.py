@@ -43,7 +43,8 @@ def run_on_nodes(
         ConfigError: If there is no cluster at the address.
     """
     with _join_cluster(executor.address) as ray:
-        tally = RunTally(jobs, listener, meter)
+        # Each node counts its own: records are read here in the plan's order, not as they ended.
+        tally = RunTally(jobs, listener, meter, counts_streaks=False)
         nodes = NodeExecutor(ray, work, jobs, store, executor.workers)
         try:
             run_loop(nodes, tally)

@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -20,12 +20,13 @@ from agentsys.errors import StopRequested
 from agentsys.models.budget import Budget, Meter, RunBudgetReached
 from agentsys.models.chat import Usage
 from agentsys.runs import executors, ray_nodes
-from agentsys.runs.case_outcome import CaseEnd
+from agentsys.runs.build_record import build_case_end
+from agentsys.runs.case_outcome import CaseEnd, CaseError, CaseOutcome, make_tracer
 from agentsys.runs.cell import Job
 from agentsys.runs.executors import run_loop
 from agentsys.runs.ray_nodes import NodeExecutor, run_on_nodes
 from agentsys.runs.run_session import Session, prepare_session, run_as_node
-from agentsys.runs.run_totals import RunOutcome, RunTally
+from agentsys.runs.run_totals import AbandonedCell, ErrorCount, RunOutcome, RunTally
 from agentsys.runs.store import StoreError
 
 SMALL = ["model=simulated", "attack=none", "benchmark.suites=[slack]", "user_tasks=[0,1]"]
@@ -155,7 +156,7 @@ class FakeCluster:
         return task()
 
     def cancel(self, task: Any, force: bool = False) -> None:
-        self.cancelled.append(task)
+        self.cancelled.append(force)
 
 
 @contextmanager
@@ -198,6 +199,75 @@ def test_nodes_run_the_plain_command_on_the_shared_folder_and_each_case_is_booke
     assert cluster.cancelled == []
 
 
+def test_what_the_last_node_stored_just_before_its_end_is_booked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session, listener = plan(tmp_path), Silent()
+    ends = end_cases(session)
+
+    def store_next() -> RunOutcome:
+        _, end = ends.pop(0)
+        session.store.write(end.record, end.agentdojo)
+        return RunOutcome(1, 0)
+
+    with joined(cluster := FakeCluster(nodes=2), monkeypatch):
+        outcome = run_on(cluster, session, store_next, listener)
+    assert (outcome.finished, len(listener.records), outcome.fatal) == (2, 2, None)
+
+
+@pytest.mark.parametrize(("presses", "cancelled"), [(1, [False, False]), (2, [False, False, True, True])])
+def test_ctrl_c_reaches_every_node_once_and_a_second_one_kills_their_tasks(
+    presses: int, cancelled: list[bool], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Pressed(FakeCluster):
+        left = presses
+
+        def wait(self, tasks: list[Any], num_returns: int, timeout: float) -> tuple[list[Any], list[Any]]:
+            self.left -= 1
+            if self.left >= 0:
+                raise KeyboardInterrupt
+            return super().wait(tasks, num_returns, timeout)
+
+    class Told(Silent):
+        def on_stop(self, why: str, running: int) -> None:
+            assert running == 2, "more cases than there are"
+
+    def end() -> RunOutcome:
+        return RunOutcome(0, 0, interrupted=True)
+
+    cluster = Pressed(nodes=2)
+    second = pytest.raises(KeyboardInterrupt) if presses == 2 else nullcontext()
+    with joined(cluster, monkeypatch), second:
+        outcome = run_on(cluster, plan(tmp_path), end, Told())
+        assert (outcome.interrupted, outcome.fatal) == (True, None)
+    assert cluster.cancelled == cancelled
+
+
+def test_why_nodes_stopped_and_what_they_gave_up_is_the_runs_and_an_old_record_is_not_booked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = plan(tmp_path)
+    outcome = CaseOutcome(
+        job=(job := first.plan.jobs[0]),
+        tracer=make_tracer(job),
+        error=CaseError("timeout", "no answer"),
+        started=0.0,
+        duration_s=0.0,
+    )
+    end = build_case_end(outcome)
+    first.store.write(end.record, end.agentdojo)
+    session = plan(tmp_path)
+    assert len(session.plan.open_jobs) == 2
+    gone = AbandonedCell(job.labels, "no key", 2)
+
+    def stop() -> RunOutcome:
+        return RunOutcome(0, 0, fatal="No room on the disk.", ended_cells=(gone,))
+
+    with joined(cluster := FakeCluster(nodes=2), monkeypatch):
+        ended = run_on(cluster, session, stop, Silent())
+    assert (ended.finished, ended.fatal, ended.ended_cells) == (0, "No room on the disk.", (gone,))
+
+
 def test_cases_that_no_node_ran_are_explained_by_what_a_node_failed_of(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -210,6 +280,25 @@ def test_cases_that_no_node_ran_are_explained_by_what_a_node_failed_of(
         without = run_on(FakeCluster(nodes=0), session, breaks, Silent())
     assert outcome.fatal == "Node 10.0.0.0: the node is out of memory"
     assert (without.finished, records_in(tmp_path)) == (0, {})
+
+
+def test_errors_in_a_row_in_the_plans_order_do_not_call_a_run_stopped_that_its_nodes_finished(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = prepare_session(["model=simulated", "benchmark.suites=[slack]", f"logdir={tmp_path}"])
+    late = CaseError("timeout", "no answer")
+
+    def time_out() -> RunOutcome:
+        for job in session.plan.jobs:
+            outcome = CaseOutcome(job=job, tracer=make_tracer(job), error=late, started=0.0, duration_s=0.0)
+            end = build_case_end(outcome)
+            session.store.write(end.record, end.agentdojo)
+        return RunOutcome(21, 21)
+
+    with joined(cluster := FakeCluster(nodes=1), monkeypatch):
+        outcome = run_on(cluster, session, time_out, Silent(), Meter())
+    assert (outcome.finished, outcome.errors, outcome.fatal) == (21, 21, None)
+    assert outcome.troubles == (ErrorCount("timeout", 21, "no answer"),)
 
 
 @pytest.mark.skipif(not CAN_LOCK, reason="without locks no command knows what others spent")
