@@ -7,6 +7,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -23,7 +24,7 @@ from agentsys.runs import executors, ray_nodes
 from agentsys.runs.build_record import build_case_end
 from agentsys.runs.case_outcome import CaseEnd, CaseError, CaseOutcome, make_tracer
 from agentsys.runs.cell import Job
-from agentsys.runs.executors import run_loop
+from agentsys.runs.executors import Turn, Workers, run_loop
 from agentsys.runs.ray_nodes import NodeExecutor, run_on_nodes
 from agentsys.runs.run_session import Session, prepare_session, run_as_node
 from agentsys.runs.run_totals import AbandonedCell, ErrorCount, RunOutcome, RunTally
@@ -316,3 +317,18 @@ def test_a_run_ended_by_the_budget_of_its_nodes_says_what_they_spent(
         outcome = run_on(cluster, session, spend, Silent(), meter)
     assert outcome.budget == "budget.tokens=5 (7 used): no further case fits."
     assert outcome.fatal is None
+
+
+def test_a_task_ahead_of_its_turn_waits_until_nobody_else_does() -> None:
+    workers, order = Workers(1), list[str]()
+
+    def work(name: str, place: int) -> None:
+        with workers.hold(place):
+            order.append(name)
+
+    with workers.hold():
+        places = {"ahead": workers.enqueue(Turn(ahead=True)), "in turn": workers.enqueue()}
+        begun = [workers.start(partial(work, name, place)) for name, place in places.items()]
+    for future in begun:
+        future.result(30)
+    assert order == ["in turn", "ahead"]
