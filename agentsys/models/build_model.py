@@ -32,6 +32,7 @@ from agentsys.models.chat import (
     Scene,
     SceneModel,
     WarmableModel,
+    list_code_errors,
 )
 from agentsys.models.pricing import Price
 from agentsys.models.thought_text import ThoughtBlock, ThoughtSplittingModel
@@ -170,7 +171,7 @@ class BugTaggingModel(ModelWrapper):
             return self.model.complete(request)
         except (ModelError, ConfigError):
             raise
-        except (Exception, SystemExit) as error:
+        except list_code_errors() as error:
             raise ModelCodeFailed(f"{type(error).__name__}: {error}") from error
 
 

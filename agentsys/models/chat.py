@@ -405,6 +405,13 @@ class ModelCodeFailed(Exception):
     """A model's own code raised what no model may raise: a bug in an adapter; the cause is chained."""
 
 
+def list_code_errors() -> tuple[type[BaseException], ...]:
+    """List what foreign code raises when it breaks."""
+    from asyncio import CancelledError  # By a task that its own event loop gave up. Slow to import.
+
+    return Exception, SystemExit, CancelledError
+
+
 FAILED = ";failed="
 """Behind a role: which of the tool results in the request are errors, from 0; not every wire says it."""
 

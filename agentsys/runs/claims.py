@@ -27,6 +27,8 @@ PATIENCE_S = 60.0
 """Seconds without a heartbeat after which an owner on another machine counts as dead."""
 _HEARTBEAT_SUFFIX = ".alive"
 _POLL_S = 0.2
+_ended_here: set[str] = set()
+"""Owners of this process that have ended: their claims are free, also those that could not be removed."""
 
 
 class Claims:
@@ -57,9 +59,11 @@ class Claims:
         for name in list(self._held):
             self.release(name)
         self._store.marker = None
+        _ended_here.add(self._owner)
         with suppress(OSError):
             self.remove_dead()  # Some heartbeats were watched for long enough by now.
-        self._heartbeat.unlink(missing_ok=True)
+        with suppress(OSError):
+            self._heartbeat.unlink()
 
     def take(self, name: str) -> bool:
         """Claim `name` for this run; return True if it got the claim, which it holds until `release`.
@@ -72,24 +76,25 @@ class Claims:
         claim = self._folder / f"{hashed}.{self._owner}"
         try:
             os.close(open_file(claim, os.O_CREAT | os.O_EXCL | os.O_WRONLY))
+            # Look for others only after creating ours, so that a later process sees it. Two that create theirs at
+            # the same time may both give up, which checking first would not rule out either.
+            others = [other for other in self._folder.glob(f"{hashed}.*") if other != claim]
+            if not all(map(self._remove_if_dead, others)):
+                claim.unlink(missing_ok=True)
+                return False
         except FileExistsError:  # Another thread of this run has it.
             return False
         except OSError as error:
             raise self._store.make_write_error(claim, error) from None
-        # Look for others only after creating ours, so that a later process sees it. Two that create theirs at the
-        # same time may both give up, which checking first would not rule out either.
-        others = [other for other in self._folder.glob(f"{hashed}.*") if other != claim]
-        if not all(map(self._remove_if_dead, others)):
-            claim.unlink(missing_ok=True)
-            return False
         self._held[name] = claim
         return True
 
     def release(self, name: str) -> None:
-        """Release a claim, if this run holds it."""
+        """Release a claim, if this run holds it; one that cannot be removed is free once the process has ended."""
         claim = self._held.pop(name, None)
         if claim is not None:
-            claim.unlink(missing_ok=True)
+            with suppress(OSError):
+                claim.unlink()
 
     @contextmanager
     def hold(self, name: str, give_up: Callable[[], None] = lambda: None) -> Iterator[None]:
@@ -157,6 +162,8 @@ class Claims:
 
     def _is_dead(self, owner: str) -> bool:
         """True if the process that a claim names has ended, or given no sign for too long."""
+        if owner in _ended_here:
+            return True
         if owner == self._owner:
             return False
         heartbeat = self._folder / f"{owner}{_HEARTBEAT_SUFFIX}"

@@ -158,7 +158,7 @@ def defer_signals() -> Iterator[Callable[[], None]]:
     waiting = deque[int]()
 
     def note(number: int, frame: FrameType | None) -> None:
-        if waiting and number == signal.SIGINT:
+        if number == signal.SIGINT and signal.SIGINT in waiting:
             handlers[number](number, frame)
         waiting.append(number)
 
@@ -217,7 +217,7 @@ class Executor(Protocol):
         """
 
     def interrupt(self) -> None:
-        """Start no further case, for the run was asked to end; `RunTally` has been told."""
+        """Start no further case, for the run was asked to end; `RunTally` has been told. Called once."""
 
 
 def run_loop(executor: Executor, tally: RunTally) -> None:
@@ -233,8 +233,10 @@ def run_loop(executor: Executor, tally: RunTally) -> None:
                 tally.listener.on_tick()
             except KeyboardInterrupt as asked:
                 number = asked.number if isinstance(asked, StopRequested) else signal.SIGINT
+                first = not tally.interrupted
                 tally.interrupt(number, executor.running)
-                executor.interrupt()
+                if first:  # For a node, a second interrupt would be a second Ctrl-C.
+                    executor.interrupt()
             except StoreError as error:
                 tally.stop(str(error), executor.running)
             except RunBudgetReached:
@@ -367,9 +369,9 @@ def run_and_store(job: Job, runner: CaseRunner, store: Store, claims: Claims) ->
         end = runner.run(job)
         if end is not None:
             store.write(end.record, end.agentdojo)
-    except StoreError:
+    except (StoreError, RunBudgetReached):
         raise
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - one broken case must not cost the others
+    except BaseException as error:  # noqa: BLE001 - one broken case must not cost the others; Ctrl-C never comes here
         end = build_lost_case(job, error)
         store.write(end.record, end.agentdojo)
     finally:

@@ -15,7 +15,7 @@ from agentsys.benchmarks.scoring import take_judged_messages
 from agentsys.benchmarks.traced_tools import book_runs_on
 from agentsys.contracts import UserTurns
 from agentsys.errors import ConfigError
-from agentsys.models.chat import ModelCodeFailed, ModelError, user
+from agentsys.models.chat import ModelCodeFailed, ModelError, list_code_errors, user
 from agentsys.models.pipeline_elements import (
     ElementSequence,
     LoopState,
@@ -45,7 +45,7 @@ def run_foreign_code(work: Callable[[], _Made], failure: type[Exception], *let_b
         return work()
     except passes:
         raise
-    except (Exception, SystemExit) as error:
+    except list_code_errors() as error:
         raise failure(f"{type(error).__name__}: {error}") from error
 
 

@@ -7,7 +7,9 @@ one folder do. The command itself only watches what they store.
 from __future__ import annotations
 
 import os
+import signal
 import sys
+import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -41,7 +43,8 @@ def run_on_nodes(
         ConfigError: If there is no cluster at the address.
     """
     with _join_cluster(executor.address) as ray:
-        tally = RunTally(jobs, listener, meter)
+        # Each node counts its own: records are read here in the plan's order, not as they ended.
+        tally = RunTally(jobs, listener, meter, counts_streaks=False)
         nodes = NodeExecutor(ray, work, jobs, store, executor.workers)
         try:
             run_loop(nodes, tally)
@@ -61,10 +64,14 @@ def _join_cluster(address: str | None) -> Iterator[Any]:
 
     ours = not ray.is_initialized()
     if ours:
+        on_term = signal.getsignal(signal.SIGTERM)
         try:
             ray.init(address=address, include_dashboard=False, log_to_driver=False, logging_level="error")
         except ConnectionError as error:
             raise ConfigError(f"executor.address={address}: no Ray cluster is there ({error}).") from None
+        if threading.current_thread() is threading.main_thread():
+            # Ray 2.60 puts a handler there that exits at once, while nodes have cases under way.
+            signal.signal(signal.SIGTERM, on_term)
     try:
         yield ray
     finally:
@@ -151,6 +158,7 @@ class NodeExecutor:
         if all(self._stored):
             return
         if any(outcome.budget for outcome in self.outcomes):
+            tally.meter.has_room()  # Reads what the nodes have spent, which the message says.
             tally.end_by_budget(0)
         fatal = [outcome.fatal for outcome in self.outcomes if outcome.fatal]
         given_up = any(outcome.ended_cells for outcome in self.outcomes)

@@ -170,9 +170,18 @@ _MAX_TRACEBACKS = 3
 
 
 class RunTally:
-    """The run under way. Used from one thread."""
+    """The run under way. Used from one thread.
 
-    def __init__(self, jobs: Iterable[Job], listener: Listener, meter: Meter | None) -> None:
+    Args:
+        jobs: The cases.
+        listener: Is told what happens.
+        meter: None: the run has no budget.
+        counts_streaks: Whether the errors of a server in a row (`budget.errors`) stop the run.
+    """
+
+    def __init__(
+        self, jobs: Iterable[Job], listener: Listener, meter: Meter | None, *, counts_streaks: bool = True
+    ) -> None:
         self.listener, self.meter = listener, meter or Meter()
         self.fatal: str | None = None
         self.budget: str | None = None
@@ -181,7 +190,7 @@ class RunTally:
         self._jobs = iter(jobs)
         self._ahead, self._others = deque[Job](), deque[Job]()
         self._signal: int = signal.SIGINT
-        self._most_errors = None if meter is None else meter.budget.errors
+        self._most_errors = meter.budget.errors if meter is not None and counts_streaks else None
         self._streaks: defaultdict[str, _ErrorStreak] = defaultdict(_ErrorStreak)
         self._given_up: dict[int, tuple[CellLabels, str]] = {}
         self._spent: defaultdict[int, list[tuple[float, float]]] = defaultdict(list)

@@ -128,9 +128,13 @@ class Store:
         """Check that the log folder was not removed during the run.
 
         Raises:
-            StoreError: If it was removed.
+            StoreError: If it was removed, or may no longer be looked into.
         """
-        if self.marker is not None and not self.marker.exists():
+        try:
+            removed = self.marker is not None and not self.marker.exists()
+        except OSError as error:
+            raise self.make_write_error(self.root, error) from None
+        if removed:
             raise StoreError(
                 f"{self.root} was removed while this run was writing to it; what it held is gone."
             )

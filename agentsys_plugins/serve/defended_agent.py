@@ -29,6 +29,7 @@ from agentsys.models.chat import (
     ModelWrapper,
     Scene,
     Usage,
+    list_code_errors,
     system,
     text_of,
 )
@@ -151,7 +152,7 @@ class DefendedAgent:
             dialogue.error_kind, dialogue.error = "run_budget", str(reached)
         except ConfigError as slip:
             dialogue.error_kind, dialogue.error = "config", str(slip)
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - a defense's bug must not end the server
+        except list_code_errors() as error:
             cause = error.__cause__ if isinstance(error, ModelCodeFailed) else error
             dialogue.error_kind = "model" if isinstance(error, ModelCodeFailed) else "defense"
             dialogue.error = f"{type(cause).__name__}: {cause}"

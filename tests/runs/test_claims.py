@@ -21,7 +21,7 @@ from small_runs import Silent, records_in
 from agentsys.base.atomic_file import Process
 from agentsys.runs.claims import Claims
 from agentsys.runs.run_session import prepare_session
-from agentsys.runs.store import Store
+from agentsys.runs.store import Store, StoreError
 
 HOLDER = """
 import sys, time
@@ -50,6 +50,62 @@ def test_what_one_holds_another_cannot_take_until_it_is_released(tmp_path: Path)
         assert other.take("case")
         assert not one.take("case")
     assert names(tmp_path) == []
+
+
+def test_a_folder_that_cannot_be_changed_any_more_is_one_line_and_hides_no_other_error(
+    tmp_path: Path,
+) -> None:
+    folder = tmp_path / ".agentsys" / "claims"
+    with pytest.raises(StoreError, match="Not a directory"), Claims(Store(tmp_path)) as one:
+        assert one.take("case") and one.take("other case")
+        folder.rename(tmp_path / "old")
+        folder.write_text("")  # Nobody can write below it, root included.
+        one.release("case")
+        one._store.marker = None
+        one.take("third case")
+
+
+def test_what_an_ended_run_could_not_remove_is_free_for_the_next_run_of_its_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(path: Path, missing_ok: bool = False) -> None:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    with monkeypatch.context() as patch, Claims(Store(tmp_path)) as one:
+        assert one.take("case")
+        patch.setattr(Path, "unlink", refuse)
+    assert len(names(tmp_path)) == 2
+    with Claims(Store(tmp_path)) as other:
+        assert other.take("case")
+    assert names(tmp_path) == []
+
+
+def test_a_folder_that_may_no_longer_be_looked_into_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(path: Path, **_: object) -> None:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    with Claims(Store(tmp_path)) as one, monkeypatch.context() as patch:
+        patch.setattr(Path, "stat", refuse)
+        with pytest.raises(StoreError, match="Permission denied"):
+            one.take("case")
+
+
+def test_a_dead_claim_that_cannot_be_removed_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(path: Path, missing_ok: bool = False) -> None:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    with Claims(Store(tmp_path)) as one:
+        assert one.take("case")
+        left = next(path for path in one._folder.iterdir() if path.suffix != ".alive")
+        (one._folder / f"{left.stem}.0000-1-1-dead").touch()
+        one.release("case")
+        monkeypatch.setattr(Path, "unlink", refuse)
+        with pytest.raises(StoreError, match="Permission denied"):
+            one.take("case")
 
 
 def test_ending_a_run_gives_everything_back(tmp_path: Path) -> None:

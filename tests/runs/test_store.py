@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import errno
 import json
+from asyncio import CancelledError
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -103,6 +104,10 @@ def leaves() -> ChatReply:
     raise SystemExit(3)
 
 
+def gives_up() -> ChatReply:
+    raise CancelledError
+
+
 DONE = ChatReply(assistant("done", None), Usage(10, 5))
 ODD: dict[str, Callable[[], ChatReply]] = {
     "a number beyond 64 bits": lambda: calls({"amount": 10**30}),
@@ -123,6 +128,7 @@ ODD: dict[str, Callable[[], ChatReply]] = {
     "no reply": lambda: None,  # type: ignore[dict-item, return-value]
     "a bug": crashes,
     "an exit": leaves,
+    "a task given up": gives_up,
 }
 
 
@@ -150,7 +156,7 @@ def files(tmp_path: Path) -> list[Path]:
     return [p for p in sorted((tmp_path / "runs").rglob("*.json")) if ".agentsys" not in p.parts]
 
 
-QUICK = {"in a call's id", "a number of 5000 digits", "arguments 20000 deep"}
+QUICK = {"in a call's id", "a number of 5000 digits", "arguments 20000 deep", "a task given up"}
 """Of the odd replies, those that no other test stands for."""
 
 
@@ -172,6 +178,7 @@ def test_an_odd_reply_is_stored_and_read_and_costs_no_other_case(tmp_path: Path,
     # The next run takes what is finished for finished and goes on with what is not.
     again = session(tmp_path, how)
     errors = [block for block in blocks if block["status"] == "error"]
+    assert how != "a task given up" or [block["error_kind"] for block in errors] == ["model"]
     assert len(again.plan.open_jobs) == len(errors) <= 2
     assert again.plan.corrupt == ()
     assert again.execute(Silent()).fatal is None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import signal
 import threading
+from asyncio import CancelledError
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,7 +21,15 @@ from agentsys.runs import executors
 from agentsys.runs.case_outcome import CaseEnd
 from agentsys.runs.cell import Job
 from agentsys.runs.claims import Claims
-from agentsys.runs.executors import PlainRunner, RunContext, Workers, defer_signals, run_and_store
+from agentsys.runs.executors import (
+    PlainRunner,
+    RunContext,
+    Workers,
+    defer_signals,
+    run_and_store,
+    run_on_threads,
+)
+from agentsys.runs.observed_pipeline import PipelineFailed, run_foreign_code
 from agentsys.runs.run_session import RunRequest, prepare_session, run_as_node
 from agentsys.runs.store import Store, StoreError
 
@@ -51,7 +60,21 @@ def ended(job: Job, folder: Path, error: BaseException, monkeypatch: pytest.Monk
             assert not claims._held
 
 
-@pytest.mark.parametrize("error", [RuntimeError("odd"), SystemExit(3)], ids=["a bug", "an exit"])
+class Odd(BaseException):
+    """Nobody's exception."""
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        RuntimeError("odd"),
+        SystemExit(3),
+        KeyboardInterrupt("its own"),
+        CancelledError("given up"),
+        Odd("base"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
 def test_a_case_whose_record_could_not_be_made_is_stored_as_an_error(
     job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException
 ) -> None:
@@ -60,6 +83,14 @@ def test_a_case_whose_record_could_not_be_made_is_stored_as_an_error(
     (record,) = records_in(tmp_path).values()
     assert (record["agentsys"]["status"], record["agentsys"]["error_kind"]) == ("error", "record")
     assert "breaks" in record["agentsys"]["traceback"]
+
+
+def test_a_task_that_a_defense_s_own_event_loop_gave_up_is_the_defense_s_error() -> None:
+    def work() -> None:
+        raise CancelledError
+
+    with pytest.raises(PipelineFailed, match="CancelledError"):
+        run_foreign_code(work, PipelineFailed)
 
 
 def test_a_case_that_an_ending_run_gave_up_is_left_to_the_next_one(
@@ -88,11 +119,94 @@ def test_a_case_that_another_process_gives_back_is_run_after_all(tmp_path: Path)
         assert other.take(job.case.key)
 
         class GivingBack(Silent):
+            released = False
+
+            def on_case_stored(self, record: Any) -> None:
+                assert self.released, "it ran while another process had it"
+
             def on_tick(self) -> None:
                 other.release(job.case.key)
+                self.released = True
 
         outcome = session.execute(GivingBack())
     assert (outcome.finished, outcome.errors) == (1, 0)
+
+
+def test_a_claim_is_held_until_the_record_is_stored(job: Job, tmp_path: Path) -> None:
+    held = list[bool]()
+
+    class Watched(Store):
+        def write(self, *case: Any) -> Path:
+            held.append(job.case.key in claims._held)
+            return super().write(*case)
+
+    store = Watched(tmp_path)
+    with Claims(store) as claims:
+        assert claims.take(job.case.key)
+        run_and_store(job, PlainRunner(RunContext(store, claims, Workers(1))), store, claims)
+    assert held == [True]
+
+
+class Hesitant:
+    """Runs cases; one is not ready, or given back, until the run has ticked."""
+
+    summary = "hesitated"
+
+    def __init__(self, context: RunContext, gate: threading.Event, gives_back: bool) -> None:
+        self.plain, self.gate, self.gives_back = PlainRunner(context), gate, gives_back
+        self.runs = list[str]()
+
+    def _must_wait(self, job: Job) -> bool:
+        return job.case.user_task_id == "user_task_0" and not self.gate.is_set()
+
+    def is_ready(self, job: Job) -> bool:
+        return (self.gives_back and job.case.key not in self.runs) or not self._must_wait(job)
+
+    def run(self, job: Job) -> CaseEnd | None:
+        self.runs.append(job.case.key)
+        return None if self._must_wait(job) else self.plain.run(job)
+
+
+@pytest.mark.parametrize("gives_back", [False, True])
+@pytest.mark.parametrize("interrupted", [False, True])
+def test_a_case_that_has_to_wait_is_run_later_and_not_waited_for_once_the_run_is_ending(
+    tmp_path: Path, gives_back: bool, interrupted: bool
+) -> None:
+    gate = threading.Event()
+
+    class Opening(Silent):
+        ticks = 0
+
+        def on_tick(self) -> None:
+            self.ticks += 1
+            assert self.ticks < 20, "the run waits for a case that nobody will begin"
+            if self.records and interrupted:
+                raise KeyboardInterrupt
+            if self.records and self.ticks > 2:
+                gate.set()
+
+    plan = ["model=simulated", *SLACK, "user_tasks=[0,1]", f"logdir={tmp_path}"]
+    session, listener, made = prepare_session(plan), Opening(), list[Hesitant]()
+
+    def make(context: RunContext) -> Hesitant:
+        made.append(Hesitant(context, gate, gives_back))
+        return made[0]
+
+    with Claims(session.store) as claims:
+        outcome = run_on_threads(
+            session.plan.open_jobs,
+            workers=1,
+            store=session.store,
+            claims=claims,
+            listener=listener,
+            meter=None,
+            make_runner=make,
+        )
+        assert not claims._held
+    assert outcome.interrupted is interrupted and outcome.summary == "hesitated"
+    assert outcome.finished == len(records_in(tmp_path)) == len(listener.records) == 2 - interrupted
+    twice = [key for key, number in Counter(made[0].runs).items() if number > 1]
+    assert len(twice) == int(gives_back and not interrupted)
 
 
 def test_signals_that_are_held_back_strike_when_they_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -119,6 +233,24 @@ def test_signals_that_are_held_back_strike_when_they_are_asked_for(monkeypatch: 
             heed()
         assert struck == [signal.SIGTERM] * 2 + [signal.SIGINT] * 2
         assert signal.getsignal(signal.SIGTERM) is strike
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def test_a_first_ctrl_c_behind_a_signal_of_the_system_is_held_back_as_any_first_one() -> None:
+    struck = list[int]()
+    before = {
+        number: signal.signal(number, lambda number, _: struck.append(number))
+        for number in (signal.SIGINT, signal.SIGTERM)
+    }
+    try:
+        with defer_signals() as heed:
+            signal.raise_signal(signal.SIGTERM)
+            signal.raise_signal(signal.SIGINT)
+            assert struck == []
+            heed()
+            assert struck == [signal.SIGTERM, signal.SIGINT]
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
