@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 import sys
 import tarfile
 from collections.abc import Callable, Iterator, Sequence
@@ -23,6 +24,10 @@ _TRACES = Path(__file__).parents[1] / "shared" / "data" / "traces"
 # The same examples each time: what passed passes again. `HYPOTHESIS_PROFILE=default` draws others, and more.
 settings.register_profile("repeatable", derandomize=True, deadline=None, max_examples=50)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
+
+# A shell has its background commands ignore Ctrl-C, and their children inherit that: tests press it.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Whatever is imported and collected stays to the end: looking for garbage in it took a fifth of the tests' time.
 gc.disable()
