@@ -418,7 +418,7 @@ def test_many_cases_open_quickly_and_the_last_one_is_reached(
     )
     frame = ResultFrame(LoadedCases(many_cases(count)))
     page = tmp_path / "report.html"
-    report = make_html_report(frame)
+    report = make_html_report(frame, max_cases=count)
     assert bool(report.files) == (count > 20_000)
     report.write(page)
     del report
