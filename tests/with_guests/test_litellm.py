@@ -79,6 +79,14 @@ def test_no_variable_chooses_who_answers(
 
 
 @pytest.mark.slow
+def test_a_variable_that_litellm_does_not_read_is_nobodys_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    if importlib.util.find_spec("litellm") is None:
+        pytest.skip("needs the litellm extra")
+    monkeypatch.setenv("OLLAMA_HOST", "http://localhost:11434")
+    LiteLLMModel("m", "ollama/llama3", "A_KEY")
+
+
+@pytest.mark.slow
 def test_conversation_goes_through_litellm() -> None:
     scripted = Scripted(calls(("weather", {"city": "Rome"}), ("weather", {"city": "Oslo"})), says("Sun."))
     with serve(scripted) as server:

@@ -176,7 +176,9 @@ class LiteLLMModel(SdkModel):
         except litellm.exceptions.BadRequestError:
             return None  # an unknown provider: the first question says so
         names = {f"{provider}_{end}".upper() for end in ("api_base", "base_url", "url")}
-        holding = {variable for variable, value in os.environ.items() if found and value == found}
+        # FIREWORKS_API_BASE of `fireworks_ai`; OLLAMA_HOST may hold the same address, and litellm does not read it.
+        addresses = {name for name in os.environ if name.endswith(("API_BASE", "BASE_URL"))}
+        holding = {name for name in addresses if found and os.environ[name] == found}
         refuse_environment(self.name, "base_url", sorted(names | holding))
         # Set here, as `agentsys probe` later gives the tested agent's client an address by OPENAI_BASE_URL.
         return _OPENAI if provider == "openai" else None
